@@ -76,7 +76,7 @@ def _is_of_other_framework(value: object, frontend: Frontend) -> bool:
 
 
 def frontend_named(name: str) -> Frontend | None:
-    """Return the framework with this name in traces and conventions."""
+    """Return the framework with this name in traces and conventions, None if there is none."""
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
@@ -93,6 +93,7 @@ def knows_trained(trace: Trace) -> bool:
 
 
 def _takes_parameters(trace: Trace) -> bool:
+    """Return whether a trace's framework takes parameters as inputs and no module has any."""
     frontend = frontend_named(trace.framework)
     takes = frontend is not None and frontend.takes_parameters
     return takes and not any(module.params for module in trace.modules)
@@ -117,12 +118,12 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
 
 
 def runtime_frontend(runtime: str) -> Frontend:
-    """Return the framework that runs models for this `--runtime`."""
+    """Return the framework whose models run in the runtime of this `--runtime` value."""
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
 
 
 def may_be_of_another(target: str, names: Iterable[str]) -> bool:
-    """Return whether a target may be a model of a framework that is not among these.
+    """Return whether a target, by its text or file, may be a model of another framework.
 
     It is guessed from the words of the target, or of the file that it names: no code is run.
     """
@@ -141,9 +142,7 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
 
 def library_of(target: str) -> Library | None:
-    """Return the library that knows the model of `timm:resnet50` by its name; None for other
-    targets.
-    """
+    """Return the library of a target such as `timm:resnet50`, None for other targets."""
     prefix, colon, name = target.partition(":")
     if not colon or not name:
         return None
@@ -152,7 +151,7 @@ def library_of(target: str) -> Library | None:
 
 
 def candidate_targets(name: str) -> tuple[str, ...]:
-    """Return the targets that a bare name may mean, among the models of installed libraries."""
+    """Return the targets, such as `timm:resnet50`, that a bare model name may mean."""
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
@@ -163,7 +162,7 @@ def candidate_targets(name: str) -> tuple[str, ...]:
 
 
 def absent_libraries() -> tuple[str, ...]:
-    """Return the packages that know models by plain names and are not installed."""
+    """Return the uninstalled packages that would provide models by name, such as timm."""
     libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
     return tuple(
         library.package for library in libraries if library.names_models and not library.names()
@@ -171,9 +170,7 @@ def absent_libraries() -> tuple[str, ...]:
 
 
 def names_like(name: str) -> str:
-    """Return a hint with models of installed libraries that have nearly this name; "" without
-    any.
-    """
+    """Return a hint with installed models of nearly this name, "" without any."""
     from difflib import get_close_matches  # most runs name nothing wrong
 
     folded = {
@@ -187,7 +184,7 @@ def names_like(name: str) -> str:
 
 
 def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
-    """Return the model in a value that contains one, and its inputs; otherwise the value and None.
+    """Return the model contained in a value, and its inputs; else the value and None.
 
     The inputs may show what a plain function is.
     """
@@ -198,14 +195,14 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """Return the inputs that a model documents itself, None where no framework can read them."""
+    """Return the inputs that a model itself documents, None if none are known."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Enter every framework's context for running the code of a target that builds a model."""
+    """Enter all frameworks' contexts for running a target's code that builds a model."""
     with ExitStack() as stack:
         for frontend in FRONTENDS:
             stack.enter_context(frontend.building())
@@ -214,7 +211,7 @@ def building() -> Iterator[None]:
 
 @contextmanager
 def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
-    """Enter the frameworks' contexts for building a model without values, with these packages.
+    """Enter all frameworks' contexts for building a model without values.
 
     Raises ValuesNeededError where it cannot be built so.
     """
@@ -228,9 +225,7 @@ def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
 
 
 def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
-    """Return the result of `load`, retried once if a framework has repaired the cause of a
-    failure.
-    """
+    """Return the result of `load`, tried again if a framework removed the error's cause."""
     try:
         return load()
     except Exception as error:
@@ -240,7 +235,7 @@ def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
 
 
 def require_frontend(model: Any) -> Frontend:
-    """Return the framework of a model, all of whose parts are installed.
+    """Return a model's framework; raise an error if it is unknown or lacks packages.
 
     Raises MissingExtraError, and NormalizeError for a value that is not a model of any framework.
     """
@@ -257,13 +252,14 @@ def require_frontend(model: Any) -> Frontend:
 
 
 def _value_type_name(value: Any) -> str:
+    """Return a value's type name for messages, with its module unless it is a builtin."""
     kind = type(value)
     name = kind.__qualname__
     return name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
 
 
 def with_control(source: Source, control: Control) -> Source:
-    """Return the same model with options for its loops and branches.
+    """Return the source with a setting for its loops' trips and branches.
 
     Raises InputError where its framework has no names for them.
     """
@@ -276,7 +272,7 @@ def with_control(source: Source, control: Control) -> Source:
 
 
 def refuse_mode(source: Source, setting: Setting) -> None:
-    """Raise InputError for a mode that models of the framework do not have."""
+    """Raise InputError for `--no-grad` on a model whose framework has no gradient mode."""
     frontend = frontend_of(source.model)
     if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
         raise InputError(f"--no-grad has no effect on a model of {frontend.title}", "leave it out")
@@ -288,7 +284,7 @@ def record_model(
     views: Sequence[Setting] = (),
     runs: Callable[[], Any] | None = None,
 ) -> Recording:
-    """Run a model, or trace it, and note what it called: see `Frontend.record`."""
+    """Run or trace a model and return a recording of its calls: see `Frontend.record`."""
     frontend = require_frontend(source.model)
     with converting(frontend.converter):
         return frontend.record(source, setting, views, runs)
@@ -318,7 +314,7 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
 def build_model_program(
     source: Source, setting: Setting, views: Sequence[Setting] = (), run: Run | None = None
 ) -> Program:
-    """Record a model and convert it: see `convert`."""
+    """Record a model and convert it to an ONNX model, a graph and a trace."""
     return convert_recording(record_model(source, setting, views), run)
 
 

@@ -14,9 +14,7 @@ _ALLOCATIONS = 100_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Run the garbage collector less often in this context, and restore its settings
-    afterwards.
-    """
+    """Run the garbage collector less often in this context."""
     before = gc.get_threshold()
     if 0 < before[0] < _ALLOCATIONS:
         gc.set_threshold(_ALLOCATIONS, 50, 100)

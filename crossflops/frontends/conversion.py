@@ -21,7 +21,7 @@ _running: list[str] = []
 
 
 def listen(listener: Listener) -> None:
-    """Call `listener` with a converter's name when it begins, and with None when it ended."""
+    """Call `listener` with a converter's name at its beginning, and with None at its end."""
     _listeners.append(listener)
 
 
@@ -32,7 +32,7 @@ def forget_listeners() -> None:
 
 @contextmanager
 def converting(converter: str) -> Iterator[None]:
-    """Report a converter, which may take long, as running in this block; "" is none."""
+    """Tell listeners that this converter runs during this context; "" is no converter."""
     if not converter:
         yield
         return
@@ -47,7 +47,7 @@ def converting(converter: str) -> Iterator[None]:
 
 @contextmanager
 def pausing_conversion() -> Iterator[None]:
-    """Report no converter in this block, which has its own time limits."""
+    """Tell listeners that no converter runs during this context."""
     _tell(None)
     try:
         yield
@@ -57,6 +57,7 @@ def pausing_conversion() -> Iterator[None]:
 
 
 def _tell(word: str | None) -> None:
+    """Call every listener with the running converter's name, or with None at its end."""
     for listener in _listeners:
         listener(word)
 
@@ -67,6 +68,7 @@ def silencing_loggers(*names: str, up_to: int = ERROR) -> Iterator[None]:
     families = tuple(f"{name}." for name in names)
 
     def is_dropped(record: "LogRecord") -> bool:
+        """Return whether a log record is of a silenced logger and not above the level."""
         return record.levelno <= up_to and f"{record.name}.".startswith(families)
 
     with silence_logs(is_dropped):

@@ -31,7 +31,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
     settings: Mapping[str, Scalar] = {}
 
     def as_node(self, key: str) -> Node:
-        """Return the operation as a node that can be counted."""
+        """Return the operation as a graph's node with this key, which can be counted."""
         return Node(
             key=key,
             op=self.op,
@@ -51,13 +51,14 @@ def has_known_cost(domain: str, name: str) -> bool:
 
 
 def _to_node_attribute(value: Scalar) -> Attribute:
+    """Return a setting of a trace as an attribute of a graph's node: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
 def standing(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
-    """Attach each source operation's cost to the first node written for it; the others get none.
+    """Return the nodes, the first of each source operation with that operation's cost.
 
     `operation` returns the identity and the operation that a node was written for, None where it
     was written for none.
@@ -65,6 +66,7 @@ def standing(
     begun: set[str] = set()
 
     def annotate_node(node: Node) -> Node:
+        """Return the node, or the nodes of its bodies, with a note of its source operation."""
         meaning = operation(node)
         if meaning is not None:
             identity, meant = meaning
@@ -82,17 +84,19 @@ def standing(
 
 
 def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """Return the graph with stored tensors named as in the model, including transposed weights.
+    """Return the graph with weights renamed to the model's parameter names.
 
     `names` are the names of parameters by those of stored tensors.
     """
 
     def rename_spec(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return the tensor's spec with its weight's new name, if it has one."""
         if spec is None or spec.name not in names:
             return spec
         return msgspec.structs.replace(spec, name=names[spec.name])
 
     def rename_node_inputs(node: Node) -> Node:
+        """Return the node, bodies included, with its inputs renamed as the model's weights."""
         bodies = tuple(with_weights(body, names) for body in node.bodies)
         return msgspec.structs.replace(
             node, inputs=tuple(map(rename_spec, node.inputs)), bodies=bodies
@@ -114,7 +118,7 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> set[str]:
-    """Return the names of the parameters that a step trains, a tied one by all of its names."""
+    """Return the names of the parameters that a step trains, tied ones by all names."""
     names: dict[int, set[str]] = {}
     stored: dict[int, Parameter] = {}
     for row in modules:
@@ -136,7 +140,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 
 
 def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
-    """Return number and bytes of the parameters of these modules, each storage once."""
+    """Return count and bytes of all parameters of the modules, each shared storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}
     for stored_value in stored.values():
@@ -161,19 +165,18 @@ def require_room(nbytes: int) -> None:
 
 
 def with_graph_identity(graph: Graph, name: str, **sizes: Any) -> Graph:
-    """Return the graph with the name and the size of its model, and with its digest."""
+    """Return the graph with its model's name, sizes and structure hash."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
     return msgspec.structs.replace(graph, digest=digest(graph))
 
 
 def digest(graph: Graph) -> str:
-    """Return a hash of the structure: operators, attributes and shapes in order, without names and
-    weights.
-    """
+    """Return a hash of a graph's structure: operators, attributes and shapes in order."""
     return _digest(graph, {})
 
 
 def _digest(graph: Graph, functions: dict[int, str]) -> str:
+    """Return 16 hex digits of a SHA-256 hash over operators and shapes of a graph's nodes."""
     encode = msgspec.json.Encoder().encode
     hashed = sha256(b"[")
     for index, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
@@ -200,6 +203,7 @@ def hash_text(text: str) -> str:
 
 
 def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
+    """Return the hashed part of a node: operator, attributes, dtypes, shapes and bodies."""
     row = (
         str(node.op),
         sorted((key, repr(value)) for key, value in node.attrs.items()) if node.attrs else [],
@@ -225,9 +229,7 @@ def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
 def plain_layer_settings(
     attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
 ) -> dict[str, Scalar]:
-    """Return the public attributes of a layer that are plain values, or tuples of numbers, by
-    name.
-    """
+    """Return a layer's public attributes that are plain values or number tuples, by name."""
     settings: dict[str, Scalar] = {}
     for name, value in attributes:
         if name.startswith("_") or name in left_out:
@@ -240,7 +242,7 @@ def plain_layer_settings(
 
 
 def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
-    """Return the graph with these fields set on the nodes of these calls."""
+    """Return the graph with these fields replaced on the nodes of these calls."""
     nodes = (
         msgspec.structs.replace(node, **marks) if node.call in calls else node
         for node in graph.nodes

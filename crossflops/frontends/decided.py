@@ -37,7 +37,7 @@ class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, after the pass that makes it."""
+        """The graph, which an earlier pass must have built."""
         assert self.graph is not None
         return self.graph
 
@@ -51,8 +51,7 @@ def settle_conversion(
     runnable: Callable[[], Runnable],
     run: Run | None,
 ) -> _Conversion:
-    """Return the conversion, with observations of one run where the model leaves sizes or paths
-    open.
+    """Return the converted model, with unknown sizes and branches observed in one run.
 
     `read` makes graph and calls, with the observations that the state has; `runnable` makes the
     model with its weights, and raises NormalizeError where there are none.
@@ -79,7 +78,7 @@ def settle_conversion(
 
 
 def mark_decisions(state: _Conversion) -> _Conversion:
-    """Mark the nodes whose size or path is definite only since the run, if there was one."""
+    """Mark the nodes whose size or branch became known only by the run, if there was one."""
     if state.undecided is None:
         return state
     keys = set(_open_keys(state.undecided.nodes))
@@ -89,16 +88,19 @@ def mark_decisions(state: _Conversion) -> _Conversion:
 
 
 def _with_trace_fields(state: _Conversion, **fields: Any) -> _Conversion:
+    """Return the conversion's state with these fields of its trace replaced."""
     return msgspec.structs.replace(state, trace=msgspec.structs.replace(state.trace, **fields))
 
 
 def _run_error_text(error: Exception) -> str:
+    """Return a run's exception as one line of text for a message, shortened if it is long."""
     if isinstance(error, CrossflopsError):
         return f"{error.message} ({error.hint})"
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
 
 
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
+    """Return the nodes, bodies included, marked as input-dependent if their key is known."""
     marked = []
     for node in nodes:
         depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
@@ -114,13 +116,14 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
 
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield the keys of nodes that are open or have an input of unknown shape."""
     for node in _self_standing_nodes(nodes):
         if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
             yield node.key.partition("@")[0]
 
 
 def _is_open(node: Node) -> bool:
-    """Return whether a size, the number of iterations or the branch is unknown."""
+    """Return whether a node's output size, number of iterations or branch is unknown."""
     if not node.op.domain and node.op.type in ("Loop", "Scan") and node.trips is None:
         return True
     if _is_control(node) and node.op.type == "If" and not node.choice:
@@ -129,11 +132,12 @@ def _is_open(node: Node) -> bool:
 
 
 def _is_control(node: Node) -> bool:
+    """Return whether a node is one of ONNX's `If`, `Loop` or `Scan`."""
     return not node.op.domain and node.op.type in ("If", "Loop", "Scan")
 
 
 def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes that are counted for themselves, in bodies too."""
+    """Yield the nodes that are counted by themselves, nodes in their bodies included."""
     for node in nodes:
         if node.stands_for_itself:
             yield node
@@ -142,8 +146,7 @@ def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 def _standard_model_part(data: bytes) -> bytes:
-    """Return the model without the operations that ONNX lacks, and without all nodes that need
-    them.
+    """Return the ONNX model without nonstandard operators and the nodes that depend on them.
 
     Its outputs are then the remaining values that no node reads. Raises NormalizeError where none
     remains.
@@ -179,6 +182,7 @@ def _standard_model_part(data: bytes) -> bytes:
 
 
 def _node_and_body_nodes(node: Any) -> Iterator[Any]:
+    """Yield an ONNX node and all nodes in its subgraphs, at any depth."""
     yield node
     for body in node_subgraphs(node):
         for inner in body.node:

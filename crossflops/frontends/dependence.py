@@ -37,14 +37,13 @@ class _MaskScope:
         groups: Sequence[_RunGroup] = (),
         inputs: Iterable[str] = (),
     ) -> None:
-        """Create the scope; `groups` are those of this graph where they differ from its
-        parent's.
-        """
+        """Create a scope of masks within another; `groups` are its own groups of runs."""
         self._masks = dict.fromkeys(inputs, 1)
         self._around = enclosing
         self._groups = groups
 
     def __getitem__(self, name: str) -> int:
+        """Return a value's bit mask by name, from enclosing scopes too; 0 if unknown."""
         known = self._masks.get(name)
         if known is not None or self._around is None:
             return known or 0
@@ -52,27 +51,28 @@ class _MaskScope:
         return _inner_group_mask(mask, self._groups) if mask and self._groups else mask
 
     def read(self, specs: Iterable[TensorSpec | None]) -> list[int]:
-        """Return the mask of each value, 0 for one that is left out."""
+        """Return the input-dependence bit mask of each tensor, 0 for one that is omitted."""
         return [self[spec.name] if spec is not None else 0 for spec in specs]
 
     def write(self, specs: Iterable[TensorSpec | None], masks: Iterable[int]) -> None:
-        """Store the masks of values, also 0, which hides an outer value of that name."""
+        """Store the tensors' input-dependence bit masks, also 0, which hides outer values."""
         for spec, mask in zip(specs, masks, strict=False):
             if spec is not None:
                 self._masks[spec.name] = mask
 
 
 def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return the mask in groups that lie within those of `mask`."""
+    """Return a bit mask of outer run groups as one of the inner groups within them."""
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
 def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return the outer groups of those in `mask`."""
+    """Return a bit mask of inner run groups as one of the outer groups around them."""
     return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 
 def _union(masks: Iterable[int]) -> int:
+    """Return the bitwise OR of all masks, 0 without any."""
     joined = 0
     for mask in masks:
         joined |= mask
@@ -80,7 +80,7 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
-    """Mark every node as constant, or with the number of its constant runs.
+    """Return the graph with nodes marked whose runs, all or some, depend on no input.
 
     `inputs` are the names of the model's inputs. Arguments of functions that depend on none of
     them get the role `argument`, if there is one.
@@ -98,6 +98,7 @@ class _DependenceWalk:
     """
 
     def __init__(self, argument: str) -> None:
+        """Start with empty caches of function bodies for the marks of one model argument."""
         self._argument = argument
         self._functions: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Graph] = {}
         self._ends: dict[tuple[int, tuple[int, ...]], list[int]] = {}
@@ -105,7 +106,7 @@ class _DependenceWalk:
     def mark(
         self, nodes: Iterable[Node], scope: _MaskScope, runs: Sequence[int]
     ) -> tuple[tuple[Node, ...], int]:
-        """Return the nodes, marked, and the groups in which any of them depends on an input.
+        """Return the marked nodes, and a bit mask of the runs in which one depends on an input.
 
         `runs` says how many runs each group has. The masks of results are written to the scope.
         """
@@ -125,7 +126,7 @@ class _DependenceWalk:
         return tuple(marked), everything
 
     def results(self, node: Node, scope: _MaskScope) -> list[int]:
-        """Return the masks of the results of a node."""
+        """Return the input-dependence bit masks of a node's results."""
         provided = scope.read(node.inputs)
         if not node.bodies:
             return [_union(provided)] * len(node.outputs)
@@ -141,7 +142,7 @@ class _DependenceWalk:
         return [mask | _union(end[at] for end in ends if at < len(end)) for at in indices]
 
     def _function_result_masks(self, body: Graph, provided: tuple[int, ...]) -> list[int]:
-        """Return the masks of the results of a function, which sees no outer values."""
+        """Return the dependence masks of a function's results from those of its arguments."""
         key = id(body), provided
         if key not in self._ends:
             self._ends[key] = self._body_output_masks(body, None, provided)
@@ -150,7 +151,7 @@ class _DependenceWalk:
     def _body_output_masks(
         self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[int]
     ) -> list[int]:
-        """Return the masks of the outputs of a body, from those of its inputs."""
+        """Return the dependence masks of a body's outputs from those of its inputs."""
         scope = _MaskScope(enclosing)
         scope.write(body.inputs, provided)
         for node in body.nodes:
@@ -158,9 +159,7 @@ class _DependenceWalk:
         return scope.read(body.outputs)
 
     def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
-        """Return the node with its bodies marked, and the groups in which a node in them depends
-        on an input.
-        """
+        """Return the node with marked bodies, and the runs in which they depend on an input."""
         if node.choice == "function":
             body = self._function(node.bodies[0], scope.read(node.inputs), runs)
             return msgspec.structs.replace(node, bodies=(body,)), 0
@@ -182,7 +181,7 @@ class _DependenceWalk:
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
     def _function(self, body: Graph, provided: Sequence[int], runs: Sequence[int]) -> Graph:
-        """Return the function for calls whose arguments depend on inputs in this way."""
+        """Return the marked copy of a function for arguments of these dependence masks."""
         masks, similar = _merge_equal_groups(provided, runs)
         key = id(body), masks, similar
         if key not in self._functions:
@@ -204,7 +203,7 @@ class _DependenceWalk:
         return self._functions[key]
 
     def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
-        """Run the body of a loop until its masks no longer change, or until they repeat."""
+        """Propagate dependence masks through a loop's iterations until they repeat."""
         body, form = node.bodies[0], _loop_form(node, scope)
         states: list[State] = []
         stacked = [0] * max(len(body.outputs) - len(form.first), 0)
@@ -228,6 +227,7 @@ class _DependenceWalk:
 
 
 def _is_loop(node: Node) -> bool:
+    """Return whether a node is one of ONNX's `Loop`, `Scan` or `SequenceMap`."""
     return not node.op.domain and node.op.type in ("Loop", "Scan", "SequenceMap")
 
 
@@ -244,10 +244,12 @@ class _LoopForm(NamedTuple):
     decides: bool = False
 
     def input_masks(self, state: State) -> State:
+        """Return a loop body's input masks: those before the state, the state, the others."""
         return (*self.before, *state, *self.behind)
 
 
 def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
+    """Return the masks that a loop node gives its body: initial state and scanned inputs."""
     provided = tuple(scope.read(node.inputs))
     if node.op.type == "Loop":
         return _LoopForm((provided[1:2] or (0,)) + provided[2:], before=(0,), decides=True)
@@ -261,6 +263,7 @@ def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
 
 
 def _state_union(states: Sequence[State]) -> State:
+    """Return the union of several loop states' bit masks, position by position."""
     return tuple(map(_union, zip(*states, strict=True)))
 
 
@@ -278,29 +281,25 @@ class _LoopCourse(NamedTuple):
     results: list[int] = []
 
     def after(self, state: State) -> State:
-        """Return the masks after the last run; `state` is the one that follows `states`."""
+        """Return the masks after the last iteration; `state` is the one after `states`."""
         if self.back is None or self.trips is None:
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
 
     def groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
-        """Return the runs of the body, from those of the loop: a group for each group and
-        state.
-        """
+        """Return the run groups of a loop's body: one for each outer group and loop state."""
         times = [self._times(at) for at in range(len(self.states))] or [0]
         return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
 
     def _times(self, at: int) -> int:
-        """Return how often the body runs with this state; 1 where the number of runs is
-        unknown.
-        """
+        """Return how often a loop's body runs with this state; 1 if the trips are unknown."""
         if self.back is None or self.trips is None or at < self.back:
             return 1
         period = len(self.states) - self.back
         return -((at - self.trips) // period)
 
     def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[int]:
-        """Return the masks of the inputs of the body, in these groups."""
+        """Return the dependence masks of a loop body's inputs over these run groups."""
         states = self.states or (self.form.first,)
         enclosing = len(groups) // len(states)
         shifted = (
@@ -311,7 +310,7 @@ class _LoopCourse(NamedTuple):
 
 
 def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
-    """Return the masks of arguments with equal groups joined, and the runs of each."""
+    """Return the masks with equal run groups merged, and these groups' relative run counts."""
     total: dict[tuple[bool, ...], int] = {}
     for at, count in enumerate(runs):
         column = tuple(bool(mask >> at & 1) for mask in masks)
@@ -328,9 +327,7 @@ def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[Stat
 def _with_constant_runs(
     node: Node, mask: int, provided: Sequence[int], runs: Sequence[int]
 ) -> Node:
-    """Return the node with the number of its constant runs, and the varying inputs of the
-    others.
-    """
+    """Return the node with the number of its runs on constants, and its varying inputs."""
     if not mask:
         return msgspec.structs.replace(node, constant=True)
     full = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
@@ -347,11 +344,12 @@ def _with_constant_runs(
 
 
 def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tuple[Node, ...]:
-    """Return the nodes with other specs for the values of these names."""
+    """Return the nodes with the values of these names replaced by other tensor specs."""
     if not others:
         return tuple(nodes)
 
     def replace_spec(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return the tensor's replacement of the same name, or the tensor itself."""
         return others.get(spec.name, spec) if spec is not None else None
 
     return tuple(

@@ -109,8 +109,9 @@ class GenerationPasses(Protocol):
     windows: tuple[int, ...]
 
     def prefill(self, batch: int, prompt: int) -> Source:
-        """Return the pass over prompts, with an empty cache. Of an encoder-decoder that is the
-        encoder, and the decoder's first token.
+        """Return the model's pass over prompts with an empty cache, as a source.
+
+        Of an encoder-decoder that is the encoder, and the decoder's first token.
 
         Returns:
             A model that returns the logits, then the keys and values of each layer; of an
@@ -199,7 +200,7 @@ class Frontend(Protocol):
     # Which values are models of the framework.
 
     def recognizes(self, value: object) -> bool:
-        """Return whether this is surely a model of the framework.
+        """Return whether a value is certainly a model of this framework.
 
         Args:
             value: Any object.
@@ -220,8 +221,7 @@ class Frontend(Protocol):
         return False
 
     def is_function(self, value: object) -> bool:
-        """Return whether a callable that needs arguments is a model, and not one that returns a
-        model.
+        """Return whether a callable with arguments is a model itself, not a model's factory.
 
         Args:
             value: Any object.
@@ -232,7 +232,7 @@ class Frontend(Protocol):
         return False
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """Return the model in a value that is no model yet, and its example inputs.
+        """Return the model in a container, such as an export, and its inputs; None if none.
 
         Args:
             value: Any object.
@@ -244,7 +244,7 @@ class Frontend(Protocol):
         return None
 
     def usual_input(self, model: Any) -> NamedModel | None:
-        """Return the inputs that a model declares itself.
+        """Return the inputs that a model declares itself, None if it declares none.
 
         Args:
             model: The model.
@@ -265,7 +265,7 @@ class Frontend(Protocol):
         return ()
 
     def reads(self, target: str) -> bool:
-        """Return whether a target names a model that `read` makes.
+        """Return whether a target, such as a file name, is one that `read` can load.
 
         Args:
             target: The target string.
@@ -314,8 +314,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
-        """Return a context in which a model is built without values, if the framework supports
-        that.
+        """Return a context in which a model is built without values, if supported.
 
         Args:
             sure: Whether the model is one of this framework, which may not be imported yet.
@@ -329,8 +328,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def can_retry_after(self, error: Exception) -> bool:
-        """Return whether the framework has removed the cause of an error, so that a retry is
-        useful.
+        """Return whether the cause of an error is removed, so that a retry is useful.
 
         Args:
             error: The error.
@@ -358,7 +356,7 @@ class Frontend(Protocol):
         )
 
     def generation(self, model: Any) -> GenerationPasses:
-        """Return the passes of a language model that generates with a cache.
+        """Return a language model's prefill and decoding passes with a cache.
 
         Args:
             model: The model.
@@ -387,7 +385,7 @@ class Frontend(Protocol):
         """
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the model with arguments.
+        """Return a source: the model prepared for recording, with its arguments.
 
         Args:
             model: The model.
@@ -423,7 +421,7 @@ class Frontend(Protocol):
         )
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the work of the custom functions with a backward pass of their own.
+        """Return the costs of custom autograd functions with a backward pass of their own.
 
         Args:
             source: The model with its arguments.
@@ -511,8 +509,7 @@ class Frontend(Protocol):
         )
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Return observations of runs in these settings for `record`, in a form that can be
-        pickled.
+        """Return picklable observations of runs in these settings, an argument of `record`.
 
         Args:
             source: The model with its arguments.
@@ -529,7 +526,7 @@ class Frontend(Protocol):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return the model and inputs in a form that a tool may change.
+        """Return a copy of model and inputs that a tool may change.
 
         Args:
             model: The model.
@@ -542,7 +539,7 @@ class Frontend(Protocol):
         return model, args, kwargs
 
     def to_fake_source(self, source: Source) -> Source:
-        """Return the model without values, if it has none that could be used.
+        """Return the model and inputs without values, unless their values can be used.
 
         Args:
             source: The model with its arguments.
@@ -553,7 +550,7 @@ class Frontend(Protocol):
         return source
 
     def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
-        """Return a context in which a tool runs the code of the model that was counted.
+        """Return a context in which a tool runs the model's code in the way it was counted.
 
         Args:
             model: The model.
@@ -564,7 +561,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """Return a context in which a tool runs a model without values.
+        """Return a context in which a tool runs a model that has no values.
 
         Args:
             model: The model.
@@ -578,7 +575,7 @@ class Frontend(Protocol):
     # Runs in the framework itself, for those with a `runtime`.
 
     def limit_threads(self, threads: int) -> None:
-        """Limit the threads of the framework, which is not imported yet.
+        """Limit the number of threads of the framework before it is imported.
 
         Args:
             threads: The number of threads.
@@ -586,7 +583,7 @@ class Frontend(Protocol):
         return
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the model ready to run: one call is one run, done when it returns.
+        """Return the model ready to call; a call returns when its work is done.
 
         Args:
             source: The model with its arguments.
@@ -604,7 +601,7 @@ class Frontend(Protocol):
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
     def add_function_bodies(self, model: Any) -> None:
-        """Write operators without an ONNX form as functions of the model, in place.
+        """Add functions to an ONNX model for operators that ONNX lacks, in place.
 
         Args:
             model: The ONNX model.
@@ -612,7 +609,7 @@ class Frontend(Protocol):
         return
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once on its inputs.
+        """Run the model and return its inputs, outputs and their sensitivity to rounding.
 
         Args:
             source: The model with its arguments.
@@ -642,7 +639,7 @@ class ShapeTracedFrontend(Frontend, Protocol):
         """Return the placeholders of a Python caller's inputs. Raises InputError."""
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the model with the shapes of its inputs, and their values if there are any."""
+        """Return a source: the model with the shapes of its inputs, and values if given."""
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)
         elif provided.are_made_up:

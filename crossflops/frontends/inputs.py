@@ -52,15 +52,13 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
         return self.file is None and (bool(self.specs) or self.values is None)
 
     def origin_of(self, values: Any) -> str:
-        """Return the origin of the inputs, in words; `values` is None where only shapes were
-        given.
-        """
+        """Return the inputs' origin in words; `values` is None if only shapes were given."""
         made_up = self.specs or values is None
         known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
         return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)
 
     def arrays(self) -> Arguments | None:
-        """Return the given values; None where only shapes were given."""
+        """Return the given input values as arrays, None if only shapes were given."""
         if self.file is not None:
             return from_npz(self.file, lambda array: array)
         if self.are_made_up:
@@ -70,9 +68,7 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _hold_values(provided: Any) -> bool:
-    """Return whether any of these is more than a shape, or a number that the model is traced
-    for.
-    """
+    """Return whether any input has values, more than a shape or a plain number."""
     if isinstance(provided, Mapping):
         return any(map(_hold_values, provided.values()))
     if isinstance(provided, list | tuple):
@@ -96,7 +92,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 
 
 def input_option_text(spec: TensorSpec | InputInfo) -> str:
-    """Return an input in the form of `--input`; an index is not a name.
+    """Return an input as text for `--input`, such as `x=1x3:float32`.
 
     >>> input_option_text(TensorSpec("input_ids", "int64", (1, 128)))
     'input_ids=1x128:int64'
@@ -106,6 +102,7 @@ def input_option_text(spec: TensorSpec | InputInfo) -> str:
 
 
 def _parse_input_spec(index: int, text: str) -> TensorSpec:
+    """Return the tensor spec of an `--input` text, `x=1x3x8x8:float32`; reject bad text."""
     match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
@@ -127,9 +124,7 @@ def _with_crosses(match: re.Match[str]) -> str:
 
 
 def split_input_values(values: Mapping[str, Any]) -> Arguments:
-    """Return the values with index names as positional arguments, in order, and the others as
-    keywords.
-    """
+    """Split inputs by name into positional arguments (index names) and keyword arguments."""
     indices = sorted((name for name in values if name.isdigit()), key=int)
     args = tuple(values[name] for name in indices)
     return args, {name: value for name, value in values.items() if not name.isdigit()}
@@ -141,7 +136,7 @@ def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
 
 
 def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
-    """Return the converted arrays of an .npz file; unnamed ones have their index as name.
+    """Return the converted arrays of an .npz file by name, unnamed ones by index.
 
     Raises InputError where the file cannot be read, or an array cannot be converted.
     """
@@ -159,9 +154,7 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
 
 
 def to_call_arguments(inputs: Any) -> Arguments:
-    """Return the arguments in a Python value: a tensor, a tuple, a dict of keywords, or `(args,
-    kwargs)`.
-    """
+    """Return `(args, kwargs)` from a tensor, a tuple, a dict, or `(args, kwargs)`."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, tuple | list):
@@ -178,8 +171,7 @@ _KINDS_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 def positional(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Return the arguments of `forward(*args, **kwargs)` for a tool that calls
-    `forward(*arguments)`.
+    """Return a call's arguments as a positional tuple in the order of `forward`'s signature.
 
     A gap before a given argument is filled with its default; arguments after the last given one
     are left out. Raises InputError when an argument can only be passed by keyword, or when the
@@ -206,6 +198,7 @@ def positional(
 
 
 def _parameter_value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) -> Any:
+    """Return a parameter's value from `kwargs` or its default; InputError without either."""
     if parameter.name in kwargs:
         return kwargs[parameter.name]
     if parameter.default is inspect.Parameter.empty:

@@ -9,7 +9,7 @@ from crossflops.errors import InputError
 def inputs_as_taken(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call: for a functional model one list or one dict.
+    """Return arguments as a Keras model takes them: for a functional one a list or a dict.
 
     The inputs may be given in that form, in order, or by name. Raises InputError where their
     number is not that of the model's inputs.
@@ -42,13 +42,14 @@ def inputs_as_taken(
 
 
 def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
-    """Return the symbolic inputs by the names of a dict of inputs, otherwise by their own."""
+    """Return a Keras model's symbolic inputs by name."""
     if isinstance(requested, dict):
         return dict(requested)
     return {tensor.name: tensor for tensor in model.inputs}
 
 
 def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
+    """Return a hint that names one `--input` option with its shape for each tensor."""
     shapes = {
         name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
     }
@@ -57,7 +58,7 @@ def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
 
 
 def is_built(model: Any) -> bool:
-    """Return whether a layer has all its variables, also where Keras was told so too early.
+    """Return whether a Keras layer and all its sublayers have created their variables.
 
     A layer without a `build` of its own reports that it is built as soon as that was called,
     although its sublayers are not. Such a layer is treated as not built.

@@ -56,13 +56,13 @@ def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Logge
 
 
 def attribute_comparison_key(attribute: Any) -> str:
-    """Return a text that differs where attributes do; bodies are compared separately."""
+    """Return an ONNX attribute as text for comparison, subgraphs excluded."""
     if attribute.HasField("g"):
         return str(attribute.name)
     return f"{attribute.name} {brief_value(attribute)}"
 
 
 def brief_value(message: Any) -> str:
-    """Return a text that differs where protobuf messages do."""
+    """Return a short text of a protobuf message, different for different messages."""
     data = message.SerializeToString(deterministic=True)
     return str(data if len(data) <= _LONGEST else hash(data))

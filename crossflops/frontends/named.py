@@ -99,9 +99,7 @@ def make_library_model(
 def _missing_package_error(
     library: Library, name: str, error: ImportError
 ) -> CrossflopsError | None:
-    """Return the error for a package that is not installed; None for a failure of an installed
-    one.
-    """
+    """Return the error for a package that is not installed, None for other failures."""
     package = (error.name or "").partition(".")[0]
     if package == library.package:
         return MissingExtraError(f"{package} is not installed", f"pip install {package}")

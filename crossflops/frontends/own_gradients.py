@@ -32,7 +32,7 @@ class Application(msgspec.Struct, frozen=True):
 
 
 def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
-    """Return the graph with these functions, if it has their nodes and inputs."""
+    """Return the graph with these custom autograd functions, if it has their nodes."""
     present = {node.key for node in graph.nodes}
     values: dict[str, TensorSpec] = {spec.name: spec for spec in graph.inputs}
     for node in graph.nodes:
@@ -56,6 +56,7 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
     """Return the graph with the reasons why the gradients of these nodes, by key, are unknown."""
 
     def place_reason(node: Node) -> Node:
+        """Return the node, bodies included, with the reason for its own backward pass."""
         bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
         reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
         return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)
@@ -66,7 +67,7 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
 def backward_of(
     name: str, graph: Graph, gradients: Mapping[int, str], results: Collection[str] = ()
 ) -> OwnBackward:
-    """Return the backward pass in a graph: its outputs by the operands whose gradients they are.
+    """Return the cost of a backward pass's graph, by the operands whose gradients it serves.
 
     Work on the `results` of the forward pass is not part of the backward pass.
     """
@@ -95,12 +96,12 @@ def backward_of(
 
 
 def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
-    """Return the backward pass of a function whose work is unknown."""
+    """Return a custom function's backward pass whose work is unknown, with the reason."""
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
 
 def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
-    """Return the keys of the nodes on which these values depend."""
+    """Return the keys of the nodes on which the values of these names depend."""
     needed, keys = set(names), set()
     for node in reversed(graph.nodes):
         if any(spec is not None and spec.name in needed for spec in node.outputs):
@@ -111,7 +112,7 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
 
 
 def _node_forward_cost(node: Node) -> Cost | str:
-    """Return the forward work of a node, or the reason why it has no count."""
+    """Return the forward cost of a node, or the reason why it has none, as text."""
     if node.bodies:
         return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO

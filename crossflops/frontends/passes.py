@@ -88,13 +88,13 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
     wanted: frozenset[str]
 
     def run(self, state: State) -> State:
-        """Return the state after all passes. Raise PassOrderError before the first one runs."""
+        """Return the state after all passes; raise PassOrderError first if misordered."""
         self.check_order()
         with _opening_pass_log(self.room) as logger:
             return _run_passes(self.passes, state, _PassLog(logger, self.look) if logger else None)
 
     def check_order(self) -> None:
-        """Raise PassOrderError where a requirement does not hold, with its name."""
+        """Raise PassOrderError where a pass requires a fact that does not hold."""
         everything = list(_flatten_passes(self.passes))
         holding = _check_pass_order(self.passes, self.given, everything)
         for fact in sorted(self.wanted - holding):
@@ -106,6 +106,7 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
 def _check_pass_order(
     passes: Passes[State], holding: frozenset[str], everything: Sequence[Pass[State]]
 ) -> frozenset[str]:
+    """Raise PassOrderError if a pass needs a fact not yet true; return the final facts."""
     for step in passes:
         for fact in sorted(step.requires - holding):
             raise PassOrderError(
@@ -119,7 +120,7 @@ def _check_pass_order(
 
 
 def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
-    """Return which pass would establish a fact, or which one ended it, in words."""
+    """Return in words which pass would establish a missing fact, or which one ended it."""
     why = [
         *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
         *(f"{other.name!r} ends it" for other in everything if fact in other.ends),
@@ -128,6 +129,7 @@ def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[Sta
 
 
 def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
+    """Yield the single passes of a sequence in order, those of nested groups included."""
     for step in passes:
         if isinstance(step, PassGroup):
             yield from _flatten_passes(step.passes)
@@ -136,6 +138,7 @@ def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
 
 
 def _run_passes(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> State:
+    """Return the state after all passes ran on it in order; `log` notes each, if given."""
     for step in passes:
         if isinstance(step, PassGroup):
             state = step.apply(state, partial(_run_passes, step.passes, log=log))
@@ -155,11 +158,12 @@ class _PassLog(Generic[State]):
     """A log of passes, which compares the nodes before and after each."""
 
     def __init__(self, logger: "Logger", look: Callable[[State], Snapshot]) -> None:
+        """Write to `logger` what changes between the snapshots that `look` takes of a state."""
         self._logger = logger
         self._look = look
 
     def apply(self, step: Pass[State], state: State) -> State:
-        """Return the state after the pass."""
+        """Return the state after one pass, and log what the pass changed."""
         before = self._look(state)  # also the state itself may be changed in place
         state = step.apply(state)
         lines = list(_differences(before, self._look(state))) or ["nothing changed"]
@@ -169,7 +173,7 @@ class _PassLog(Generic[State]):
 
 
 def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield the changes of a pass in words: a line for each node, and one for each other value."""
+    """Yield one text line for each node and other value that a pass changed."""
     for key, node in before.nodes.items():
         if key not in after.nodes:
             yield f"removed {key} ({node.op})"
@@ -189,7 +193,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _other_fields(before: Any, after: Any) -> list[str]:
-    """Return the fields that differ; of an annotation its own fields.
+    """Return the names of the fields that differ between two values of one class.
 
     Nodes within a value are compared separately.
     """
@@ -210,7 +214,7 @@ def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:
 
 
 def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes with their keys, those of a body after the node that holds it.
+    """Yield each node with its key, a body's nodes after the node that contains it.
 
     A body that several nodes share is read once. Levels are kept on a stack, as bodies may be
     deeply nested.
@@ -232,7 +236,7 @@ def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
 
 @contextmanager
 def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
-    """Yield the logger of a room, if enabled; CROSSFLOPS_DEBUG lets it write to stderr.
+    """Yield the logger of a pass pipeline if enabled; CROSSFLOPS_DEBUG enables it.
 
     A framework may redirect stderr while passes run, so the stream from before is used.
     """
@@ -252,6 +256,7 @@ def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
 
     class Relay(loggers.Handler):
         def emit(self, record: loggers.LogRecord) -> None:
+            """Pass a log record's text, with its logger's name, to the stream as a line."""
             relay(f"{record.name}: {record.getMessage()}", stream)
 
     handler, level, propagates = Relay(), logger.level, logger.propagate

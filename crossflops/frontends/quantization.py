@@ -24,16 +24,12 @@ _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 
 def mark_value_storage(graph: Graph) -> Graph:
-    """Return the graph with the storage types of its values, and with the nodes that a runtime
-    folds marked.
-    """
+    """Return a quantized graph with its values' storage dtypes and folded nodes marked."""
     return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
 def _is_quantized(graph: Graph) -> bool:
-    """Return whether a node in the graph or in its bodies quantizes; nesting is walked by a
-    stack.
-    """
+    """Return whether a node of the graph, or of its bodies, quantizes values."""
     pending, visited = [graph], set()
     while pending:
         current = pending.pop()
@@ -60,7 +56,7 @@ class _StorageScope(NamedTuple):
 
 
 def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
-    """Return the graph with storage types; `outer` is the storage of its parents' values."""
+    """Return the graph with storage dtypes of its values; `outer` has enclosing ones."""
     scope = _StorageScope(dict(outer), set(), {})
     floats = set(_memory_value_names(graph))
     for index, node in enumerate(graph.nodes):
@@ -74,7 +70,7 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
 
 
 def _memory_value_names(graph: Graph) -> Iterator[str]:
-    """Yield the names of values that are stored as they are, since other nodes read them."""
+    """Yield names of values that must be stored unquantized: outputs and body inputs."""
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:
         if node.bodies and node.choice != "function":
@@ -84,7 +80,7 @@ def _memory_value_names(graph: Graph) -> Iterator[str]:
 
 
 def _propagate_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
-    """Note that the results of a node are stored as its first input is."""
+    """Note that a node's results are stored in the dtype of its quantized first input."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
     if data is None or not results or not floats.isdisjoint(results):
@@ -102,11 +98,12 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
 
 
 def _scale(node: Node) -> tuple[str, ...]:
+    """Return the names of a quantization node's scale and zero point."""
     return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
 
 
 def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
-    """Note that operands of QuantizeLinear are stored as its results are.
+    """Note that inputs of QuantizeLinear are stored in the dtype of its results.
 
     A different scale for a dequantized value is separate work, which no kernel folds.
     """
@@ -128,6 +125,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
 
 
 def _node_input_names(node: Node) -> Iterable[str]:
+    """Yield the names of a node's inputs and of those in its bodies, functions excluded."""
     yield from (spec.name for spec in node.inputs if spec is not None)
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
@@ -137,9 +135,10 @@ def _node_input_names(node: Node) -> Iterable[str]:
 def _with_operand_storage(
     node: Node, folded: bool, storage: Mapping[str, str], functions: Functions
 ) -> Node:
-    """Return the node with the storage of its operands and results, bodies included."""
+    """Return the node with the storage dtypes of its tensors, bodies included."""
 
     def replace_storage(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return the tensor's spec with the stored dtype of its values, if it differs."""
         if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:
             return spec
         return msgspec.structs.replace(spec, storage=storage[spec.name])
@@ -154,6 +153,7 @@ def _with_operand_storage(
 
 
 def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functions) -> Graph:
+    """Return a node's body with the stored types of its values; function bodies are cached."""
     if node.choice == "function":  # one graph for all calls whose operands are held alike
         operands = zip(node.inputs, body.inputs, strict=False)
         provided = {

@@ -12,7 +12,7 @@ _FLOATS = "fc"
 
 
 def round_otherwise(array: Any, generator: Any) -> Any:
-    """Return the array with each number moved by up to one step of its type."""
+    """Return the array with each number randomly moved by at most one rounding step."""
     values = np.asarray(array)
     if values.dtype.kind not in _FLOATS:
         return values
@@ -21,7 +21,7 @@ def round_otherwise(array: Any, generator: Any) -> Any:
 
 
 def make_random_array(shape: Sequence[int], dtype: Any) -> Any:
-    """Return random floats, or zeros of any other type."""
+    """Return a random normal array of a float dtype, or zeros of any other dtype."""
     if np.issubdtype(dtype, np.floating):
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)
     return np.zeros(shape, dtype)
@@ -33,9 +33,7 @@ def model_run(
     drawn: Sequence[bool],
     run_rounded: Callable[[Any], Sequence[Any]],
 ) -> ModelRun:
-    """Return a run with its sensitivity to rounding; `run_rounded` rounds with a given
-    generator.
-    """
+    """Return a run's inputs and outputs with the outputs' sensitivity to rounding."""
     changes = [
         map(_rounding_change, outputs, run_rounded(np.random.default_rng(seed))) for seed in _SEEDS
     ]
@@ -43,9 +41,7 @@ def model_run(
 
 
 def _rounding_change(output: Any, other: Any) -> float:
-    """Return the change of an output relative to its largest element; for whole numbers the share
-    that differs.
-    """
+    """Return an output's change relative to its largest element; for integers the share."""
     if output.shape != other.shape or not output.size or output.dtype.kind not in "biufc":
         return 0.0
     differs = (output != other) & ~((output != output) & (other != other))

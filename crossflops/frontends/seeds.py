@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def generators() -> Iterator[None]:
-    """Restore the states of PyTorch's, NumPy's and Python's generators afterwards."""
+    """Restore the random states of PyTorch, NumPy and Python after this context."""
     import numpy as np
     import torch
 
@@ -26,9 +26,7 @@ def generators() -> Iterator[None]:
 
 @contextmanager
 def standing_in(state: Any) -> Iterator[None]:
-    """Give PyTorch's generator this state in this context, if there is one, and restore its
-    own.
-    """
+    """Set PyTorch's random state in this context, unless None, and restore it."""
     import torch
 
     before = torch.default_generator.get_state()
@@ -54,7 +52,7 @@ class RandomDraws:
 
 @contextmanager
 def seeding_generators() -> Iterator[RandomDraws]:
-    """Start all generators at seed 0 in this context, and restore them afterwards."""
+    """Seed PyTorch, NumPy and Python with 0 in this context, and restore their states."""
     import numpy as np
     import torch
 

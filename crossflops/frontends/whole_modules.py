@@ -18,7 +18,7 @@ from crossflops.operators.formula_sources import formulas_in_force
 
 
 def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, Graph, Trace]:
-    """Return a converted model with one node for each call of a class that a formula is about."""
+    """Return a converted model with one node per call of a class that has a formula."""
     whole_graph = hold_modules_whole(graph, trace)
     if whole_graph is graph:
         return program, graph, trace
@@ -33,7 +33,7 @@ def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, G
 
 
 def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
-    """Return the graph with one node for each call of a class that a formula is about."""
+    """Return the graph with one node per call of a class that has a user's formula."""
     formulas = {formula.module: formula for formula in formulas_in_force() if formula.module}
     if not formulas:
         return graph
@@ -47,7 +47,7 @@ def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
 def _outermost_calls(
     trace: Trace, formulas: Mapping[str, Formula]
 ) -> Iterator[tuple[Call, Formula]]:
-    """Yield the calls of modules that formulas are about, and none within another."""
+    """Yield the module calls whose class has a formula, none within another."""
     by_class = {name.replace(":", "."): formula for name, formula in formulas.items()}
     for call in trace.calls:
         formula = by_class.get(plain_class_name(call.target)) if call.level == "module" else None
@@ -59,6 +59,7 @@ def _outermost_calls(
 
 
 def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -> Graph:
+    """Return the graph with the nodes of one module's call replaced by one with the formula."""
     inside = {
         inner.key
         for inner in trace.calls
@@ -78,7 +79,7 @@ def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -
 
 
 def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
-    """Return the graph with one node for each application of this autograd.Function."""
+    """Return the graph with one node per application of this autograd.Function."""
     kind = find_loaded_class(formula.module)
     name = getattr(kind, "__qualname__", "")
     if not hasattr(kind, "apply") or not name:
@@ -112,7 +113,7 @@ def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as attributes of a node: without None, lists as tuples."""
+    """Return settings as node attributes: without None, lists as tuples."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in settings.items()
@@ -128,7 +129,7 @@ def _collapse(
     settings: dict[str, Any],
     names: tuple[str, ...],
 ) -> Graph:
-    """Return the graph with one node in the place of those with these keys.
+    """Return the graph with the nodes of these keys replaced by one node of the formula.
 
     Its operands are what the call was `provided` with, by name, each the value of the graph that
     has its shape and type, and then the weights that it used, by their names within the module,
@@ -184,11 +185,12 @@ def _name_within(name: str, modules: Iterable[str]) -> str:
 
 
 def _has_same_form(value: TensorSpec, spec: TensorSpec) -> bool:
+    """Return whether two tensors have the same shape and dtype."""
     return value.shape == spec.shape and value.dtype == spec.dtype
 
 
 def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> list[TensorSpec]:
-    """Return what the nodes, and those in them, take from outside, each once."""
+    """Return the tensors that the nodes and their bodies read from outside, each once."""
     taken: dict[str, TensorSpec] = {}
     for node in all_nested_nodes(nodes):
         for spec in node.inputs:
@@ -198,11 +200,12 @@ def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> 
 
 
 def _names_used(nodes: Iterable[Node]) -> set[str]:
+    """Return the names of all inputs of the nodes, those in their bodies included."""
     return {spec.name for node in all_nested_nodes(nodes) for spec in node.inputs if spec}
 
 
 def _order_nodes(others: Iterable[Node], whole_node: Node) -> tuple[Node, ...]:
-    """Return the nodes with the whole one behind all that it does not lead to."""
+    """Return the nodes in order, the new one before all nodes that use its results."""
     behind = {spec.name for spec in whole_node.outputs if spec is not None}
     before: list[Node] = []
     after: list[Node] = []

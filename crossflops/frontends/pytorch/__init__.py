@@ -94,8 +94,7 @@ class PyTorch(Frontend):
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Build with PyTorch's random generator in its initial state, and restore its state
-        afterwards.
+        """Build a model with PyTorch's random state as at the start; restore it afterwards.
 
         Nothing is done if PyTorch is not imported yet: it then begins in that state anyway.
         """
@@ -113,9 +112,7 @@ class PyTorch(Frontend):
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
-        """Build with fake tensors, unless the callable imports PyTorch only through other
-        packages.
-        """
+        """Build a model with fake tensors, if PyTorch is imported or surely used."""
         there = find_spec("torch") is not None if sure else "torch" in sys.modules
         if not there:
             yield
@@ -126,9 +123,7 @@ class PyTorch(Frontend):
             yield
 
     def can_retry_after(self, error: Exception) -> bool:
-        """Return whether torchvision failed beside a CPU build of torch, and can be imported
-        now.
-        """
+        """Return whether torchvision's failed import is repaired, so a retry is useful."""
         from crossflops.frontends.pytorch.load.libraries import mends
 
         return mends(error)
@@ -140,7 +135,7 @@ class PyTorch(Frontend):
         return read_architecture(model)
 
     def generation(self, model: Any) -> GenerationPasses:
-        """Return the passes of a model of transformers; InputError for any other model."""
+        """Return a transformers model's prefill and decoding passes; InputError for others."""
         from crossflops.frontends.pytorch.load.generation import TransformersPasses
 
         return TransformersPasses(model)
@@ -150,9 +145,7 @@ class PyTorch(Frontend):
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the model ready to be exported, with tensors as inputs. Raise InputError where
-        they do not fit.
-        """
+        """Return a prepared PyTorch model with tensors as inputs; InputError on misfit."""
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
             check_model_call,
@@ -205,9 +198,7 @@ class PyTorch(Frontend):
             return torch_loss_dependence(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the costs of custom backward functions, by a run of a copy without values,
-        forward and backward.
-        """
+        """Return the costs of custom backward passes, from a run of a copy without values."""
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
         from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
 
@@ -215,9 +206,7 @@ class PyTorch(Frontend):
             return torch_own_backwards(source, setting)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Run the model as it is, which is faster than an export. Raise InputError where it
-        fails.
-        """
+        """Run the model in evaluation mode without gradients; InputError if it raises."""
         import torch
 
         from crossflops.frontends.pytorch.load.model import model_run_error
@@ -236,8 +225,9 @@ class PyTorch(Frontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run under export: see `program.record_torch_run`. Sizes that depend on values are
-        observed there.
+        """Run the model under torch.export, and return a recording of its calls.
+
+        See `program.record_torch_run`. Sizes that depend on values are observed there.
         """
         from crossflops.frontends.pytorch.program import record_torch_run
 
@@ -267,7 +257,7 @@ class PyTorch(Frontend):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return copies that share no state with the caller's which a tool could change.
+        """Return copies of model and inputs that share no mutable state with the caller's.
 
         Python cannot copy tensors that were computed from others (weight_norm and pruning keep
         such in their modules), so the export's own way of copying is used. Caches of earlier runs
@@ -279,9 +269,7 @@ class PyTorch(Frontend):
         return (duplicate(model), *fresh(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
-        """Return a copy of a model on the meta device, with fake CPU tensors in place of meta
-        tensors.
-        """
+        """Return a copy of a model on the meta device, with fake CPU tensors."""
         from crossflops.frontends.pytorch.load.fakes import with_fake_tensors
 
         if source.weights != META:
@@ -292,14 +280,14 @@ class PyTorch(Frontend):
         return msgspec.structs.replace(source, model=model, args=args, kwargs=kwargs, weights=FAKE)
 
     def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
-        """Return the context in which compiled parts run as they are written."""
+        """Return the context in which compiled parts of a model run as plain Python."""
         from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 
         return running_uncompiled()
 
     @contextmanager
     def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
-        """Hide the calls of functions that fake tensors make themselves from the tool."""
+        """Yield a function that names the operation that needed values, "" for none."""
         from crossflops.frontends.pytorch.load.fakes import (
             hiding_tool_replacements,
             watching_values,

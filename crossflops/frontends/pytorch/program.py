@@ -100,14 +100,14 @@ def record_and_convert_torch(
     setting: Setting,
     views: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """Record a model on these inputs and convert the recording."""
+    """Record a model on these inputs, and convert the recording to ONNX and a graph."""
     return convert_torch_recording(model, record_torch_run(model, args, kwargs, setting, views))
 
 
 def convert_torch_recording(
     model: "nn.Module", recording: ExportedRun
 ) -> tuple[Any, Graph, Trace]:
-    """Return the ONNX model (of onnx_ir) of a recorded run, its graph and the trace of its calls.
+    """Return a recording's ONNX model (of onnx_ir), its graph and the trace of its calls.
 
     The nodes of the graph are those of the ONNX model, in their order and with their names as
     keys. Only the weights of the model are read. Raises NormalizeError when the recorded program
@@ -127,13 +127,15 @@ def convert_torch_recording(
 def _with_opened_operators(
     results: Conversion, model: "nn.Module", recording: ExportedRun
 ) -> Graph:
-    """Return the graph with what the kernels of operators without a formula do."""
+    """Return the graph with bodies for custom operators that have no cost formula."""
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
     def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
+        """Return the graph of a module that is recorded and converted on these tensors."""
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
     def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
+        """Run the model with values; return each call's arguments of these operators."""
         args, kwargs = recording.program.example_inputs
         if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):
             return {}
@@ -144,7 +146,7 @@ def _with_opened_operators(
 
 
 def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return the same arguments in memory of their own: a model that ran gives its back."""
+    """Return the arguments with all tensors detached and copied."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -155,7 +157,7 @@ def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
 def _observe_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
-    """Run a model, and return what each of these operators was given, call by call."""
+    """Run a model, and return copies of the arguments of each call of these operators."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: dict[Any, list[tuple[Any, Any]]] = {operator: [] for operator in operators}
@@ -164,6 +166,7 @@ def _observe_operator_arguments(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and store a copy of its arguments if it is a requested one."""
             if func in seen:
                 seen[func].append(_copy_tensors((args, kwargs or {})))
             return func(*args, **(kwargs or {}))
@@ -181,7 +184,7 @@ def record_torch_run(
     views: Sequence[Setting] = (),
     runs: Callable[[], Runs | None] | None = None,
 ) -> ExportedRun:
-    """Run a model under export, and note its calls: all that a prediction of calls needs.
+    """Run a model under torch.export, and return the program with its recorded calls.
 
     For every setting in `views` the model is also run as it is, to see which calls become fused
     kernels there; `runs` waits for these runs where another process makes them. The caller's
@@ -240,7 +243,7 @@ def record_torch_run(
 
 
 def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
-    """Export the model, and note what the masks of FlexAttention leave out.
+    """Export the model, and note how much of FlexAttention its masks leave out.
 
     Raises ValuesNeededError where a model without values has such masks.
     """
@@ -258,6 +261,7 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
 
 
 def _torch_version_label() -> str:
+    """Return PyTorch's name and version without the build suffix, such as `PyTorch 2.9.0`."""
     import torch
 
     return f"PyTorch {torch.__version__.partition('+')[0]}"
@@ -269,9 +273,7 @@ def _align_observed_runs(
     calls: tuple[Call, ...],
     functions: set[str],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
-    """Return the calls with the fused kernels that replaced them, the calls of other levels, and
-    the kernels.
-    """
+    """Return the calls with their fused kernels, the calls of other views, and the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
     for setting in sorted(observed, key=_turn):
@@ -300,7 +302,7 @@ def observe_runs(
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
 ) -> Runs:
-    """Return the observations of runs in these settings, each as a tool's first run.
+    """Return observations of runs in these settings, each like a tool's first run.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
@@ -321,7 +323,7 @@ def _runs_by_setting(
     observed: Sequence[Setting],
     compiles: bool,
 ) -> Runs:
-    """Return the observations by setting; settings that run alike share one run.
+    """Return observed operators and kernels by setting; equal runs are shared.
 
     A setting in which a tool would fail as well has none.
 
@@ -369,24 +371,24 @@ def _runs_by_setting(
 
 
 def _setting_level(setting: Setting) -> str:
+    """Return the level of calls that a setting asks for; `operator` unless it is a view."""
     return setting.level if isinstance(setting, View) else "operator"
 
 
 def _turn(setting: Setting) -> int:
-    """Return the order of a run: first those that show all calls, then those that show kernels
-    alone.
-    """
+    """Return a sort key: dispatch views first, then runs that show kernels, then others."""
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0
     return 1 if _sees_kernels(setting) else 2
 
 
 def _sees_kernels(setting: Setting) -> bool:
+    """Return whether a setting's view is at the level of kernels."""
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
 def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
-    """Call `_run_and_observe`; raise ValuesNeededError where the model lacks needed values."""
+    """Run and observe the model; raise ValuesNeededError if it needs missing values."""
     with running_uncompiled(), watching_values(model) as needed:
         try:
             return _ran_afresh(model, *asked)
@@ -396,7 +398,7 @@ def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
 
 
 def _ran_afresh(*asked: Any) -> Shown:
-    """Call `_run_and_observe`; where it raises, retry once after resetting the compiler."""
+    """Run and observe the model, once more after a compiler reset if it raises."""
     try:
         return _run_and_observe(*asked)
     except Exception:
@@ -411,7 +413,7 @@ def _run_and_observe(
     setting: Setting,
     ask: bool,
 ) -> Shown:
-    """Return the observations that the setting needs, and the fused kernels of the run.
+    """Run the model; return its observed operators and its fused kernels, if shown.
 
     A run that shows no kernels is followed by one that does if they are needed; otherwise None is
     returned in their place. Each run draws the random numbers of the export.

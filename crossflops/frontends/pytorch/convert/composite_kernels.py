@@ -35,19 +35,21 @@ class CompositeKernels:
         composite: Mapping[Any, Callable[..., Any]],
         plain: Mapping[Any, Callable[..., Any]],
     ) -> None:
+        """Prepare the kernels of a decomposition table, split into composite and plain."""
         self._table, self._composite, self._plain = dict(table), composite, plain
         self._kernels: tuple[_OperatorKernels, ...] = ()
         self._fake_rules: Mapping[Any, Any] = {}
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Make PyTorch decompose programs by the table in this context, with cached kernels."""
+        """Make PyTorch decompose programs by this table in this context."""
         index = inventory.COMPOSITE_KERNELS
         library = owner_of(index)
         override = original(library, "_override_composite_implicit_decomp", index)
         split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
+            """Return a context that overrides composite operators; it uses cached kernels."""
             if composite != self._composite:  # a program that another table takes apart
                 return override(composite)
             if self._is_known():
@@ -55,6 +57,7 @@ class CompositeKernels:
             return self._noting_kernels(override)
 
         def split_once(table: dict[Any, Any]) -> Any:
+            """Split a table into composite and plain decompositions; our own from a cache."""
             if table != self._table:
                 return split(table)
             return dict(self._composite), dict(self._plain)
@@ -68,16 +71,14 @@ class CompositeKernels:
             yield
 
     def _is_known(self) -> bool:
-        """Return whether the kernels are cached, and no other package has changed the usual ones
-        since.
-        """
+        """Return whether the kernels are cached and no package has changed the usual ones."""
         return bool(self._kernels) and all(
             known.operator.py_kernels == known.usual for known in self._kernels
         )
 
     @contextmanager
     def _noting_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
-        """Let PyTorch set the kernels, and cache them in this context."""
+        """Let PyTorch override the kernels in this context, and cache what it set."""
         rules = _fake_rules()
         usual = {operator: dict(operator.py_kernels) for operator in self._composite}
         with override(dict(self._composite)):
@@ -92,7 +93,7 @@ class CompositeKernels:
 
     @contextmanager
     def _replacing_kernels(self) -> Iterator[None]:
-        """Give the operators the cached kernels in this context."""
+        """Make PyTorch use the cached kernels in this context."""
         with ExitStack() as undo:
             undo.callback(self._forget_dispatch)
             for known in self._kernels:
@@ -107,7 +108,7 @@ class CompositeKernels:
             yield
 
     def _forget_dispatch(self) -> None:
-        """Make operators look up their kernels again."""
+        """Clear the operators' cached dispatch, so that they look up their kernels again."""
         for known in self._kernels:
             known.operator._dispatch_cache.clear()
 

@@ -136,7 +136,7 @@ class _CallRun(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """The values of the results, in order."""
+        """The fake values of all results of the run, in order, without None."""
         values = [node.meta.get("val") for node in self.outlets]
         flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
         return [item for items in flat for item in items if item is not None]
@@ -149,6 +149,7 @@ class Decomposer:
     """
 
     def __init__(self, registered: frozenset[Any]) -> None:
+        """Build the decomposition table for these ONNX operators, with empty caches."""
         from torch.export.exported_program import _split_decomp_table_to_cia_and_python_decomp
         from torch.onnx._internal.exporter import _decomp
 
@@ -163,8 +164,7 @@ class Decomposer:
     def decompose(
         self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
     ) -> "ExportedProgram":
-        """Return the decomposed program. Raise NotUnderstoodError where a part cannot be
-        decomposed by signature.
+        """Return the program decomposed by cached pieces; NotUnderstoodError if impossible.
 
         PyTorch's own decompositions run in the context `aside`.
         """
@@ -174,12 +174,14 @@ class Decomposer:
         return self._apply_pieces(program, runs)
 
     def _stays_whole(self, target: Any) -> bool:
+        """Return whether the decomposition keeps calls of an operator as they are; cached."""
         known = self._stays.get(target)
         if known is None:
             known = self._stays[target] = self._is_left(target)
         return known
 
     def _is_left(self, target: Any) -> bool:
+        """Return whether no decomposition rule would replace calls of an operator."""
         from torch._export.utils import _is_cia_op, _special_op_to_preserve_cia
 
         if target._schema.is_mutable or target in self._plain:
@@ -189,7 +191,7 @@ class Decomposer:
         return True
 
     def _runs(self, program: "ExportedProgram") -> Iterator[_CallRun]:
-        """Yield the calls of a program in their order. Raises NotUnderstoodError."""
+        """Yield a program's calls in order, those around in-place writes grouped to one run."""
         _check_decomposable_program(program)
         nodes = tuple(program.graph.nodes)
         writes = _Writes(nodes)
@@ -204,6 +206,7 @@ class Decomposer:
             index = end + 1
 
     def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
+        """Return an operator's call as a run of one node; NotUnderstoodError for others."""
         target, written = node.target, None
         if not _is_plain_operator(target):
             raise NotUnderstoodError(target)
@@ -227,7 +230,7 @@ class Decomposer:
         )
 
     def _take_apart(self, runs: Sequence[_CallRun]) -> None:
-        """Ensure that there is a piece for each of these runs."""
+        """Compute the decomposed pieces of these runs of calls that are not cached."""
         asked: dict[Signature, _CallRun] = {}
         similar: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
         for run in runs:
@@ -259,7 +262,7 @@ class Decomposer:
             self._pieces.popitem(last=False)
 
     def _ask(self, runs: Mapping[Signature, _CallRun]) -> None:
-        """Let PyTorch decompose these runs, and store the pieces."""
+        """Let PyTorch decompose these runs of calls, and cache the resulting pieces."""
         if not runs:
             return
         with self._kernels.used():
@@ -274,6 +277,7 @@ class Decomposer:
     def _apply_pieces(
         self, program: "ExportedProgram", runs: Sequence[_CallRun]
     ) -> "ExportedProgram":
+        """Return the program with each run of calls replaced by its decomposed operators."""
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
         stamp = _Stamp(program)
@@ -300,6 +304,7 @@ class Decomposer:
 
 
 def _check_decomposable_program(program: "ExportedProgram") -> None:
+    """Raise NotUnderstoodError for a program that cached decompositions cannot handle."""
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.utils._python_dispatch import _len_torch_dispatch_stack
@@ -324,12 +329,14 @@ def _check_decomposable_program(program: "ExportedProgram") -> None:
 
 
 def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
+    """Return whether a call's target is an operator overload of these namespaces."""
     from torch._ops import OpOverload
 
     return isinstance(target, OpOverload) and target.namespace in spaces
 
 
 def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
+    """Return a fake tensor's dtype, shape, stride and device; NotUnderstoodError for others."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -344,7 +351,7 @@ def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
 
 
 def _layouts(value: Any) -> Any:
-    """Return the layout of a result, of each of several, or None for none."""
+    """Return the memory layout of a tensor, a tuple for several, None for None."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
@@ -358,7 +365,7 @@ _PLAIN = (int, float, bool, str, type(None))
 def _decomposition_argument_key(
     argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]
 ) -> Any:
-    """Return an argument as a key, with operands by their indices."""
+    """Return an argument as a hashable key, with tensors by their operand indices."""
     import torch
 
     if isinstance(argument, torch.fx.Node):
@@ -378,9 +385,7 @@ def _decomposition_argument_key(
 def _call_run_signature(
     nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
 ) -> Signature:
-    """Return the key that determines how nodes are decomposed. Their operands are in the order of
-    `_operands`.
-    """
+    """Return the cache key of a run's decomposition: operators, arguments, layouts."""
     known: dict[fx.Node, Any] = {}
     operands: list[fx.Node] = []
     calls = []
@@ -399,9 +404,7 @@ def _call_run_signature(
 
 
 def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
-    """Return the run of nodes that are decomposed together. Raise NotUnderstoodError for other
-    nodes than calls.
-    """
+    """Return a run of nodes to decompose together; NotUnderstoodError for non-operators."""
     inside = set(nodes)
     for node in nodes:
         if node.op != "call_function":
@@ -422,9 +425,7 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
 
 
 def _call_run_kind(run: _CallRun) -> Any:
-    """Return the key of calls for which one piece holds; None for a call that has no such
-    group.
-    """
+    """Return a key shared by calls of all sizes that decompose alike, None if none is."""
     name = str(run.target)
     if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
         return None
@@ -443,6 +444,7 @@ def _call_run_kind(run: _CallRun) -> Any:
 
 
 def _is_in_rows(layout: TensorLayout) -> bool:
+    """Return whether a tensor's layout is contiguous, with the last axis the fastest."""
     expected, strides = 1, []
     for extent in reversed(layout.shape):
         strides.append(expected)
@@ -451,19 +453,19 @@ def _is_in_rows(layout: TensorLayout) -> bool:
 
 
 def _without_sizes(layout: TensorLayout) -> Any:
+    """Return a layout's dtype, device, `requires_grad`, and which axes have size 1."""
     axes = tuple(extent == 1 for extent in layout.shape)
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
 def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
-    """Return the piece with symbolic layouts and shapes. Raise NotUnderstoodError where one has no
-    source.
-    """
+    """Return a decomposed piece with its layouts and shapes replaced by references."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = _fake_tensor_layout(run.values[0])
 
     def like(layout: Any) -> Any:
+        """Return a layout as a reference to an equal operand or result; also in tuples."""
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
@@ -477,6 +479,7 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
         return layout
 
     def generalize_sizes(argument: Any) -> Any:
+        """Return an argument with the result's shape replaced by a placeholder."""
         if isinstance(argument, list | tuple):
             if tuple(argument) == result.shape:
                 return _RESULT
@@ -497,12 +500,13 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 
 
 def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
-    """Return the piece for calls of other sizes."""
+    """Return a generalized piece with the layouts and shapes of this run's operands."""
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = _fake_tensor_layout(run.values[0])
 
     def specialize_layout(layout: Any) -> Any:
+        """Return a layout with its references replaced by the actual operands' layouts."""
         if isinstance(layout, _Like):
             return result if layout.operand is None else operands[layout.operand]
         return (
@@ -512,6 +516,7 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
         )
 
     def specialize_sizes(argument: Any) -> Any:
+        """Return an argument with the placeholder replaced by the result's actual shape."""
         return list(result.shape) if argument == _RESULT else argument
 
     steps = tuple(
@@ -529,7 +534,7 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 
 
 def _twin(target: Any) -> Any:
-    """Return the operator without a write that PyTorch uses in place of a writing one."""
+    """Return the out-of-place variant of an in-place operator: `add` for `add_`."""
     import torch
     from torch._export.utils import _is_cia_op
 
@@ -556,7 +561,7 @@ _ALIKE = {
 
 
 def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
-    """Return whether the new tensor surely has the memory layout of the written one."""
+    """Return whether the new tensor has the memory layout of the tensor written in place."""
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
     own = _fake_tensor_layout(written.meta.get("val"))
@@ -567,7 +572,7 @@ def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
 
 
 def _is_dense(layout: TensorLayout) -> bool:
-    """Return whether a tensor has no gaps, and no element twice."""
+    """Return whether a tensor's layout has no gaps and no overlapping elements."""
     expected = 1
     for stride, extent in sorted(zip(layout.stride, layout.shape, strict=True)):
         if extent != 1 and stride != expected:
@@ -587,6 +592,7 @@ class _Writes:
     """
 
     def __init__(self, nodes: Sequence["fx.Node"]) -> None:
+        """Find the tensors that nodes write in place, and the node ranges that this affects."""
         self.ranges: list[tuple[int, int]] = []
         self._position = {node: index for index, node in enumerate(nodes)}
         self._sharing: dict[Any, list[fx.Node]] = {}
@@ -613,13 +619,11 @@ class _Writes:
                 self.ranges.append((begin, end))
 
     def target_of(self, node: "fx.Node") -> "fx.Node":
-        """Return the node of the tensor that an operator writes into."""
+        """Return the FX node of the tensor that an operator writes in place."""
         return self._targets[node]
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
-        """Return the range from a memory's first node to the first computations with the written
-        values.
-        """
+        """Return the index range of nodes that a write in place affects."""
         memories = tuple(
             memory for at in write_argument_nodes(node) for memory in _memories(at.meta.get("val"))
         )
@@ -629,7 +633,7 @@ class _Writes:
         return begin, max(end, self._position[node])
 
     def _range_of_memories(self, node: "fx.Node", memories: tuple[Any, ...]) -> tuple[int, int]:
-        """Return the range for a node that writes into these memories, as for all that do."""
+        """Return the index range of nodes affected by all writes into these memories."""
         index = self._position
         shared = [other for memory in memories for other in self._sharing[memory]]
         writing = [index[other] for other in shared if _is_writing(other)]
@@ -646,9 +650,7 @@ class _Writes:
         return min(index[other] for other in shared), max(ends)
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
-        """Return the written tensor's node; None where a view of it may be used after the
-        write.
-        """
+        """Return the node written in place, None if a view of it may be read later."""
         written = write_argument_nodes(node)
         if len(written) != 1 or write_and_return_node(node) not in written:
             return None
@@ -669,11 +671,12 @@ class _Writes:
 
 
 def _is_writing(node: "fx.Node") -> bool:
+    """Return whether a node calls an ATen operator that changes an argument in place."""
     return _is_plain_operator(node.target) and node.target._schema.is_mutable
 
 
 def _memories(value: Any) -> list[Any]:
-    """Return the memories of a result."""
+    """Return the identities of the storages of a tensor, or of several."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -691,7 +694,7 @@ _HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
 
 
 def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
-    """Return the first node of a memory, and the nodes that pass it on without a view."""
+    """Return the nodes that share a memory as a whole, not by a view, with its first node."""
     first = sharing[0]
     if isinstance(first.meta.get("val"), list | tuple):
         raise NotUnderstoodError("a write into one of several results")
@@ -709,7 +712,7 @@ def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 def _operator_pieces(
     runs: Sequence[_CallRun], table: Mapping[Any, Any]
 ) -> list[OperatorPiece | None]:
-    """Return the pieces of calls; None for one that cannot be expressed as operators."""
+    """Return the decomposed pieces of runs; None for one that operators cannot express."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -749,6 +752,7 @@ class _CopiedCalls(NamedTuple):
 
 
 def _tensor_from_layout(layout: TensorLayout) -> Any:
+    """Return a new tensor without set values that has this layout's shape, stride and dtype."""
     import torch
 
     tensor = torch.empty_strided(
@@ -761,11 +765,12 @@ class _Fakes:
     """A cache of tensors without values, one for each layout."""
 
     def __init__(self, mode: Any) -> None:
+        """Start an empty cache of fake tensors, by layout, that belong to this fake mode."""
         self._mode = mode
         self._known: dict[TensorLayout, Any] = {}
 
     def tensor_with_layout(self, layout: Any) -> Any:
-        """Return a tensor with this layout, one for each of several layouts, or None for none."""
+        """Return a fake tensor of this layout, a tuple for several, None for None."""
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
@@ -779,7 +784,7 @@ class _Fakes:
 def _copy_run_calls(
     graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
 ) -> _CopiedCalls:
-    """Copy the calls into a graph, on operands of their own."""
+    """Copy a run's calls into an FX graph, with these nodes as operands."""
     from torch.fx.node import map_arg
 
     own: dict[fx.Node, Any] = dict(zip(run.operands, operands, strict=True))
@@ -807,7 +812,7 @@ def _copy_run_calls(
 def _program_from_graph(
     graph: "fx.Graph", inputs: Sequence["fx.Node"], outputs: Sequence["fx.Node"]
 ) -> "ExportedProgram":
-    """Return a program of a graph, without a trace."""
+    """Return an exported program of an FX graph with these inputs and outputs."""
     import torch
     from torch._export.verifier import TrainingIRVerifier
     from torch.export.exported_program import (
@@ -864,15 +869,17 @@ class _TraceRecord:
     """The graph of a trace, before dead nodes are eliminated."""
 
     def __init__(self) -> None:
+        """Start with no inputs, nodes or outputs of a traced graph."""
         self.inputs: list[fx.Node] = []
         self.nodes: list[_TracedNode] = []
         self.outputs: tuple[Any, ...] = ()
 
     def watching(self) -> Any:
-        """Return the context in which the first graph that loses dead nodes is noted."""
+        """Return a context that notes the first graph before its dead code is eliminated."""
         return watch_dead(self._note)
 
     def _note(self, graph: "fx.Graph") -> None:
+        """Note inputs, operator calls and outputs of a graph that PyTorch decomposed."""
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         if self.inputs or (nodes and not any(node.meta.get("from_node") for node in nodes)):
             return
@@ -894,7 +901,7 @@ class _TraceRecord:
         provided: Sequence[Sequence["fx.Node"]],
         made: Sequence[_CopiedCalls],
     ) -> list[OperatorPiece | None]:
-        """Return the piece of each of these runs."""
+        """Return each run's decomposed piece from the traced graph, None if impossible."""
         from torch.utils._pytree import tree_leaves
 
         if (
@@ -944,11 +951,13 @@ def _piece(
     operands: dict["fx.Node", Any],
     outputs: list[Any],
 ) -> OperatorPiece:
+    """Return the operators that a run of calls decomposes into, as a reusable piece."""
     import torch
 
     known: dict[fx.Node, Any] = dict(operands)
 
     def piece_argument(argument: Any) -> Any:
+        """Return a traced node's argument as a reference to an operand or an earlier result."""
         if not isinstance(argument, torch.fx.Node):
             return argument
         if argument not in known:
@@ -991,6 +1000,7 @@ class _Stamp:
     """
 
     def __init__(self, program: "ExportedProgram") -> None:
+        """Start an empty FX graph for the decomposed form of an exported program."""
         import torch
 
         self._program = program
@@ -1000,21 +1010,21 @@ class _Stamp:
         self._fakes = _Fakes(_program_fake_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
-        """Copy an input."""
+        """Add a copy of a program's input node to the new graph."""
         own = self._graph.placeholder(f"arg{len(self._cells)}_1")  # as in a trace
         own.meta = dict(node.meta)
         self._cells[node] = [own]
         self._inputs[own] = node.name
 
     def pick(self, node: "fx.Node") -> None:
-        """Add the selection of one of several results."""
+        """Set the value of a `getitem` node: one of several results of a call."""
         several = self._value(node.args[0])
         if not isinstance(several, tuple):
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
     def add_whole(self, run: _CallRun) -> None:
-        """Add a call that PyTorch keeps whole."""
+        """Add a call that the decomposition keeps as it is to the new graph."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _meta(node)
         args, kwargs = self._with_stamp_values(node.args), self._with_stamp_values(node.kwargs)
@@ -1029,7 +1039,7 @@ class _Stamp:
         self._set(run, tuple(picked))
 
     def add_piece(self, run: _CallRun, piece: OperatorPiece) -> None:
-        """Add decomposed calls."""
+        """Add the operators that a run of calls decomposes into to the new graph."""
         values = run.values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
         if list(map(_fake_tensor_layout, values)) != layouts:
@@ -1043,6 +1053,7 @@ class _Stamp:
         made: list[fx.Node] = []
 
         def stamp_argument(argument: Any) -> Any:
+            """Return the new graph's node for a reference to an operand or to a step."""
             if isinstance(argument, PieceOperand):
                 return operands[argument.place]
             return made[argument.step] if isinstance(argument, PieceResult) else argument
@@ -1067,14 +1078,12 @@ class _Stamp:
         self._set(run, tuple(results) if several else results[0] if results else None)
 
     def add_output(self, node: "fx.Node") -> None:
-        """Add the output of the program."""
+        """Add a copy of the program's output node to the new graph."""
         own = self._graph.output(self._with_stamp_values(node.args[0]))
         own.meta = dict(node.meta)
 
     def program(self) -> "ExportedProgram":
-        """Return the program without dead operators. Raise NotUnderstoodError where it cannot be
-        built.
-        """
+        """Return the decomposed program without dead code; NotUnderstoodError if invalid."""
         from torch.export.graph_signature import ConstantArgument, TensorArgument
         from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
         from torch.utils._pytree import tree_leaves
@@ -1101,7 +1110,7 @@ class _Stamp:
         return program
 
     def _name_inputs(self) -> None:
-        """Give inputs their names, and rename the nodes whose names collide, as PyTorch does.
+        """Give inputs their names, and rename nodes of the same names, as PyTorch does.
 
         Source: torch/_export/utils.py, placeholder_naming_pass.
         """
@@ -1121,6 +1130,7 @@ class _Stamp:
             node.name = node.target = name
 
     def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
+        """Append a call of an operator to the new graph, with this metadata and fake value."""
         named = getattr(target, "overloadpacket", target).__name__
         name = self._graph._target_to_str(named)
         node = self._graph.create_node("call_function", target, args, kwargs, name)
@@ -1128,6 +1138,7 @@ class _Stamp:
         return node
 
     def _set(self, run: _CallRun, value: Any) -> None:
+        """Set the new graph's value of a call, also for the tensor that it wrote in place."""
         if run.written is None:
             self._cells[run.nodes[0]] = [value]
         else:
@@ -1135,16 +1146,18 @@ class _Stamp:
             cell[0] = value
 
     def _value(self, node: Any) -> Any:
+        """Return the new graph's current value for a node of the old graph."""
         return self._cells[node][0]
 
     def _with_stamp_values(self, arguments: Any) -> Any:
+        """Return arguments with each old graph's node replaced by its value in the new one."""
         from torch.fx.node import map_arg
 
         return map_arg(arguments, self._value)
 
 
 def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
-    """Change the leaves of nested lists and dicts of arguments."""
+    """Return nested lists and dicts of arguments with each leaf replaced by `change(leaf)`."""
     if isinstance(argument, list | tuple):
         return type(argument)(map_leaves(item, change) for item in argument)
     if isinstance(argument, Mapping):
@@ -1153,6 +1166,7 @@ def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _meta(node: "fx.Node") -> dict[str, Any]:
+    """Return a node's metadata with a note that a decomposition made the new node from it."""
     from torch.fx.traceback import NodeSource
 
     return {**node.meta, "from_node": [NodeSource(node, "decomposition")]}
@@ -1177,7 +1191,7 @@ _DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
 
 @contextmanager
 def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
-    """Make PyTorch's exporter decompose programs by signature, where it can be, in this context.
+    """Make PyTorch's exporter decompose by cached pieces in this context, where it can.
 
     Nodes dropped from the calls that are traced separately are not noted.
     """
@@ -1188,6 +1202,7 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
     decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
 
     def decompose_or_delegate(program: Any, registry: Any) -> Any:
+        """Decompose a program from cached pieces, or by PyTorch's pass if impossible."""
         try:
             return _decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
@@ -1213,8 +1228,7 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
 
 
 def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that promotes operands to one type in a program that was assembled from
-    pieces.
+    """Return a `run_node` that only promotes dtypes for programs assembled from pieces.
 
     PyTorch runs every operator without values once more to get the types of all results, which the
     nodes already have.
@@ -1222,6 +1236,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
     from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
 
     def look(self: Any, node: Any) -> Any:
+        """Promote the types of a call node's operands by rule; return its fake value."""
         if _STAMPED not in self.module.meta or node.op != "call_function":
             return run_node(self, node)
         rule = get_type_promotion_rule(node, self.type_promotion_table)
@@ -1234,7 +1249,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decomposer(registry: Any) -> Decomposer:
-    """Return the decomposer of a registry's table, cached for registries with the same table."""
+    """Return the decomposer of a table of ONNX translations, cached by the table."""
     import torch
     from torch._decomp import decomposition_table
     from torch.onnx._internal.exporter._decomp import get_onnx_implemented_overloads

@@ -33,7 +33,7 @@ _BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators
 
 @contextmanager
 def reusing_export_registry() -> Iterator[None]:
-    """Let exports in this block copy the table that the first of them built.
+    """Let exports in this context share one table of ONNX translations.
 
     If PyTorch has no such table at the known place, it builds its own as usual.
     """
@@ -48,6 +48,7 @@ def reusing_export_registry() -> Iterator[None]:
         return
 
     def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a copy of PyTorch's table of ONNX translations, built once per library set."""
         # what another library brings is in the table only once that has been imported
         there = tuple(name for name in _BRINGING if name in sys.modules)
         return _copy_export_registry(
@@ -62,7 +63,7 @@ def reusing_export_registry() -> Iterator[None]:
 
 @contextmanager
 def reusing_schema_signatures() -> Iterator[None]:
-    """Let exports in this block derive the signature of an ONNX operator from its schema once.
+    """Let exports in this context derive an ONNX operator's signature only once.
 
     If onnx-ir has no such class at the known place, it derives them as usual.
     """
@@ -74,6 +75,7 @@ def reusing_schema_signatures() -> Iterator[None]:
     derive = OpSignature.from_op_schema
 
     def from_op_schema(schema: Any) -> Any:
+        """Return the signature of an ONNX operator's schema, cached for ONNX's own domains."""
         if schema.domain not in _DOMAINS_OF_ONNX:  # two models have other operators of one name
             return derive(schema)
         key = schema.domain, schema.name, schema.since_version
@@ -100,11 +102,12 @@ def _build_export_registry(
     args: tuple[Any, ...],
     **kwargs: Any,
 ) -> Any:
+    """Build PyTorch's registry of ONNX translations, cached by its arguments and libraries."""
     return build.__func__(registry, *args, **kwargs)
 
 
 def _copy_export_registry(table: Any) -> Any:
-    """Return a copy of the table, to which an export may add operators of its own."""
+    """Return a copy of a table of ONNX translations, to which operators may be added."""
     copied = object.__new__(type(table))
     copied.__dict__.update(vars(table))
     copied.functions = {target: list(forms) for target, forms in table.functions.items()}
@@ -132,7 +135,7 @@ _TYPES = [
 
 
 def unknown_operator(error: BaseException) -> Any:
-    """Return the operator that an export failed on because it has no ONNX function, or None."""
+    """Return the operator without an ONNX translation that made an export fail, or None."""
     import torch
 
     cause: BaseException | None = error
@@ -150,7 +153,7 @@ _TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(
 
 
 def untranslatable_operator(error: BaseException) -> Any:
-    """Return the operator whose ONNX form refuses its arguments, or None.
+    """Return the operator whose ONNX translation rejected its arguments, or None.
 
     `torch.histc` without bounds takes them from its values, which its form does not support.
     """
@@ -172,7 +175,7 @@ def translating_complex_operators(
     forms: Mapping[Any, Callable[..., Any]],
     writing_place: WritingPlace,
 ) -> Iterator[None]:
-    """Use the translations for complex arguments, too.
+    """Let the exporter use our translations, also for complex numbers, in this context.
 
     PyTorch separates these, and `torch.onnx.export` adds none of them to its own. An operator
     without a form for complex arguments becomes an opaque node there, and keeps its form for real
@@ -184,12 +187,14 @@ def translating_complex_operators(
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
     def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
+        """Return an FX node's translation to ONNX, replayed where known, and a message."""
         if is_reference_export():
             return ours_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
         return form_of(node, flags, functools.partial(ours_first, node, registry), writing_place)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
+        """Return an FX node's translation to ONNX, ours before PyTorch's, and a message."""
         if loses_argument(node):
             return opaque(node.target), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
@@ -209,9 +214,7 @@ def translating_complex_operators(
 
 
 def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
-    """Return complex numbers, which are pairs of real ones on the last axis, with one more
-    axis.
-    """
+    """Write ONNX nodes for `unsqueeze` of complex numbers, which are pairs on the last axis."""
     from onnxscript.onnx_opset import opset23
 
     return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
@@ -223,7 +226,7 @@ _OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
 
 @contextmanager
 def promoting_scalar_operands() -> Iterator[None]:
-    """Make tensors of numbers that are passed where an operator takes a tensor, for any type.
+    """Convert number operands to tensors where an operator takes tensors, in this context.
 
     `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
     tensor of such a number only where it casts it, and otherwise finds no form of the operator.
@@ -235,6 +238,7 @@ def promoting_scalar_operands() -> Iterator[None]:
     promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
     def promote_scalar_operand(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
+        """Return a number operand as a scalar tensor of `dtype` where a tensor is expected."""
         is_number = isinstance(fx_arg, int | float) and dtype is not None
         if not is_number or not _is_tensors_place(node, fx_arg):
             return promote(self, node, fx_arg, dtype)
@@ -251,18 +255,19 @@ def promoting_scalar_operands() -> Iterator[None]:
 
 
 def _is_tensors_place(node: Any, number: Any) -> bool:
-    """Return whether the node gets this number where its operator takes a tensor."""
+    """Return whether a node gets this number where its operator expects a tensor."""
     indices = zip(node.target._schema.arguments, node.args, strict=False)
     return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
 
 
 def _takes_complex(node: Any) -> bool:
+    """Return whether an FX node has an input tensor of complex numbers."""
     values = (source.meta.get("val") for source in node.all_input_nodes)
     return any(_has_dtype_and_shape(value) and value.is_complex() for value in values)
 
 
 def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
-    """Return a translation of the operator into one node of the domain `torch.ops`.
+    """Return a translation that writes an operator as one opaque node of `torch.ops`.
 
     It has `results` results, or as many as the schema has. Its inputs are the tensors among the
     arguments, lists of tensors flattened; its attributes the plain arguments that are passed, by
@@ -277,6 +282,7 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
     opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
     def translate(*args: Any, **kwargs: Any) -> Any:
+        """Write a call as one opaque ONNX node: tensors as inputs, numbers as attributes."""
         provided = (
             dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
         )
@@ -299,7 +305,7 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
 
 
 def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield arguments by name, a complex number as its real part and its imaginary one."""
+    """Yield arguments by name, complex numbers as a real and an imaginary part."""
     for name, value in named:
         if isinstance(value, complex):
             yield name, value.real
@@ -311,9 +317,7 @@ def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _opaque_operator_schema(
     operator: Any, name: str, has_inputs: bool, results: int | None
 ) -> Any:
-    """Return the ONNX schema of an operator: a list of inputs must not be empty, but may be
-    absent.
-    """
+    """Return the ONNX schema of an opaque operator; its list of inputs may be absent."""
     from onnx.defs import OpSchema
 
     if results is None:
@@ -358,6 +362,7 @@ def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> A
 
 
 def _inputs_of_any_number() -> Any:
+    """Return an ONNX schema's parameter that accepts any number of inputs of any types."""
     from onnx.defs import OpSchema
 
     return OpSchema.FormalParameter(
@@ -370,14 +375,12 @@ def _inputs_of_any_number() -> Any:
 
 
 def _attribute_name(argument: str) -> str:
-    """Return the attribute's name, `self_` for `self`, which Python uses for the operator
-    itself.
-    """
+    """Return an argument's attribute name, `self_` for `self`, which Python reserves."""
     return "self_" if argument == "self" else argument
 
 
 def _attribute_type(written: str) -> Any:
-    """Return the ONNX type of an attribute for an argument of this type, None where there is none.
+    """Return the ONNX attribute type for an argument's schema type, None if there is none.
 
     PyTorch's `number`, an int, a float or a complex number, is a float: its real part.
     """
@@ -395,15 +398,18 @@ def _attribute_type(written: str) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
+    """Return whether a value is a number or text, or a list of them."""
     items = value if _is_list(value) else [value]
     return all(isinstance(item, int | float | str) for item in items)
 
 
 def _is_list(value: Any) -> bool:
+    """Return whether a value is a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
 def _has_dtype_and_shape(value: Any) -> bool:
+    """Return whether a value has a dtype and a shape, as tensors have."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
@@ -444,7 +450,7 @@ def to_onnx(
     dropped: DroppedOperators,
     forms: Mapping[Any, Callable[..., Any]] = {},
 ) -> Any:
-    """Return the ONNX program. An operator that the exporter does not know becomes an opaque node.
+    """Convert an exported program to ONNX; unknown operators become opaque nodes.
 
     Operators that are eliminated as dead are noted in `dropped`. `forms` are additional ONNX forms
     of operators.
@@ -523,7 +529,7 @@ def to_onnx(
 
 
 def _forget_open_sizes(exported: Any) -> None:
-    """Drop the open sizes that a trace of the program announced and did not resolve.
+    """Drop unresolved symbolic sizes that a trace left, or the next trace would fail.
 
     PyTorch looks for them in the next trace, and refuses it if they are missing.
     """
@@ -542,9 +548,7 @@ _FIRST_NAMES = {
 
 
 def _with_first_names(exported: Any) -> None:
-    """Replace aliases such as `divide` by `div`, for which an integer division would otherwise
-    run.
-    """
+    """Replace alias operators such as `divide` by the ones with a translation, `div`."""
     import torch
 
     for module in exported.graph_module.modules():
@@ -557,7 +561,7 @@ def _with_first_names(exported: Any) -> None:
 
 
 def _without_idle_squeezes(exported: Any) -> None:
-    """Replace `squeeze` of axes that are longer than 1, which have no effect, by a copy.
+    """Replace `squeeze` of axes longer than 1, which has no effect, by a copy.
 
     The exporter would write a Squeeze that no runtime can run.
     """
@@ -575,9 +579,7 @@ _PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
 
 
 def cast_indices_to_int64(model: Any) -> None:
-    """Cast the int32 indices that the exporter passes to GatherND and ScatterND to int64, in
-    place.
-    """
+    """Cast int32 indices of GatherND and ScatterND to int64 in the model, in place."""
     import onnx_ir as ir
 
     for node in list(model.graph.all_nodes()):
@@ -601,7 +603,7 @@ def cast_indices_to_int64(model: Any) -> None:
 
 
 def _without_empty_joins(exported: Any) -> None:
-    """Remove `cat` of tensors that are all empty, which the exporter refuses.
+    """Remove `cat` of tensors that are all empty, which the exporter rejects.
 
     Where the result is as empty as the first of them, a copy of that one replaces it, with its
     name.
@@ -627,7 +629,9 @@ def _without_empty_joins(exported: Any) -> None:
 
 
 def _affine_grid(*args: Any) -> Any:
-    """Write the product with a grid as PyTorch computes it: decomposed it would be muls and a sum.
+    """Write ONNX's AffineGrid: the product of matrices and a grid.
+
+    Decomposed it would be multiplications and a sum.
 
     The arguments, theta, size and align_corners, have no names of their own here: the exporter
     would make tensors of plain ones by their annotations.
@@ -640,7 +644,7 @@ def _affine_grid(*args: Any) -> Any:
 
 
 def _convolution_over_time(*args: Any) -> Any:
-    """Write a convolution of [time, batch, channels] by [width, channels, filters].
+    """Write an ONNX Conv for `conv_tbc`, whose data is [time, batch, channels].
 
     The arguments are the data, the weight, the bias and the padding of both ends.
     """
@@ -657,8 +661,9 @@ def _convolution_over_time(*args: Any) -> Any:
 
 
 def _has_real_dots(exported: Any) -> bool:
-    """Return whether the program has products of real vectors, and none of complex ones, which
-    conjugate.
+    """Return whether a program has products of real vectors, and none of complex ones.
+
+    Products of complex vectors conjugate.
     """
     import torch
 
@@ -669,7 +674,10 @@ def _has_real_dots(exported: Any) -> bool:
 
 
 def _dots(first: Any, second: Any, dim: int = -1) -> Any:
-    """Write products of vectors along an axis: decomposed they would be products and a sum."""
+    """Write in ONNX dot products along an axis as one operator, not as products and a sum.
+
+    Decomposed they would be elementwise products and a sum.
+    """
     from onnxscript.onnx_opset import opset23
 
     letters = [chr(ord("a") + index) for index in range(max(len(first.shape), len(second.shape)))]
@@ -679,8 +687,9 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
 
 
 def _extreme(reduction: str, *args: Any) -> Any:
-    """Write the minimum or maximum along axes, or of all elements, where the exporter accepts no
-    axes.
+    """Write in ONNX a minimum or maximum along axes, of all elements if no axes are given.
+
+    The exporter accepts no list of axes.
     """
     from onnxscript.onnx_opset import opset23
 
@@ -691,7 +700,7 @@ def _extreme(reduction: str, *args: Any) -> Any:
 
 
 def _put(*args: Any) -> Any:
-    """Write one number at the true elements of a mask (`x[mask] = 0`) as an elementwise choice.
+    """Write ONNX nodes for `x[mask] = number` as an elementwise choice.
 
     The exporter would search the elements, whose number depends on values. The arguments are the
     tensor, masks or indices, the written values, and whether they are added.
@@ -716,7 +725,10 @@ def _put(*args: Any) -> Any:
 
 
 def _wide(index: Any) -> Any:
-    """Return an index as int64: the exporter adds constants of that type to those of int32."""
+    """Return an int32 index cast to int64, any other index unchanged.
+
+    The exporter adds constants of int64 to indices of int32.
+    """
     from onnx_ir import DataType
     from onnxscript.onnx_opset import opset23
 
@@ -728,7 +740,7 @@ def _wide(index: Any) -> Any:
 
 
 def _put_in_order(*args: Any) -> Any:
-    """Write the elements of `source` one after the other, where the mask is true.
+    """Write in ONNX `masked_scatter`: source elements, in order, where the mask is true.
 
     The exporter would search the elements, whose number depends on values. Here each element of
     the mask knows how many came before it. The arguments are the tensor, the mask, the source.
@@ -750,7 +762,10 @@ def _put_in_order(*args: Any) -> Any:
 
 
 def _uniform(*args: Any) -> Any:
-    """Write random numbers for a tensor and its bounds: decomposed they would have no form."""
+    """Write ONNX nodes for uniform random numbers of a tensor's shape between two bounds.
+
+    Decomposed they would have no translation.
+    """
     from onnxscript.onnx_opset import opset23
 
     low = float(args[1]) if len(args) > 1 else 0.0
@@ -759,14 +774,15 @@ def _uniform(*args: Any) -> Any:
 
 
 def _gives_floats(exported: Any, operator: Any) -> bool:
-    """Return whether every result of the operator in the program has a float type."""
+    """Return whether all results of an operator in the program have a float dtype."""
     nodes = exported.graph.find_nodes(op="call_function", target=operator)
     return all(node.meta["val"].is_floating_point() for node in nodes)
 
 
 def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
-    """Write a `linspace` as start + i * step. The exporter computes each element from both
-    ends.
+    """Write ONNX nodes for `linspace` as start + i * step.
+
+    The exporter computes each element from both ends.
     """
     from onnxscript.onnx_opset import opset23
 
@@ -790,7 +806,7 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
 def _powers(
     start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
 ) -> Any:
-    """Write a `logspace`: the base to the power of each element of a `linspace`."""
+    """Write in ONNX `logspace`: the base to the power of each element of a `linspace`."""
     from onnxscript.onnx_opset import opset23
 
     exponents = _even_steps(start, end, steps, dtype)
@@ -800,7 +816,7 @@ def _powers(
 
 
 def _without_form(exported: Any) -> set[Any]:
-    """Return the operators that the exporter fails on, or gives a form that does other work.
+    """Return the operators whose ONNX translation fails or does different work.
 
     The ONNX LSTM has no projection: the exporter writes the width of the projected state as that
     of the cell.
@@ -819,11 +835,12 @@ def _without_form(exported: Any) -> set[Any]:
 
 
 def _projects(hidden: Any, cell: Any) -> bool:
-    """Return whether the state that is passed to the next step is narrower than the cell."""
+    """Return whether an LSTM's hidden state is of another width than its cell state."""
     return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
 
 
 def _root_export_error(error: BaseException) -> BaseException:
+    """Return the exception at the end of an export error's chain of causes."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -75,7 +75,7 @@ def fold_form(
     is_unbiased: bool,
     evaluate: Callable[..., Any],
 ) -> FoldedForm | None:
-    """Return what of the nodes is written for the outputs at these places, None for all of it.
+    """Return which nodes of an ONNX form remain after constant folding, None for all.
 
     `provided` are type and shape of what the form is given. The bias of a convolution without one,
     which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
@@ -135,7 +135,7 @@ def fold_form(
 def _live_nodes(
     operands: Sequence[Sequence[Any]], needs: Sequence[Any], known: Collection[Any]
 ) -> set[int]:
-    """Return the nodes that what is needed comes from, without those whose results are known."""
+    """Return the indices of the nodes needed for these values, known values excluded."""
     live: set[int] = set()
     waiting = [value for value in needs if isinstance(value, MadeValue)]
     while waiting:
@@ -164,6 +164,7 @@ class _FormNumbers:
         argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
         evaluate: Callable[..., Any],
     ) -> None:
+        """Compute which nodes of an ONNX form are constants, from its arguments' shapes."""
         self.values: dict[Any, np.ndarray[Any, Any]] = {}
         self.new_nodes: dict[int, int] = {}
         self._provided, self._evaluate = argument_types, evaluate
@@ -181,7 +182,7 @@ class _FormNumbers:
                 self._note_large_number(index, node)
 
     def _node_number(self, index: int, node: FormNode) -> "np.ndarray[Any, Any] | None":
-        """Return the result of a node where it is a number, and note what is written for it."""
+        """Return a node's result if it is a constant, and note how many nodes replace it."""
         attributes = {attribute.name: attribute.value for attribute in node.attributes}
         if node.op_type == "Constant":
             return _constant_number(node.attributes)
@@ -216,7 +217,7 @@ class _FormNumbers:
         return result
 
     def _note_large_number(self, index: int, node: FormNode) -> None:
-        """Fold a number without axes that is cast or spread over axes, of any size."""
+        """Note a scalar constant that is cast or expanded as folded, of any size."""
         result = MadeValue(index, 0)
         if node.op_type == "CastLike" and node.inputs[0] in self.values:
             scalar = self.values[node.inputs[0]]
@@ -231,12 +232,14 @@ class _FormNumbers:
                 self.new_nodes[index] = 0
 
     def _static_extents(self, value: Any) -> tuple[int, ...] | None:
+        """Return the shape of a form's value if it is known statically, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][1]
         number = self.values.get(value)
         return None if number is None else number.shape
 
     def _static_type(self, value: Any) -> Any:
+        """Return the element type of a form's value if it is known statically, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][0]
         number = self.values.get(value)
@@ -244,12 +247,12 @@ class _FormNumbers:
 
 
 def _is_kept_with_form(number: "np.ndarray[Any, Any]") -> bool:
-    """Return whether every folder takes a constant like this for arithmetic of shapes."""
+    """Return whether the constant is small enough that every folder would fold it."""
     return number.size <= (_LARGEST if number.dtype.kind in "biu" else _SMALL)
 
 
 def _constant_number(attributes: Sequence[Any]) -> "np.ndarray[Any, Any] | None":
-    """Return the number of a node `Constant`, None of a kind that is not computed with."""
+    """Return the array of an ONNX `Constant` node, None for a kind not computed with."""
     if len(attributes) != 1 or attributes[0].is_ref():
         return None
     name, value = attributes[0].name, attributes[0].value
@@ -264,6 +267,7 @@ def _constant_number(attributes: Sequence[Any]) -> "np.ndarray[Any, Any] | None"
 
 
 def _type_of(number: "np.ndarray[Any, Any]") -> Any:
+    """Return the ONNX element type of a NumPy array."""
     import onnx_ir as ir
 
     return ir.DataType.from_numpy(number.dtype)
@@ -272,7 +276,7 @@ def _type_of(number: "np.ndarray[Any, Any]") -> Any:
 def _count_replacements(
     op_type: str, numbers: Sequence[Any], attributes: Mapping[str, Any]
 ) -> int | None:
-    """Return how many nodes the folder writes before it computes one; None if it does not.
+    """Return how many nodes the folder writes before it folds one; None if it does not.
 
     It writes an Identity for what changes nothing, and a Constant for extents that are gathered.
     """

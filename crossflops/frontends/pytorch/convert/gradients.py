@@ -56,8 +56,7 @@ _Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from o
 
 
 def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with the indices of each node's inputs, and of its outputs, where no
-    gradient flows.
+    """Return the graph with inputs and outputs marked through which no gradient flows.
 
     `operators` are the calls by the name of their node in the program, without those in custom
     functions that detach: their backward pass is another.
@@ -85,9 +84,7 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
 
 
 def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with the products marked that PyTorch derives as part of another
-    operator.
-    """
+    """Return the graph with products marked that are differentiated within an operator."""
     calls = {call.key: call for call in operators.values()}
     products: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
@@ -106,8 +103,7 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 
 
 def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str, Node]:
-    """Return the nodes of x1 W, the first product, and of the product with x2, as PyTorch derives
-    them.
+    """Return the two product nodes of a bilinear layer as PyTorch differentiates them.
 
     The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
     Source: bilinear in aten/src/ATen/native/Linear.cpp.
@@ -118,6 +114,7 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
     result = TensorSpec("", first.outputs[0].dtype if first.outputs[0] else "", (rows, weight[0]))
 
     def whole(node: Node, *names: str) -> Node:
+        """Return one trilinear node of the named operands with the result's shape."""
         operands = zip(names, shapes, strict=True)
         inputs = tuple(TensorSpec(name, result.dtype, shape) for name, shape in operands)
         attrs: dict[str, Attribute] = {**_ROWS_BY_OUTPUTS, "unroll_dim": 1}
@@ -131,7 +128,7 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
 
 
 def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with the last node of each call that starts gradients marked."""
+    """Return the graph with the last node of each call marked that starts gradients."""
     calls = {call.key: call for call in operators.values()}
     last = {node.call: node.key for node in graph.nodes if node.call in calls}
     starts = {key for call, key in last.items() if calls[call].starts}
@@ -144,7 +141,7 @@ def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 def mark_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with the gradients that start where there is no node.
+    """Return the graph with gradient starts added where the starting call has no node.
 
     These are gradients of inputs, of constants, which the export folds, and of detached values,
     which have a name of their own. Nodes that read one in another form are marked.
@@ -204,7 +201,7 @@ def mark_lost_starts(
 def _leaves_of_lost_calls(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[str, set[str]]:
-    """Return the sources of the `lost` calls that return a detached value, or a copy of an input.
+    """Return the gradient sources of `lost` calls that detach a value or copy an input.
 
     A source is the key of a call, or "=" and the name of an input.
     """
@@ -240,7 +237,7 @@ class _FoldedConstant(NamedTuple):
 def _constants_with_gradients(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[Hashable, _FoldedConstant]:
-    """Return the constants that have gradients, as they come from `lost` calls.
+    """Return constants with gradients that come from `lost` calls, by name.
 
     They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
     an operator: so also by the call that reads one, with its shape.
@@ -279,9 +276,7 @@ def _constants_with_gradients(
 
 
 def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
-    """Return whether the gradient of the node's value is that of its operand, element by
-    element.
-    """
+    """Return whether a node's gradient equals its operand's element by element."""
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
     taken, made = (value.meta.get("val") for value in (provided, node))
@@ -292,20 +287,17 @@ def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
 
 
 def with_hook_marks(graph: Graph, names: Collection[str]) -> Graph:
-    """Return the graph with the nodes marked that read a parameter whose gradient a hook may
-    change.
-    """
+    """Return the graph with nodes marked that read a parameter with a gradient hook."""
     return _taking(graph, names, _HOOK)
 
 
 def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
-    """Return the graph with the nodes marked that read a parameter that the model freezes or
-    trains.
-    """
+    """Return the graph with nodes marked that read parameters frozen or trained in a run."""
     return _taking(graph, names, TURNED)
 
 
 def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
+    """Return the graph with `reason` as `own_backward` of nodes that use named weights."""
     nodes = (
         node.with_training(own_backward=reason)
         if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
@@ -316,7 +308,7 @@ def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
 
 
 def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with the nodes marked whose gradients a hook may change."""
+    """Return the graph with nodes marked whose gradients a tensor hook may change."""
     hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
     if not hooked:
         return graph
@@ -328,9 +320,7 @@ def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
 def mark_handed_out(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with the nodes marked whose results a reentrant checkpoint detaches at its
-    end.
-    """
+    """Return the graph with nodes marked whose results a reentrant checkpoint detaches."""
     handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
     if not handed:
         return graph
@@ -340,7 +330,7 @@ def mark_handed_out(
 
 
 def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with the nodes marked that read a view made under `torch.no_grad()`.
+    """Return the graph with nodes marked that read a view made under `torch.no_grad()`.
 
     Where the viewed tensor requires a gradient, the view does as well, and is a leaf: PyTorch
     computes a gradient for it that goes nowhere, which is part of no sum here. Source:
@@ -368,9 +358,7 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
 
 
 def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
-    """Return the graph where the nodes of these calls have this reason why their backward pass is
-    unknown.
-    """
+    """Return the graph with a reason for unknown gradients on the nodes of these calls."""
     nodes = (
         node.with_training(own_backward=reason) if node.call in calls else node
         for node in graph.nodes
@@ -379,9 +367,7 @@ def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
 
 
 def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
-    """Return whether a reentrant checkpoint detaches the node and returns it, where it has a
-    gradient.
-    """
+    """Return whether a node is a reentrant checkpoint's detached result, used outside it."""
     call = operators.get(node.name)
     if call is None or not detaches(call) or call.checkpoint is None:
         return False
@@ -393,7 +379,7 @@ def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
 
 
 def _is_in(call: Call, number: int) -> bool:
-    """Return whether a call is inside the checkpoint of this number."""
+    """Return whether a call is inside the checkpoint of this number, at any depth."""
     checkpoint = call.checkpoint
     while checkpoint is not None and checkpoint.number != number:
         checkpoint = checkpoint.around
@@ -403,9 +389,7 @@ def _is_in(call: Call, number: int) -> bool:
 def restore_pasts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph where inputs changed in place without gradients have their previous
-    values.
-    """
+    """Return the graph with old values of inputs changed in place without gradients."""
     written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
     if not written:
         return graph
@@ -434,8 +418,7 @@ def restore_pasts(
 def _mutation_bases(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
-    """Return, by calls that wrote in place without gradients, the values they stand for in
-    gradients.
+    """Return, by in-place call without gradients, the values that get its gradients.
 
     They are the last results of the call. The second mapping has, by every call, the values that
     it reads for gradients, each as "=" and the name of a parameter or as the call that made it.
@@ -474,7 +457,7 @@ def _mutation_bases(
 
 
 def _writes_unseen(node: "fx.Node") -> bool:
-    """Return whether a custom operator writes into tensors without autograd noticing.
+    """Return whether a custom operator writes in place without autograd noticing.
 
     Source: torch/_library/custom_ops.py (`_register_mutation_version_bump`).
     """
@@ -483,25 +466,26 @@ def _writes_unseen(node: "fx.Node") -> bool:
 
 
 def _gives_more(node: "fx.Node") -> bool:
-    """Return whether an operator that writes has further results."""
+    """Return whether an in-place operator returns more than the written tensor."""
     target: Any = node.target
     return bool(target._schema.returns) and write_and_return_node(node) is None
 
 
 def _is_in_place_call(call: Call) -> bool:
+    """Return whether a call's operator changes its operand in place: its name ends in `_`."""
     name = call.target.removeprefix("aten.").partition(".")[0]
     return name.endswith("_") and not name.endswith("__")
 
 
 def _is_view(node: "fx.Node") -> bool:
-    """Return whether the node's result shares the memory of its first argument."""
+    """Return whether a node's result is a view of its first argument."""
     schema = getattr(node.target, "_schema", None)
     alias = schema.arguments[0].alias_info if schema and schema.arguments else None
     return alias is not None and not alias.is_write
 
 
 def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
-    """Return by node the indices of detached inputs.
+    """Return by node the input positions whose tensors are detached from autograd.
 
     Where a call reads a value both directly and detached, its arguments and the inputs of its
     nodes have the same order. The index is UNSURE where their numbers differ.
@@ -530,7 +514,7 @@ def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int,
 def _ways(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[_Ways, tuple[bool, ...]]:
-    """Return the ways between calls, and for each output whether all ways to it are detached.
+    """Return the gradient paths between calls, and which outputs all paths leave detached.
 
     Calls without nodes pass on their inputs.
     """
@@ -548,9 +532,7 @@ def gradient_sources(
     present: Container[str],
     ways: _Ways | None = None,
 ) -> "dict[fx.Node, _Sources]":
-    """Return by node of the program where its value comes from; the `ways` between calls are
-    added.
-    """
+    """Return by FX node the calls from which its value comes, each with detached flags."""
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
     ways = {} if ways is None else ways
@@ -589,6 +571,7 @@ def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
 
 
 def _merge_gradient_sources(many: list[_Sources]) -> _Sources:
+    """Return the union of several maps of gradient sources, with their flags joined."""
     merged: _Sources = {}
     for sources in many:
         for source, flags in sources.items():

@@ -38,7 +38,7 @@ _PRODUCTS = frozenset(
 
 
 def simplify(program: "ONNXProgram") -> None:
-    """Fold the shape arithmetic that the exporter leaves, and no work.
+    """Fold shape arithmetic of an exported ONNX model; real work stays.
 
     Work on weights (a position bias made from parameters, say) stays: it is counted, and reported
     separately as constant. A bias of zeros that the exporter adds to a convolution without one is
@@ -52,6 +52,7 @@ def simplify(program: "ONNXProgram") -> None:
     _stand_in_for_hollow_tensors(model)
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
+        """Return whether an ONNX node computes shapes or small constants and may be folded."""
         inputs = [value for value in node.inputs if value is not None]
         if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
             return False
@@ -62,6 +63,7 @@ def simplify(program: "ONNXProgram") -> None:
         return all(map(_is_small_or_integer, inputs)) and not _works(node)
 
     def fold() -> None:
+        """Fold the constants of the ONNX model, only those of shape arithmetic."""
         with reusing_shape_inference():
             fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
 
@@ -87,7 +89,7 @@ def simplify(program: "ONNXProgram") -> None:
 
 @contextmanager
 def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
-    """Keep the mode and the three results of batch normalizations in training in this block.
+    """Keep batch normalizations in training mode, with their three results, in this block.
 
     Versions of onnx_ir before 1.0 remove both where the running statistics are unused, so it
     computes with other statistics; runtimes accept the mode only with three results.
@@ -105,7 +107,7 @@ def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
 
 
 def _works(node: "ir.Node") -> bool:
-    """Return whether the operator computes, instead of only moving or creating data."""
+    """Return whether an ONNX operator computes, not only moves or creates data."""
     if node.op_type == "Range":
         return False
     known = find_operator_rule(Op(node.domain, node.op_type, node.version or OPSET))
@@ -113,7 +115,7 @@ def _works(node: "ir.Node") -> bool:
 
 
 def _computes_floats(node: "ir.Node") -> bool:
-    """Return whether the node is work with a result that is not an index or a shape."""
+    """Return whether an ONNX node computes floats, not indices or shapes."""
     return not all(map(_is_integer, node.outputs)) and _works(node)
 
 
@@ -129,7 +131,7 @@ class _OperandUses(NamedTuple):
 
 
 def _operand_uses(model: "ir.Model") -> _OperandUses:
-    """Return the operands and results of operator calls, before constants are folded."""
+    """Return the operands and results of operator calls in an ONNX model."""
     taking: set[str] = set()
     values: set[str] = set()
     for node in model.graph.all_nodes():
@@ -147,7 +149,7 @@ def _operand_uses(model: "ir.Model") -> _OperandUses:
 
 
 def _is_operand(value: "ir.Value", call: str) -> bool:
-    """Return whether the value is a tensor passed to the operator call, not one that it creates.
+    """Return whether a value is passed to the operator call, not created in it.
 
     The exporter writes equal numbers once, for all calls that need them.
     """
@@ -160,7 +162,7 @@ def _is_operand(value: "ir.Value", call: str) -> bool:
 
 
 def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
-    """Return whether the node is work of the model, not arithmetic of the exporter.
+    """Return whether an ONNX node is work of the model, not the exporter's arithmetic.
 
     A call without tensors creates a table (a `linspace`): the exporter's are the numbers in it.
     """
@@ -170,6 +172,7 @@ def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
 
 
 def _unknown_shapes(model: "ir.Model") -> int:
+    """Return the number of values in an ONNX model whose shape is unknown or symbolic."""
     return sum(
         value.shape is None or any(not isinstance(extent, int) for extent in value.shape)
         for node in model.graph.all_nodes()
@@ -178,6 +181,7 @@ def _unknown_shapes(model: "ir.Model") -> int:
 
 
 def _drop_made_up_biases(program: "ONNXProgram") -> None:
+    """Remove the bias inputs of ONNX convolutions that have no bias in the PyTorch program."""
     biased = {node.name for node in program_operator_nodes(program) if _has_bias(node)}
     unbiased = {node.name for node in program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
@@ -188,7 +192,7 @@ def _drop_made_up_biases(program: "ONNXProgram") -> None:
 
 
 def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
-    """Yield the nodes of the decomposed program and of the bodies in it."""
+    """Yield all FX nodes of the decomposed program and of its subgraphs."""
     import torch
 
     for module in program.exported_program.graph_module.modules():
@@ -197,13 +201,12 @@ def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
 
 
 def _has_bias(node: Any) -> bool:
+    """Return whether a convolution's FX node has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
 def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
-    """Give weights without data zeros that take no memory, because a folder reads small
-    weights.
-    """
+    """Give weights without data zeros that take no memory, since a folder reads them."""
     import numpy as np
     import onnx_ir as ir
 
@@ -215,10 +218,12 @@ def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
 
 
 def _is_integer(value: "ir.Value") -> bool:
+    """Return whether an ONNX value has a known type that is not a floating point type."""
     return value.dtype is not None and not value.dtype.is_floating_point()
 
 
 def _is_small_or_integer(value: "ir.Value") -> bool:
+    """Return whether an ONNX value is of integers, or has few elements."""
     if _is_integer(value):
         return True
     extents = list(value.shape) if value.shape is not None else []
@@ -229,21 +234,19 @@ def _is_small_or_integer(value: "ir.Value") -> bool:
 
 
 def fx_name(node: "ir.Node") -> str:
-    """Return the name of the program's operator call that an ONNX node came from."""
+    """Return the name of the FX node that an ONNX node was written for."""
     match = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
     return match[1] if match else ""
 
 
 def weight_names(program: "ONNXProgram") -> frozenset[str]:
-    """Return the names of parameters and buffers, which a folder of shape arithmetic leaves
-    alone.
-    """
+    """Return the names of a program's parameters and buffers."""
     exported = program.exported_program
     return frozenset((*exported.state_dict, *exported.constants))
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
-    """Return parameter names by the other names that the program has for them.
+    """Return the model's parameter names by their other names in the program.
 
     torch.export knows a parameter by its name, and treats one in a list of the model, or in a
     function's closure, as a constant. Both share memory, and are read in the same way: that of the
@@ -263,8 +266,7 @@ def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
 
 
 def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
-    """Return the values with a gradient that are not parameters, by graph name: whether each is an
-    input.
+    """Return the values with gradients that are not parameters, each with an input flag.
 
     They are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules in a
     list of the model or in a function's closure, which an export treats as constants.
@@ -292,8 +294,9 @@ def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
 
 
 def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
-    """Return the graph with the nodes marked that have a sparse operand or result, since ONNX has
-    none.
+    """Return the graph with nodes marked that have a sparse operand or result.
+
+    ONNX has no sparse types.
 
     `calls` are operator calls by the name of their node in the program.
     """
@@ -310,9 +313,7 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
 
 
 def _tensor_memory_key(tensor: Any) -> Any:
-    """Return where a tensor lies and how it is read; the object's id for a tensor without
-    memory.
-    """
+    """Return a tensor's memory address, shape and strides as a key, or the object's id."""
     try:
         index = tensor.untyped_storage()._cdata
     except (AttributeError, RuntimeError, NotImplementedError):
@@ -345,8 +346,7 @@ class Origins(msgspec.Struct, frozen=True):
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
-    """Return the graph of a simplified program, each node linked to the operator call it came
-    from.
+    """Return the graph of an ONNX program, each node linked to its operator call.
 
     The caller sets the name and the size of the model.
 
@@ -373,7 +373,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
 
 
 def model_input_names(program: "ONNXProgram") -> list[str]:
-    """Return the names of the model's inputs, without stored tensors."""
+    """Return the names of the ONNX program's inputs, stored tensors excluded."""
     inputs = program.model.graph.inputs
     return [value.name or "" for value in inputs if not value.is_initializer()]
 
@@ -384,7 +384,7 @@ def _convert_graph_nodes(
     inside: bool = False,
     depending: bool = False,
 ) -> tuple[Node, ...]:
-    """Return the nodes of one level.
+    """Return the nodes of one ONNX graph as the package's nodes, bodies included.
 
     Nodes without a call of their own are `depending` on the values of inputs, or not.
     """
@@ -420,7 +420,7 @@ def _convert_graph_nodes(
 
 
 def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
-    """Return the stored whole numbers of the inputs at `_VALUES_ASKED`."""
+    """Return constant integer inputs of an ONNX node by their index."""
     from onnx_ir.convenience import get_const_tensor
 
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
@@ -436,7 +436,7 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
 
 
 def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
-    """Return the branches of an If, the body of a Loop or a Scan, which see outer values.
+    """Return the subgraphs of an If, Loop or Scan as graphs.
 
     Their nodes depend on the inputs where the node does.
     """
@@ -459,7 +459,7 @@ def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tupl
 
 
 def _scan_trip_count(node: "ir.Node") -> int | None:
-    """Return how often a Scan runs, the extent of the scanned axis; None for a Loop."""
+    """Return the number of iterations of a Scan, None for a Loop."""
     if node.op_type != "Scan" or node.domain:
         return None
     shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
@@ -468,9 +468,7 @@ def _scan_trip_count(node: "ir.Node") -> int | None:
 
 
 def _is_there(value: "ir.Value") -> bool:
-    """Return whether a node has this result: an operator of PyTorch may return None in its
-    place.
-    """
+    """Return whether an ONNX node's result exists, as optional results may be absent."""
     known = value.dtype is not None or value.shape is not None
     return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
 
@@ -478,10 +476,12 @@ def _is_there(value: "ir.Value") -> bool:
 def _onnx_value_specs(
     values: Iterable["ir.Value"], origins: Origins, role: str = ""
 ) -> tuple[TensorSpec, ...]:
+    """Return the graph's tensor specs of ONNX values."""
     return tuple(_onnx_value_spec(value, origins, role) for value in values)
 
 
 def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
+    """Return the tensor spec of an ONNX value: name, dtype, shape if known, and role."""
     if not role and value.is_initializer():
         role = "parameter" if value.name in origins.weights else "constant"
     shape = tuple(value.shape) if value.shape is not None else None
@@ -492,6 +492,7 @@ def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> Ten
 
 
 def _attributes(node: "ir.Node") -> dict[str, Attribute]:
+    """Return an ONNX node's attributes as Python values, and the training mode of a Dropout."""
     attributes = {
         name: value
         for name, attribute in node.attributes.items()
@@ -507,13 +508,14 @@ def _attributes(node: "ir.Node") -> dict[str, Attribute]:
 
 
 def _dropout_training_mode(node: "ir.Node") -> int | None:
-    """Return the value of the input `training_mode` of a Dropout, where it is a constant."""
+    """Return a Dropout's constant input `training_mode`, None if it is not constant."""
     mode = node.inputs[2] if len(node.inputs) > 2 else None
     known = mode.const_value if mode is not None else None
     return int(known.numpy().item()) if known is not None else None
 
 
 def _plain_attribute_value(attribute: "ir.Attr") -> Attribute | None:
+    """Return an ONNX attribute's numbers or text as Python values; None for graphs, tensors."""
     value = attribute.value
     if isinstance(value, list | tuple):
         plain = [item for item in value if isinstance(item, int | float | str)]

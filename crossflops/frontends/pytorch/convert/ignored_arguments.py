@@ -85,12 +85,12 @@ _NAMED = {
 
 
 def outcome(operator: str, argument: str) -> str | None:
-    """Return the outcome of an ignored argument; None for one that is not in the list."""
+    """Return what happens when a translation ignores an argument; None if it is not listed."""
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 
 def loses_argument(node: Any) -> bool:
-    """Return whether the form of this node of a program would ignore an argument that matters."""
+    """Return whether the ONNX translation of a node would ignore an argument that matters."""
     names = _NAMED.get(str(node.target))
     if not names:
         return False

@@ -54,13 +54,14 @@ class WritingPlace:
     """
 
     def __init__(self) -> None:
+        """Start without a node and a graph that are being translated."""
         self.node: fx.Node | None = None
         self.graph: Any = None
 
 
 @contextmanager
 def noting_places(source_program: Any) -> Iterator[WritingPlace]:
-    """Yield the place where the exporter writes in this context.
+    """Yield an object that says at which node and graph the exporter is, in this context.
 
     The notes that it makes for the ONNX nodes of an operator call are made once.
     """
@@ -74,6 +75,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     may_fold = _has_plain_names(source_program)
 
     def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+        """Translate an FX node to ONNX while `writing_place` says which node and graph."""
         graph = kwargs.get("graph_like")
         writing_place.graph = graph if may_fold and graph is model.graph else None
         writing_place.node = node
@@ -82,6 +84,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     noted: list[Any] = [None, {}]
 
     def annotate_once(fx_node: Any, ir_node: Any) -> None:
+        """Copy an FX node's annotations to an ONNX node, computed once for each FX node."""
         if noted[0] is not fx_node:
             notes = SimpleNamespace(metadata_props={})
             annotate(fx_node, notes)
@@ -99,7 +102,7 @@ _NUMBERED = re.compile(r"val_\d+")  # as ONNX nodes without a name call their re
 
 
 def _has_plain_names(source_program: Any) -> bool:
-    """Return whether the program holds no other, and nothing is called as results are."""
+    """Return whether a program has one graph module and no name like those of results."""
     import torch
 
     modules = source_program.graph_module.modules()
@@ -116,7 +119,7 @@ def form_of(
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
 ) -> tuple[Any, str]:
-    """Return the form of an operator of a program, as a replay of its known nodes where possible.
+    """Return an operator's ONNX translation, replayed from stored nodes where possible.
 
     `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
     """
@@ -141,6 +144,7 @@ _PLAIN = (int, float, bool, str, type(None))
 
 
 def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
+    """Return a cache key of an FX node's ONNX form: operator, arguments, dtypes and shapes."""
     import torch
 
     target = node.target
@@ -154,6 +158,7 @@ def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
 
 
 def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
+    """Return a cache key of an FX argument; tensors by their order of first use in `known`."""
     import torch
 
     if isinstance(argument, torch.fx.Node):
@@ -168,6 +173,7 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
 
 
 def _tensor_key(value: Any) -> Any:
+    """Return dtype and shape of a tensor, or of each in a list, as a cache key."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -180,13 +186,13 @@ def _tensor_key(value: Any) -> Any:
 
 
 def _value_key(value: Any) -> Any:
-    """Return the facts of a value that a form may read."""
+    """Return an ONNX value's type and shape as a hashable key."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
 def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]:
-    """Return the values in arguments by their identity, each once."""
+    """Return the ONNX values in nested arguments by object id, each once."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -201,7 +207,7 @@ def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]
 
 
 def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
-    """Return the arguments with other values in them."""
+    """Return nested arguments with each ONNX value replaced by another."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -219,7 +225,7 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
 def _write_and_store_form(
     key: Any, form: Callable[..., Any], writing_place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
-    """Write the nodes of a form, and store them for replay."""
+    """Run an ONNX translation, and store the nodes that it writes for replay."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
         form_record = _record_form_nodes(form, args, kwargs, values)
@@ -238,7 +244,7 @@ def _write_again(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Replay the known nodes of a form, or call it where it gets other values."""
+    """Replay a translation's stored nodes, or run it if it gets other values."""
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     if tuple(map(_value_key, values)) != form_record.given:
         form, _ = find()
@@ -247,7 +253,7 @@ def _write_again(
 
 
 def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
-    """Return the nodes of a form, called on new values."""
+    """Run an ONNX translation on new values, and return the nodes that it writes."""
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
 
@@ -302,13 +308,14 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
 
 
 def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """Return an ONNX value's element type, and its shape if all sizes are known."""
     extents = None if value.shape is None else tuple(value.shape.dims)
     is_known = extents is not None and all(type(extent) is int for extent in extents)
     return value.dtype, extents if is_known else None
 
 
 def _copy_type_or_shape(value: Any) -> Any:
-    """Return a separate copy of a type or a shape, because values change theirs."""
+    """Return a separate copy of an ONNX type or shape."""
     if isinstance(value, tuple | type(None)):
         return value
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
@@ -317,7 +324,7 @@ def _copy_type_or_shape(value: Any) -> Any:
 def _replay_form_nodes(
     form_record: _WrittenForm, values: Sequence[Any], writing_place: WritingPlace
 ) -> Any:
-    """Write the nodes on these values."""
+    """Write a translation's stored nodes again, on these values."""
     from torch.onnx._internal.exporter import _core
 
     tracer: Any = _core.current_tracer
@@ -345,6 +352,7 @@ def _replay_form_nodes(
 
 
 def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) -> Any:
+    """Return the ONNX value for a stored reference: a given argument or a new node's output."""
     if isinstance(index, MadeValue):
         return node_outputs[index.node][index.place]
     return None if index is None else values[index.place]
@@ -353,6 +361,7 @@ def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) ->
 def _form_results(
     form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
 ) -> Any:
+    """Return the ONNX values of a stored form's results: one, or a list or tuple of them."""
     if isinstance(form_record.outputs, list | tuple):
         return type(form_record.outputs)(
             [_value_at(at, values, node_outputs) for at in form_record.outputs]
@@ -361,6 +370,7 @@ def _form_results(
 
 
 def _new_results(node: FormNode, tracer: Any) -> list[Any]:
+    """Return new symbolic ONNX tensors for a stored node's outputs, with dtypes and shapes."""
     from torch.onnx._internal.exporter import _tensors
 
     return [
@@ -372,6 +382,7 @@ def _new_results(node: FormNode, tracer: Any) -> list[Any]:
 
 
 def _new_form_node(node: FormNode, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+    """Return a new ONNX node of a stored form with these inputs and outputs."""
     import onnx_ir as ir
 
     return ir.Node(
@@ -394,7 +405,7 @@ REPLACED = "crossflops.replaced"  # nodes that a folder would have written befor
 def _fold_form(
     form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
 ) -> FoldedForm | None:
-    """Return what is left of a form here, None where all of it is written."""
+    """Return the nodes of a stored translation left after folding, None for all."""
     assert writing_place.node is not None
     results = (
         form_record.outputs
@@ -427,11 +438,12 @@ def _fold_form(
 
 
 def _takes_bias(node: "fx.Node") -> bool:
+    """Return whether an FX node has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
 def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
-    """Return the places of the results of an operator call that something takes."""
+    """Return the indices of an operator's results that other nodes use."""
     is_each = number > 1 and all(user.target is operator.getitem for user in node.users)
     if not is_each:
         return frozenset(range(number))
@@ -445,7 +457,7 @@ def _replay_folded_form(
     tracer: Any,
     writing_place: WritingPlace,
 ) -> Any:
-    """Write the nodes that are left on these values.
+    """Write the nodes of a folded translation on these values, with their usual names.
 
     Nodes and values have the names that they have behind those that are not written.
     """
@@ -488,7 +500,7 @@ def _replay_folded_form(
 
 
 def _new_number(name: str, number: Any, writing_place: WritingPlace) -> Any:
-    """Return a value of the graph with a number that was computed."""
+    """Return a new initializer of the ONNX graph with this computed number."""
     import onnx_ir as ir
 
     assert writing_place.node is not None

@@ -30,7 +30,7 @@ class _InferredTensor(NamedTuple):
 
 @contextmanager
 def reusing_shape_inference() -> Iterator[None]:
-    """Infer and fold equal nodes once in a folder of constants, in this context."""
+    """Infer shapes and fold constants of equal ONNX nodes only once, in this context."""
     if is_reference_export():
         yield
         return
@@ -39,6 +39,7 @@ def reusing_shape_inference() -> Iterator[None]:
     keys = _NodeKeys()
 
     def infer_once(self: Any, node: Any) -> None:
+        """Set the dtypes and shapes of an ONNX node's outputs, inferred once per equal node."""
         replaced = node.meta.pop(REPLACED, 0)
         if replaced:  # so that nodes which are written here have the names that they had
             node.graph._name_authority._node_counter += replaced
@@ -65,6 +66,7 @@ def reusing_shape_inference() -> Iterator[None]:
     evaluate = original(evaluator, "evaluate", inventory.FOLDED_VALUES)
 
     def evaluate_once(self: Any, *operator: Any, **attributes: Any) -> Any:
+        """Return an ONNX operator's result on constants, from a cache for equal operands."""
         key = _evaluation_key(operator, attributes)
         known = None if key is None else _EVALUATED.get(key)
         if known is not None:
@@ -85,11 +87,13 @@ def reusing_shape_inference() -> Iterator[None]:
 
 
 def _inference_result(value: Any) -> _InferredTensor | None:
+    """Return type and shape that were inferred for an ONNX value, None if neither is known."""
     known = value.type is not None or value.shape is not None
     return _InferredTensor(value.type, value.shape) if known else None
 
 
 def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None:
+    """Merge inferred types and shapes into an ONNX node's outputs."""
     from onnxscript.optimizer._constant_folding import _merge_shapes
 
     for value, result in zip(node.outputs, results, strict=True):
@@ -110,11 +114,12 @@ class _NodeKeys:
     """
 
     def __init__(self) -> None:
+        """Start empty caches of the keys of attributes and constants."""
         self._attributes: dict[int, tuple[Any, Any]] = {}
         self._constants: dict[int, tuple[Any, Any]] = {}
 
     def node_key(self, node: Any, opset: int | None) -> Any:
-        """Return the key of a node; None where further facts determine its result."""
+        """Return a cache key of an ONNX node's shape inference, None if more would matter."""
         import onnx_ir as ir
 
         attributes = []
@@ -139,12 +144,14 @@ class _NodeKeys:
         return node.domain, node.op_type, opset, tuple(attributes), tuple(inputs), there
 
     def _attribute_key(self, attribute: Any) -> Any:
+        """Return a hashable key of an ONNX attribute's value, computed once per object."""
         known = self._attributes.get(id(attribute))
         if known is None:
             known = self._attributes[id(attribute)] = attribute, _attribute_value_key(attribute)
         return known[1]
 
     def _constant_key(self, value: Any) -> Any:
+        """Return a hashable key of an ONNX value's constant numbers; None unless small."""
         from onnxscript.optimizer._constant_folding import _get_numpy_value
 
         stored = value.const_value
@@ -159,19 +166,18 @@ class _NodeKeys:
 
 
 def _shape_extent_key(extent: Any) -> Any:
+    """Return an integer size unchanged, and a symbolic one as its text."""
     return extent if isinstance(extent, int) else str(extent)
 
 
 def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], Any]:
-    """Return the content of an array; for texts the texts, since their bytes are only
-    addresses.
-    """
+    """Return an array's contents as a cache key."""
     stored = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
     return numbers.dtype, numbers.shape, stored
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-    """Return the facts that determine the result of an operator; None where further facts do."""
+    """Return a cache key of an operator's evaluation, None if more would matter."""
     domain, name, version, *inputs = operator
     if any(value is not None and value.size > _SMALL for value in inputs):
         return None
@@ -184,6 +190,7 @@ def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) ->
 
 
 def _attribute_value_key(attribute: Any) -> Any:
+    """Return a hashable key of an ONNX attribute's type and value; None if too large."""
     if attribute.is_ref():
         return None
     value = attribute.value
@@ -201,8 +208,7 @@ def _attribute_value_key(attribute: Any) -> Any:
 
 @contextmanager
 def renumbering_opsets() -> Iterator[None]:
-    """Set only the opset number of a model whose operators are equal in the newer set, in this
-    context.
+    """Only renumber the opset of models whose operators did not change, in this context.
 
     The version converter visits every node once for each set in between.
     """
@@ -213,6 +219,7 @@ def renumbering_opsets() -> Iterator[None]:
     convert = original(library, "convert_version", inventory.VERSION_CONVERTER)
 
     def renumber(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
+        """Convert an ONNX model to another opset; only renumber it if its operators agree."""
         from onnx_ir.passes import common
 
         if model.functions:  # the converter begins with this, too
@@ -235,7 +242,7 @@ def renumbering_opsets() -> Iterator[None]:
 
 
 def _stays(model: Any, target: int) -> bool:
-    """Return whether all operators of a model are the same in the set of this number."""
+    """Return whether all operators of a model are the same in opset `target`."""
     from onnxscript.version_converter import _version_converter as converter
 
     known = model.opset_imports.get("")

@@ -35,7 +35,7 @@ _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFuncti
 def open_operator_bodies(
     graph: Graph, source_program: Any, convert: Convert, run: RunCalls
 ) -> Graph:
-    """Return the graph with what the kernels of operators do that nothing else counts.
+    """Return the graph with bodies traced from kernels of uncounted custom operators.
 
     Args:
         graph: the graph of the program.
@@ -58,6 +58,7 @@ def open_operator_bodies(
 
 
 def _is_uncounted_operator(node: Node) -> bool:
+    """Return whether a node is of a custom operator without a body or a cost rule."""
     foreign = node.op.domain == DOMAIN and not node.op.type.startswith(OWN)
     if not foreign or node.bodies or is_counted_by_package(node.op):
         return False
@@ -68,13 +69,14 @@ class _Opening:
     """Opens nodes, each kind of call once."""
 
     def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
+        """Prepare conversion of custom operators' kernels to graphs, with empty caches."""
         self._convert, self._run, self._calls = convert, run, calls
         self._known: dict[Any, Graph | str] = {}
         self._ran: Mapping[Any, Sequence[tuple[Any, Any]]] | None = None
         self._number: dict[Any, int] = defaultdict(int)  # by operator: calls so far
 
     def open_node(self, node: Node) -> Node:
-        """Return the node with its body, or with the reason why it has none."""
+        """Return a custom operator's node with its traced body, or the reason it has none."""
         call = self._calls.get(node.key)
         if call is None:
             return node
@@ -99,6 +101,7 @@ class _Opening:
         return replace(_with_body(node, real, "real"), depends_on_inputs=True)
 
     def _body_on_fakes(self, node: Node, call: Any, kernel: Callable[..., Any]) -> Graph | str:
+        """Return the graph of a kernel on tensors without values, or why there is none."""
         import torch
 
         if any(spec is None or spec.shape is None for spec in node.inputs):
@@ -107,6 +110,7 @@ class _Opening:
         plain = without_values()
 
         def stand_in(item: Any) -> Any:
+            """Return a tensor without values for an FX node, of the graph's shape."""
             entry = item.meta.get("val")
             if not isinstance(entry, torch.Tensor):
                 return entry
@@ -118,6 +122,7 @@ class _Opening:
         return self._convert_kernel(kernel, args, kwargs)
 
     def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
+        """Return the graph of a kernel on the arguments of a real run, or why there is none."""
         if self._ran is None:
             targets = frozenset(entry.target for entry in self._calls.values())
             self._ran = self._run(targets)
@@ -127,6 +132,7 @@ class _Opening:
         return self._convert_kernel(kernel, *seen[number])
 
     def _convert_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
+        """Return the graph of a kernel called with these arguments, or the error's text."""
         module, tensors = _kernel_module(kernel, args, kwargs)
         try:
             return self._convert(module, tensors)
@@ -146,13 +152,13 @@ def _are_results_derived(body: Graph) -> bool:
 
 
 def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:
-    """Return the node with a body of its own: its nodes belong to the same call and module."""
+    """Return the node with a body, whose nodes get the node's call and module path."""
     own = _body_within(node, body, node.key)
     return replace(node, bodies=(own,), choice="function", opened=origin_of_body)
 
 
 def _body_within(node: Node, body: Graph, name: str) -> Graph:
-    """Return the body under a name; the names of those that are opened in it begin with that."""
+    """Return a body under this name, its nodes with the call and path of the outer node."""
     nodes = tuple(
         replace(
             inner,
@@ -169,7 +175,7 @@ def _body_within(node: Node, body: Graph, name: str) -> Graph:
 
 
 def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Return a module that calls the kernel, and the tensors that it is given, in their order."""
+    """Return a module that calls the kernel, and the kernel's tensor arguments in order."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -181,7 +187,7 @@ def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
         """Calls the kernel of an operator."""
 
         def forward(self, *operands: Any) -> Any:
-            """Return what it returns."""
+            """Return the kernel's result on these tensors and the stored other arguments."""
             left = iter(operands)
             filled = [next(left) if leaf is None else leaf[0] for leaf in plain]
             positional, named = tree_unflatten(filled, form)
@@ -194,7 +200,7 @@ def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
 
 
 def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
-    """Return the Python function that is the kernel of an operator; without one, why."""
+    """Return the Python function of an operator's kernel, or why there is none, as text."""
     schema = operator._schema
     if any(argument.alias_info is not None for argument in schema.arguments):
         return None, "it writes to its operands, and its body is not opened"
@@ -209,7 +215,7 @@ def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
 
 
 def _custom_operator(name: str) -> Any:
-    """Return the definition of `torch.library.custom_op`, None of an operator that has none."""
+    """Return the `torch.library.custom_op` definition of an operator, None if it has none."""
     try:
         from torch._library.custom_ops import OPDEFS
     except ImportError:
@@ -218,7 +224,7 @@ def _custom_operator(name: str) -> Any:
 
 
 def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None, str]:
-    """Return the kernel that a `torch.library.Library` holds, if Python registered it."""
+    """Return a function that calls an operator's Python kernel, or None and the reason."""
     import torch
 
     library: Any = torch._C
@@ -235,17 +241,19 @@ def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None
 
 
 def _full_name(operator: Any) -> str:
+    """Return an operator's name with its overload, such as `aten::add.Tensor`."""
     overload, name = operator._schema.overload_name, str(operator._schema.name)
     return f"{name}.{overload}" if overload else name
 
 
 def _kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
+    """Yield dispatch key and source line of each kernel in PyTorch's dump of an operator."""
     for line in dump.splitlines():
         if match := _KERNEL.match(line):
             yield match["key"], f"{match['place']}:{match['line']}"
 
 
 def _is_python(origin: str) -> bool:
-    """Return whether a file of Python registered the kernel; a prompt stands in brackets."""
+    """Return whether a kernel's origin, `file:line`, is a Python file or a prompt."""
     file = origin.rpartition(":")[0]
     return file.endswith(".py") or (file.startswith("<") and file.endswith(">"))

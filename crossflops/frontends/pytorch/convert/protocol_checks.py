@@ -17,7 +17,7 @@ _COLLECT = "_get_protocol_attrs"
 
 @contextmanager
 def reusing_protocol_attributes() -> Iterator[None]:
-    """Collect the names of a protocol once in this context."""
+    """Collect the attribute names of each typing protocol once in this context."""
     collect: Any = getattr(typing, _COLLECT, None)
     if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):
         yield
@@ -25,6 +25,7 @@ def reusing_protocol_attributes() -> Iterator[None]:
     known: dict[type, set[str]] = {}
 
     def collect_once(protocol: type) -> set[str]:
+        """Return a protocol's member names, collected once for each protocol."""
         if protocol not in known:
             known[protocol] = collect(protocol)
         return known[protocol]

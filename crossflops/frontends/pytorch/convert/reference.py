@@ -6,5 +6,5 @@ REFERENCE = "CROSSFLOPS_REFERENCE_EXPORT"  # the variable that asks for it
 
 
 def is_reference_export() -> bool:
-    """Return whether every program is exported by PyTorch alone, as if it were the first."""
+    """Return whether exports use PyTorch's exporter without our caches and translations."""
     return bool(os.environ.get(REFERENCE))

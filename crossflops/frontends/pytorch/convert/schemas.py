@@ -8,7 +8,7 @@ from crossflops.operators import is_counted_by_package
 
 
 def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
-    """Return the name of each tensor that a call in a program is given, in their order.
+    """Return the schema's argument name of each tensor in a call, in order.
 
     Each tensor of a list bears the name of the list. () where they are not as many as `count`,
     which is what the node that was written for the call has.
@@ -18,7 +18,7 @@ def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
 
 
 def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
-    """Return the plain arguments that a call leaves to the defaults of its operator.
+    """Return a call's plain arguments that take their default values from the schema.
 
     Those of operators that have a rule here are what their rule knows, and are left out.
     """
@@ -34,11 +34,12 @@ def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
 
 
 def _has_schema(call: Any) -> bool:
+    """Return whether an FX call exists and its target is an operator with a schema."""
     return call is not None and hasattr(call.target, "_schema")
 
 
 def _call_arguments(call: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments of a call that are given, by name and in the order of the schema."""
+    """Yield name and value of a call's given arguments, in the order of the schema."""
     if not _has_schema(call):
         return
     for index, argument in enumerate(call.target._schema.arguments):
@@ -49,6 +50,7 @@ def _call_arguments(call: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
+    """Yield the FX nodes in an argument, or in a list of them, that are tensors."""
     import torch
 
     for item in value if isinstance(value, list | tuple) else (value,):

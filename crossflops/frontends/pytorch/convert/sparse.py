@@ -45,9 +45,7 @@ _GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
 def mark_sparsity_dependent_calls(
     program: "ExportedProgram", calls: dict[str, Call]
 ) -> dict[str, Call]:
-    """Return the calls by node name, marked where the stored elements of inputs determine their
-    work.
-    """
+    """Return the calls, those marked whose work depends on the sparsity of inputs."""
     names = _dependent(program) if has_sparse(program) else set()
     return {
         name: msgspec.structs.replace(call, depends_on_inputs=True) if name in names else call
@@ -56,7 +54,7 @@ def mark_sparsity_dependent_calls(
 
 
 def _dependent(program: "ExportedProgram") -> set[str]:
-    """Return the names of nodes whose work depends on which elements inputs of the model store."""
+    """Return the names of nodes whose work depends on the sparsity of the inputs."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()  # tensors whose values depend on an input
     patterns: set[fx.Node] = set()  # sparse tensors whose places do
@@ -85,14 +83,15 @@ def _dependent(program: "ExportedProgram") -> set[str]:
 
 
 def _is_made(node: "fx.Node") -> bool:
-    """Return whether the first argument gives the stored positions: the indices of a COO
-    tensor.
+    """Return whether a node makes a sparse COO tensor from indices and values.
+
+    Its first argument are the stored positions.
     """
     return "sparse_coo_tensor" in str(node.target)
 
 
 def write_out_sparse(program: "ExportedProgram") -> None:
-    """Rewrite sparse operators by the elements that one run of the program stores.
+    """Replace sparse operators of a program by one with element counts from a run.
 
     The program is changed. Raises NormalizeError where it cannot be run: one position may be
     stored any number of times, so no shape bounds the work.
@@ -118,7 +117,7 @@ def write_out_sparse(program: "ExportedProgram") -> None:
 def _observe_sparse_run(
     program: "ExportedProgram",
 ) -> dict[str, tuple[Any, dict[str, Any] | None]]:
-    """Return by node name its sparse result, and the facts of sparse operators."""
+    """Run a program; return sparse results and element counts by node name."""
     import torch
 
     seen: dict[str, tuple[Any, dict[str, Any] | None]] = {}
@@ -132,6 +131,7 @@ def _observe_sparse_run(
         """An interpreter that notes the operands and results of sparse operators."""
 
         def run_node(self, n: Any) -> Any:
+            """Run an FX node; note its result and facts if it is a sparse call."""
             result = super().run_node(n)
             if n.name in sparse and n.op != "output":
                 args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -154,6 +154,7 @@ def _observe_sparse_run(
 
 
 def _sparse_storage_error(why: str) -> NormalizeError:
+    """Return the error that the number of elements stored in sparse tensors is unknown."""
     return NormalizeError(
         f"the number of elements in the model's sparse tensors is unknown: {why}",
         "give the model and its inputs values, or use dense tensors instead",
@@ -161,7 +162,7 @@ def _sparse_storage_error(why: str) -> NormalizeError:
 
 
 def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
-    """Return what was observed of one call."""
+    """Return the observed facts of one sparse call, such as numbers of stored elements."""
     tensors = list(_tensors_in_arguments((args, kwargs)))
     name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
     schema = getattr(node.target, "_schema", None)
@@ -184,7 +185,7 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
 
 
 def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
-    """Return whether the operator works on the stored values as on a dense tensor of these."""
+    """Return whether a sparse operator is elementwise on the stored values alone."""
     import torch
 
     pointwise = torch.Tag.pointwise in getattr(target, "tags", ())
@@ -198,8 +199,7 @@ def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
 
 
 def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
-    """Return the multiply-accumulates of a product, and those of the gradient of its sparse
-    factor.
+    """Return the MACs of a sparse product, and those of its sparse factor's gradient.
 
     Each stored element of one factor meets a row of the other: all of a dense one, the stored part
     of a sparse one. -1 where it is not a product, or unknown.
@@ -231,7 +231,7 @@ def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
 
 
 def _matching_pair_count(left: Any, right: Any) -> int:
-    """Return the pairs of stored elements, one of a column of A and one of the same row of B."""
+    """Return the number of stored element pairs that a sparse product A B multiplies."""
     import torch
 
     inner = left.shape[-1]
@@ -241,7 +241,7 @@ def _matching_pair_count(left: Any, right: Any) -> int:
 
 
 def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, Any]) -> int:
-    """Return the groups of stored elements of a softmax or a sum; -1 for other operators."""
+    """Return the number of groups of a sparse softmax or sum; -1 for other operators."""
     import torch
 
     if name not in _GROUPED or not tensors or not is_sparse(tensors[0]):
@@ -264,26 +264,30 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
 
 
 def _coordinates(tensor: Any) -> Any:
-    """Return the positions of the stored elements, each once."""
+    """Return the distinct coordinates of a sparse tensor's stored elements."""
     coo = tensor if tensor.is_sparse else tensor.to_sparse_coo()
     return coo.coalesce().indices()
 
 
 def _coalesce_tensor(tensor: Any) -> Any:
+    """Return a sparse COO tensor with duplicate indices summed, other tensors unchanged."""
     return tensor.coalesce() if tensor.is_sparse else tensor
 
 
 def _sparse_tensor_values(tensor: Any) -> Any:
+    """Return the stored values of a sparse tensor, and a dense tensor itself."""
     if not is_sparse(tensor):
         return tensor
     return tensor._values() if tensor.is_sparse else tensor.values()
 
 
 def _sparse_storage_size(tensor: Any) -> int:
+    """Return the number of elements that a sparse or dense tensor stores."""
     return int(_sparse_tensor_values(tensor).numel())
 
 
 def _tensors_in_arguments(values: Any) -> Iterator[Any]:
+    """Yield all tensors in nested arguments."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -293,7 +297,7 @@ def _tensors_in_arguments(values: Any) -> Iterator[Any]:
 def _store_values(
     program: "ExportedProgram", observed: dict[str, tuple[Any, dict[str, Any] | None]]
 ) -> None:
-    """Replace sparse weights, constants and inputs by their values."""
+    """Replace sparse weights, constants and inputs of a program by their stored values."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -315,7 +319,7 @@ def _store_values(
 
 
 def _fake_values(mode: Any, real: Any) -> Any:
-    """Return a fake tensor in place of the stored values."""
+    """Return a fake tensor of the shape of a tensor's stored values."""
     import torch
 
     values = _sparse_tensor_values(real)
@@ -324,7 +328,7 @@ def _fake_values(mode: Any, real: Any) -> Any:
 
 
 def _replace_sparse_node(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
-    """Replace the node by a call of the operator for any sparse operator.
+    """Replace a sparse operator's node by a call of `crossflops::on_sparse`.
 
     A node without operands makes a tensor that stores nothing, and its values are as many zeros:
     the operator would have no device.
@@ -365,6 +369,7 @@ def _sparse_operator() -> Any:
     )
 
     def empty_result(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+        """Return an empty tensor of the sparse operator's size and dtype, for tracing."""
         return torch.empty(size, dtype=dtype, device=operands[0].device if operands else "cpu")
 
     library.impl("on_sparse", empty_result, "CompositeExplicitAutograd")
@@ -373,13 +378,12 @@ def _sparse_operator() -> Any:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """Return the ONNX form of `crossflops::on_sparse`: one node by the name of the operator
-    itself.
-    """
+    """Return the ONNX translation of `crossflops::on_sparse`, by operator."""
     return {_sparse_operator(): _translate}
 
 
 def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
+    """Write a sparse operator as one ONNX node with its stored element counts as attributes."""
     from onnxscript import values
 
     name = f"{operator}{SUFFIX}"

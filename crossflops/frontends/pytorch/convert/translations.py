@@ -16,7 +16,7 @@ from crossflops.frontends.pytorch.convert.exporter import opaque
 
 
 def replacement_forms() -> dict[Any, Callable[..., Any]]:
-    """Return the forms by operator."""
+    """Return our replacements of ONNX translations, by PyTorch operator."""
     import torch
 
     aten = torch.ops.aten
@@ -49,14 +49,14 @@ def replacement_forms() -> dict[Any, Callable[..., Any]]:
 
 
 def torch_constant_like(number: float, like: Any) -> Any:
-    """Write a number of the type of a tensor."""
+    """Write an ONNX constant: a number in the dtype of a tensor."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(number, dtype=like.dtype))
 
 
 def integer_list_constant(*numbers: int) -> Any:
-    """Write a list of integers, as axes and shapes are passed."""
+    """Write an ONNX constant: a list of integers, such as axes or a shape."""
     return opset23.Constant(value_ints=list(numbers))
 
 
@@ -73,7 +73,7 @@ def attention_form(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Write softmax(scale Q K^T + mask) V, with dropout of the weights where there is some.
+    """Write in ONNX attention: softmax(scale Q K^T + mask) V, with dropout if any.
 
     With dropout, the exporter adds a boolean mask as numbers, and writes dropout as in inference.
     Without, onnxruntime needs a row of the mask for every query, and a scale above 0.
@@ -109,13 +109,14 @@ def attention_form(
 
 
 def _true() -> Any:
+    """Return an ONNX constant of the boolean true."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(True))
 
 
 def _expand_mask_rows(mask: Any, query: Any) -> Any:
-    """Write a mask with one row for each query, from one with a row for all."""
+    """Write ONNX nodes for an attention mask with one row for each query."""
     if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
         return mask
     rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
@@ -123,11 +124,12 @@ def _expand_mask_rows(mask: Any, query: Any) -> Any:
 
 
 def _are_numbers(sizes: Sequence[Any]) -> bool:
+    """Return whether all sizes are plain integers, not symbolic values."""
     return all(isinstance(size, int) for size in sizes)
 
 
 def _as_summand(mask: Any, query: Any) -> Any:
-    """Write 0 where a boolean mask keeps a score, and minus infinity elsewhere."""
+    """Write in ONNX a boolean mask as 0 where it keeps a score, minus infinity elsewhere."""
     import onnx_ir as ir
 
     if mask.dtype != ir.DataType.BOOL:
@@ -150,7 +152,7 @@ def batch_norm_form(
     momentum: float,
     eps: float,
 ) -> Any:
-    """Write `native_batch_norm`: y, the values for the backward pass, the new statistics.
+    """Write in ONNX `native_batch_norm`: y, values for backward, new statistics.
 
     In training the result of the exporter is that of inference. Without running statistics, a
     momentum of 1 keeps those that ONNX needs unchanged.
@@ -183,7 +185,7 @@ def batch_norm_form(
 
 
 def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
-    """Write PyTorch's running variance: divided by n - 1 where ONNX divides by n elements.
+    """Write in ONNX the new running variance of a batch norm: divided by n - 1, not n.
 
     A model that does not use it has no such nodes.
     """
@@ -196,7 +198,7 @@ def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
 
 
 def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
-    """Write the mean and 1 / sqrt(variance + eps) by channel, for the backward pass."""
+    """Write ONNX nodes for a batch norm's mean and 1 / sqrt(variance + eps) by channel."""
     axes = integer_list_constant(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
     variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
@@ -207,9 +209,7 @@ def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
 def batch_norm_without_statistics(
     x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Write `_native_batch_norm_legit.no_stats`, which has the three first results of
-    `batch_norm_form`.
-    """
+    """Write ONNX nodes for a batch norm without running statistics: the first three results."""
     return batch_norm_form(x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
@@ -224,8 +224,9 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """Write an instance norm with running statistics as the batch normalization of N C channels
-    that runs.
+    """Write in ONNX an instance norm with running statistics as a batch norm.
+
+    It has N C channels.
 
     The exporter leaves out the running statistics where those of the input are used. Source:
     aten/src/ATen/native/Normalization.cpp (instance_norm).
@@ -249,9 +250,7 @@ def instance_norm(
 
 
 def _set_type(value: Any, like: Any, *shape: int) -> Any:
-    """Return a value with a known type and shape, which forms read, and which nodes do not
-    infer.
-    """
+    """Return a value with the dtype and shape of `like` set."""
     import onnx_ir as ir
 
     value.dtype, value.shape = like.dtype, ir.Shape(shape)
@@ -272,7 +271,7 @@ def cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Write -log softmax(x)[target], with smoothed labels or probabilities of classes, too.
+    """Write in ONNX cross entropy, -log softmax(x)[target], also with smoothed labels.
 
     x [N, C, d...] or [C]. It is written as PyTorch runs it, where the exporter's form is
     incomplete. Source: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss).
@@ -294,14 +293,14 @@ def cross_entropy(
 
 
 def _reshape_class_weights(weight: Any, axes: int) -> Any:
-    """Write the weights of classes along the second of `axes` axes."""
+    """Write ONNX nodes for class weights reshaped to axis 1 of `axes` axes."""
     return opset23.Reshape(weight, integer_list_constant(1, -1, *[1] * (axes - 2)))
 
 
 def _probability_cross_entropy(
     x: Any, target: Any, weight: Any, reduction: int, smoothing: float
 ) -> Any:
-    """Write - sum of target log softmax(x); the mean is by the number of targets."""
+    """Write in ONNX the cross entropy of probabilities: -sum of target log softmax(x)."""
     classes = x.shape[1]
     if smoothing:
         kept = opset23.Mul(target, torch_constant_like(1.0 - smoothing, target))
@@ -323,7 +322,7 @@ def _probability_cross_entropy(
 def _label_smoothing_loss(
     x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
 ) -> Any:
-    """Write (1 - s) nll + s / C * the loss of all classes."""
+    """Write in ONNX smoothed cross entropy: (1 - s) nll + s / C * loss of all classes."""
     named = {_MEAN: "mean", _SUM: "sum"}.get(reduction, "none")
     logs = opset23.LogSoftmax(x, axis=1)
     likelihood = opset23.NegativeLogLikelihoodLoss(
@@ -344,7 +343,7 @@ def _label_smoothing_loss(
 
 
 def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
-    """Write the number of counted targets, or the sum of their weights."""
+    """Write in ONNX the number of targets that are not ignored, or the sum of their weights."""
     if weight is None:
         return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
     valid = opset23.Where(ignored, torch_constant_like(0, target), target)
@@ -353,7 +352,9 @@ def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
 
 
 def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
-    """Write the sum of max(0, 1 - (x[label] - x[other])) / classes for each row.
+    """Write in ONNX the multilabel margin loss of each row, reduced as asked.
+
+    For each row: the sum of max(0, 1 - (x[label] - x[other])) / classes.
 
     x [N, C] or [C]. Labels end at the first -1; PyTorch's decomposition has a term for each
     position behind that, too. Source: aten/src/ATen/native/LossMultiLabelMargin.cpp.
@@ -398,8 +399,7 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Write the means of windows over the last `axes` axes, or their sums divided by a given
-    divisor.
+    """Write in ONNX average pooling over the last `axes` axes, or sums over a given divisor.
 
     With a divisor: the mean over all positions of a window, padded ones too, times their number
     over the divisor. Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
@@ -428,12 +428,12 @@ def average_pool(
 
 
 def _numbers_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
-    """Return a number for each axis: a single one is repeated."""
+    """Return one number per axis; a single one is repeated."""
     return list(numbers) * axes if len(numbers) == 1 else list(numbers)
 
 
 def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
-    """Return the padding that the last window needs behind the end; no window begins in it."""
+    """Return the padding that the last pooling window needs behind the axis's end."""
     steps = size + 2 * before - kernel
     count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
     if (count - 1) * stride >= size + before:
@@ -444,7 +444,7 @@ def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bo
 def resize_form(
     operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any
 ) -> Any:
-    """Write an interpolation to a size, by the given scales where they are not the ratio of sizes.
+    """Write in ONNX an interpolation to a size, by given scales if they differ.
 
     Two cases that ONNX lacks stay opaque nodes: scales that lead to another size, and aligned
     corners with antialiasing. Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
@@ -479,8 +479,9 @@ def resize_form(
 
 
 def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    """Write the source in the type and the shape of x: the exporter leaves it the smaller
-    shape.
+    """Write ONNX nodes for `copy_`: the source in the dtype and the shape of x.
+
+    The exporter leaves the result the smaller shape.
     """
     provided = opset23.CastLike(source, x)
     if list(source.shape) == list(x.shape):
@@ -489,7 +490,7 @@ def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    """Write scale * x above 0, and scale * alpha * (exp(input_scale * x) - 1) below.
+    """Write in ONNX `elu`: scale * x above 0, an exponential below.
 
     The exporter scales x above 0 by both factors, and multiplies where they are 1, too.
     """
@@ -504,7 +505,10 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
 
 
 def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
-    """Write 0.54 - 0.46 cos(2 pi i / n): ONNX's window has other factors, 25/46 and 21/46."""
+    """Write ONNX nodes for PyTorch's Hamming window: 0.54 - 0.46 cos(2 pi i / n).
+
+    The window of ONNX has other factors, 25/46 and 21/46.
+    """
     import onnx_ir as ir
 
     kind = 1 if dtype is None or dtype < 0 else int(dtype)
@@ -517,14 +521,12 @@ def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
 
 
 def determinant(x: Any) -> Any:
-    """Write the determinant; the factors for the backward pass, which the exporter lacks, are
-    placeholders.
-    """
+    """Write ONNX nodes for the determinant, with placeholders for the two backward factors."""
     return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
 
 
 def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
-    """Write the draw of `count` indices of each row by their weights, with or without replacement.
+    """Write in ONNX `multinomial`: `count` random indices of each row, drawn by weights.
 
     With replacement as the exporter writes it. Without, the largest of weight / exponential, as
     PyTorch draws them. Source: aten/src/ATen/native/Distributions.cpp (multinomial).

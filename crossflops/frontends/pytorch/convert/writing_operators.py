@@ -40,11 +40,11 @@ class _WritingCall(NamedTuple):
 
     @property
     def results(self) -> int:
-        """The number of tensors that it returns and writes."""
+        """The number of tensors that the call returns and writes in place."""
         return self.returns + len(self.written)
 
     def arguments_with_values(self, values: Iterable[Any]) -> tuple[Any, Any]:
-        """Return its arguments with these tensors for those of the program."""
+        """Return the call's arguments with these tensors in place of its FX nodes."""
         from torch.fx.node import map_arg
 
         tensors = dict(zip(self.given, values, strict=True))
@@ -53,7 +53,7 @@ class _WritingCall(NamedTuple):
 
 @contextmanager
 def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
-    """Yield the program without operators that write, and the ONNX forms of their replacements.
+    """Yield the program with in-place custom operators replaced, and their ONNX forms.
 
     The replacements exist in this context alone. The program itself is not changed.
     """
@@ -79,7 +79,7 @@ def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, di
 
 
 def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
-    """Yield the nodes of custom operators that write, each with its graph."""
+    """Yield the FX nodes of custom operators that write in place, each with its graph."""
     import torch
 
     for module in program.graph_module.modules():
@@ -90,6 +90,7 @@ def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"
 
 
 def _to_writing_call(node: "fx.Node") -> _WritingCall:
+    """Return an FX call that writes in place: operator, arguments, written tensors."""
     target: Any = node.target
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
@@ -104,7 +105,7 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
 
 
 def _define(library: Any, name: str, call: _WritingCall) -> Any:
-    """Return an operator whose results are those that the call returns and writes.
+    """Return a new operator whose results are the call's returned and written tensors.
 
     Its arguments are the tensors alone, by the names that the operator has for them.
     """
@@ -121,7 +122,7 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
 
 
 def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
-    """Yield what a call is given, by names from its schema: one for each time that it is given.
+    """Yield the FX nodes among a call's arguments, each with its schema name.
 
     The tensors of a list bear numbers beside the name.
     """
@@ -137,7 +138,7 @@ def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
 
 
 def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
-    """Run the operator on copies of these tensors."""
+    """Run an in-place operator on copies of these tensors; return results and copies."""
     copies = [value.clone() for value in provided]
     args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
@@ -148,7 +149,7 @@ def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
 
 
 def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
-    """Write one opaque node with the name of the operator itself."""
+    """Write an in-place operator as one opaque ONNX node of its name."""
     args, kwargs = call.arguments_with_values(provided)
     return opaque(call.target, results=call.results)(*args, **kwargs)
 
@@ -156,7 +157,7 @@ def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
 def _replace_writing_node(
     graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any
 ) -> None:
-    """Replace a node by the operator, and copy the written results to their tensors."""
+    """Replace an in-place node by the new operator, and copy its results to the tensors."""
     import torch
     from torch.fx.traceback import NodeSource
 
@@ -166,6 +167,7 @@ def _replace_writing_node(
     values = (*own, *(source.meta.get("val") for source in call.written))
 
     def add(target: Any, args: tuple[Any, ...], value: Any) -> "fx.Node":
+        """Add a call to the FX graph with this fake value and the original node's metadata."""
         added = graph.call_function(target, args)
         added.meta = {**node.meta, "val": value, "from_node": origin}
         return added

@@ -78,6 +78,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
 
 
 def _refuse_other_kinds(model: Any, config: Any) -> None:
+    """Raise InputError unless the model is a text decoder with an output matrix."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(f"{config.model_type} has an encoder beside its decoder", _HINT)
     if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
@@ -90,11 +91,13 @@ def _refuse_other_kinds(model: Any, config: Any) -> None:
 
 
 def _vocabulary_size(model: Any) -> int:
+    """Return the number of tokens in a language model's vocabulary, from its output matrix."""
     size: int = model.get_output_embeddings().weight.shape[0]
     return size
 
 
 def _activation_name(config: Any) -> str:
+    """Return the name of the activation function in a model's config, "" if none is named."""
     for name in ("hidden_act", "hidden_activation", "activation_function", "activation"):
         if isinstance(value := getattr(config, name, None), str):
             return value
@@ -102,7 +105,7 @@ def _activation_name(config: Any) -> str:
 
 
 def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
-    """Yield every parameter once, with what it is for."""
+    """Yield every parameter once, with its number of elements, its kind and its layer."""
     table = model.get_input_embeddings().weight
     head = model.get_output_embeddings().weight
     owners = dict(model.named_modules())
@@ -120,7 +123,7 @@ def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
 
 
 def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
-    """Return the kind of a parameter that is neither the table nor the head."""
+    """Return the kind of a parameter by its name and module: "norm", "bias", "ffn", ..."""
     class_name = type(owner).__name__
     if "norm" in class_name.lower():
         return "norm"
@@ -138,7 +141,10 @@ def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
 
 
 def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> ParameterTable:
+    """Return a model's parameter counts by kind: table, head, norms, biases, matrices."""
+
     def total(*kinds: str, like: re.Pattern[str] | None = None, layer: int | None = None) -> int:
+        """Return the number of parameter elements of these kinds, name pattern and layer."""
         return sum(
             parameter.numel
             for parameter in parameters
@@ -163,6 +169,7 @@ def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> Paramete
 
 
 def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping[str, int]:
+    """Return the number of parameter elements of one layer by the kind of the parameter."""
     elements: dict[str, int] = {}
     for parameter in parameters:
         if parameter.layer == layer:
@@ -173,7 +180,7 @@ def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping
 def _layer_attention(
     config: Any, parameters: tuple[_Parameter, ...], layer: int
 ) -> AttentionSizes:
-    """Return the attention of a layer: heads from the config, projections from the table."""
+    """Return a layer's attention sizes: heads from the config, projections from weights."""
     heads: int = config.num_attention_heads
     projections = _elements_by_kind(parameters, layer).get("attention", 0)
     if not projections:
@@ -205,6 +212,7 @@ def _layer_attention(
 
 
 def _key_head_count(config: Any) -> int:
+    """Return the number of key and value heads of an attention layer, from a model's config."""
     heads: int = config.num_attention_heads
     if hasattr(config, "multi_query"):  # Falcon
         if config.new_decoder_architecture:
@@ -214,7 +222,7 @@ def _key_head_count(config: Any) -> int:
 
 
 def _layer_window(config: Any, layer: int) -> int | None:
-    """Return the keys that a query of a layer sees; None where it sees all."""
+    """Return how many keys a query of a layer sees, None if it sees all."""
     window: int | None = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None
@@ -223,7 +231,7 @@ def _layer_window(config: Any, layer: int) -> int | None:
 
 
 def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> FeedForward:
-    """Return the feed-forward part of a layer: sizes from the config, gates from the table."""
+    """Return a layer's feed-forward sizes: widths from the config, gates from weights."""
     elements, hidden = _elements_by_kind(parameters, layer), config.hidden_size
     if not elements.get("expert"):
         width = _ffn_width(config)
@@ -250,6 +258,7 @@ def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> F
 
 
 def _ffn_width(config: Any) -> int:
+    """Return the hidden width of a feed-forward layer, from a model's config."""
     for name in ("intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner"):
         if isinstance(width := getattr(config, name, None), int):
             return width

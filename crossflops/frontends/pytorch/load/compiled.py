@@ -35,10 +35,12 @@ def running_uncompiled() -> Iterator[None]:
     stated: Any = frames._callback_from_stance
 
     def callback(provided: Any) -> Any:
+        """Return Dynamo's callback if an operator set it or it is off, None otherwise."""
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
         return stated(provided) if by_operator or provided in (False, None) else None
 
     def count_frames(_: int) -> int:
+        """Return 0 as the number of compiled frames."""
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
 
     instead = {
@@ -54,7 +56,7 @@ def running_uncompiled() -> Iterator[None]:
 
 
 def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
-    """Give a copy of a model its own uncompiled methods in place of compiled ones.
+    """Replace a copied model's compiled methods by uncompiled ones of the copy.
 
     Python does not copy functions, and that of a compiled method runs the original module.
     """

@@ -51,9 +51,7 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
-    """Return the main input of the model, and the inputs it requires, in the type of the
-    weights.
-    """
+    """Return a model's main input and further required inputs, in the weights' dtype."""
     if _image_token(config) is None:
         _refuse_unnamed_token(model, config)
         specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
@@ -80,14 +78,14 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
 
 
 def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
-    """Return whether the text has tokens for a sound, but no sound is among the inputs."""
+    """Return whether a model's text may have sound tokens, but no input is a sound."""
     named = hasattr(config, "audio_token_id") or hasattr(config, "audio_token_index")
     sounds = {"input_features", "input_values"} & set(inspect.signature(model.forward).parameters)
     return named and bool(sounds) and not sounds & {spec.name for spec in specs}
 
 
 def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """Yield the inputs whose shapes matter, but not their values."""
+    """Yield the inputs of a model whose shapes, but not values, matter."""
     main, batch = model.main_input_name, sizes.get("batch", 1)
     length = _config_text_length(config, sizes)
     if main in ("input_values", "input_features"):
@@ -111,7 +109,7 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
 
 
 def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
-    """Yield a decoder's spectrogram so far, and the speaker embedding."""
+    """Yield a speech decoder's inputs: the spectrogram so far, the speaker embedding."""
     shape = (batch, length, config.num_mel_bins)
     yield TensorSpec("decoder_input_values", "float32", shape, "input")
     if voice := getattr(config, "speaker_embedding_dim", None):
@@ -119,12 +117,12 @@ def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[Ten
 
 
 def _has_vision_and_text(config: Any) -> bool:
-    """Return whether a model of images has a text, too."""
+    """Return whether a model's config has both images and text."""
     return all(hasattr(config, part) for part in ("vision_config", "text_config"))
 
 
 def _spectrogram(config: Any) -> tuple[int, int]:
-    """Return the frames of sound and the features of each; for Whisper in the other order."""
+    """Return a sound's spectrogram shape: frames and features; swapped for Whisper."""
     for name in ("input_feat_per_channel", "feature_projection_input_dim"):
         if isinstance(width := getattr(config, name, None), int):
             return _FRAMES, width
@@ -132,13 +130,14 @@ def _spectrogram(config: Any) -> tuple[int, int]:
 
 
 def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
+    """Return the number of tokens of a text input: `seq` of the sizes, or a default."""
     text = getattr(config, "text_config", None) or config
     most = getattr(text, "max_position_embeddings", None) or math.inf
     return sizes.get("seq", int(min(_TOKENS, most)))
 
 
 def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
-    """Return an image, or the frames of a clip, of the size in the config."""
+    """Return the spec of an image, or of a clip's frames, of the config's size."""
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)
@@ -153,7 +152,7 @@ def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
 
 
 def _image_token(config: Any) -> int | None:
-    """Return the id of the token that marks a piece of an image; None where there is none."""
+    """Return the id of the image token in a config, None if there is none."""
     for name in ("image_token_id", "image_token_index", "im_token_id"):
         token = getattr(config, name, None)
         if isinstance(token, int) and getattr(config, "vision_config", None) is not None:
@@ -162,9 +161,7 @@ def _image_token(config: Any) -> int | None:
 
 
 def _refuse_unnamed_token(model: Any, config: Any) -> None:
-    """Raise InputError for a model that finds images in the text by a token that its config does
-    not name.
-    """
+    """Raise InputError if a model finds images by a token that its config does not name."""
     name = "image_token_index"
     if getattr(config, name, name) is None and hasattr(model, "get_placeholder_mask"):
         raise InputError(
@@ -174,7 +171,7 @@ def _refuse_unnamed_token(model: Any, config: Any) -> None:
 
 
 def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
-    """Return the inputs of one image for each example, and text after its image tokens."""
+    """Return the inputs of one image per example and a text with its image tokens."""
     token, batch = _image_token(config), sizes.get("batch", 1)
     details: tuple[TensorSpec, ...] = ()
     taken = inspect.signature(model.forward).parameters
@@ -212,19 +209,18 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
 
 
 def _row_table_shape(rows: Any) -> tuple[int, ...]:
+    """Return (rows, columns) of a nested list of rows."""
     return (len(rows), len(rows[0]))
 
 
 def _details(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """Yield the same image in the size that a second tower takes, for a model that has one."""
+    """Yield the image input of a model's second, high-resolution vision tower."""
     seen = config.high_res_vision_config
     yield image_input_spec(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
 
 
 def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
-    """Return the number of rows of image features, which the model computes from the images'
-    shapes.
-    """
+    """Return the number of rows of image features that the model computes."""
     import torch
 
     device = next(model.parameters()).device
@@ -243,9 +239,7 @@ def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
 
 
 def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return the grid of an image that is passed as a row of patches: frames, and patches per
-    side.
-    """
+    """Return an image's patch grid: frames, patches per column and per row."""
     seen = config.vision_config
     merged = seen.patch_size * _merge_size(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
@@ -260,7 +254,7 @@ def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, 
 def _patches(
     config: Any, grid: tuple[int, int, int], batch: int, dtype: str
 ) -> tuple[TensorSpec, int]:
-    """Return the patches of all images, and the number of tokens for one image.
+    """Return the spec of all images' patches, and the number of tokens per image.
 
     Each patch is a row of numbers, or an image where a config has a kernel that merges them.
     """
@@ -275,7 +269,7 @@ def _patches(
 
 
 def _merge_size(seen: Any) -> int:
-    """Return how many patches along each side of an image become one token."""
+    """Return how many patches per side of an image are merged to one token."""
     if kernel := getattr(seen, _MERGING, None):
         return int(max(kernel))
     merged: int = getattr(seen, "spatial_merge_size", 0) or getattr(seen, "merge_size", 1)

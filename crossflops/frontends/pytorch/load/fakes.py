@@ -28,7 +28,7 @@ _SCRIPTED = "parts of it are TorchScript"
 
 @contextmanager
 def faking_grouped_products() -> Iterator[None]:
-    """Let fake tensors accept a grouped product in the types that a CPU accepts, in this context.
+    """Let fake tensors accept grouped products of all dtypes of a CPU, in this context.
 
     PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Source:
     torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
@@ -43,6 +43,7 @@ def faking_grouped_products() -> Iterator[None]:
         return
 
     def infer_grouped_product(mat_a: Any, mat_b: Any, *scales: Any, **options: Any) -> Any:
+        """Return the fake result of a grouped matrix product, also of float32 and float16."""
         unscaled = not any(options.get(scale) is not None for scale in ("scale_a", "scale_b"))
         wider = mat_a.dtype in (torch.float32, torch.float16) and mat_a.dtype == mat_b.dtype
         if scales or not unscaled or not wider:
@@ -60,7 +61,7 @@ _GROUPED = "_meta_grouped_mm_common"
 
 @contextmanager
 def building_fake_tensors() -> Iterator[None]:
-    """Make all new tensors fake in this context. Raise ValuesNeededError where that fails.
+    """Make all new tensors fake in this context; ValuesNeededError if that fails.
 
     Modules that are imported meanwhile make real ones, which they may keep.
     """
@@ -80,7 +81,7 @@ def building_fake_tensors() -> Iterator[None]:
 
 
 def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
-    """Return a module whose tensors have lost their values, and its inputs without meta tensors.
+    """Return a module with its tensors made fake, and its inputs likewise.
 
     The module is changed. Meta tensors become fake CPU tensors: code may read a tensor's device
     and take another path on the meta device.
@@ -94,6 +95,7 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
     mode, known = next(modes, None) or _new_fake_mode(), {}
 
     def fake(tensor: Any) -> Any:
+        """Return a tensor without values of the same size, stride and dtype, one per tensor."""
         if is_fake(tensor) and not _is_bare(tensor):
             return tensor
         if id(tensor) not in known:
@@ -121,6 +123,7 @@ def without_values() -> Callable[[Any], Any]:
     mode = _new_fake_mode()
 
     def fake(value: Any) -> Any:
+        """Return a tensor without values of the same shape and dtype; others unchanged."""
         if not isinstance(value, torch.Tensor):
             return value
         with mode:
@@ -134,9 +137,7 @@ def without_values() -> Callable[[Any], Any]:
 
 @contextmanager
 def watching_values(model: Any) -> Iterator[Callable[[], str]]:
-    """Yield a function that tells in words for which operation a run needed values; "" for
-    none.
-    """
+    """Yield a function that says for which operation a run needed values, "" for none."""
     modes = _fake_modes(model)
     for mode in modes:
         mode.asked, mode.doing = "", "running"
@@ -149,8 +150,7 @@ def watching_values(model: Any) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def hiding_tool_replacements(model: Any) -> Iterator[None]:
-    """Let the Python kernels of fake tensors call the original functions, not a tool's
-    replacements.
+    """Let fake kernels call PyTorch's original functions, not a tool's replacements.
 
     The tool would otherwise see calls that the model does not make.
     """
@@ -165,18 +165,19 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
 
 
 def _fake_modes(model: Any) -> list[Any]:
-    """Return the fake modes of the tensors of a module."""
+    """Return crossflops' fake modes of a module's tensors."""
     modes = {id(mode): mode for mode in map(_mode_of, _model_leaves(model)) if mode is not None}
     return list(modes.values())
 
 
 def _mode_of(tensor: Any) -> Any:
+    """Return the fake mode of a tensor if crossflops made it, None otherwise."""
     mode = getattr(tensor, "fake_mode", None)
     return mode if getattr(mode, "of_crossflops", False) else None
 
 
 def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
-    """Return the attributes of a module's parts, and its inputs, as leaves."""
+    """Return all attributes of a model's modules, and its inputs, as a flat list."""
     from torch.utils._pytree import tree_leaves
 
     attributes = [value for module in model.modules() for value in attributes_of(module)]
@@ -185,12 +186,12 @@ def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
 
 
 def is_ours(tensor: Any) -> bool:
-    """Return whether a tensor was made fake by `building_fake_tensors`."""
+    """Return whether a tensor is fake and was made by crossflops."""
     return _mode_of(tensor) is not None
 
 
 def is_fake_model(model: Any, *inputs: Any) -> bool:
-    """Return whether any tensor of a module or of its inputs is a fake tensor of ours."""
+    """Return whether a module or its inputs have a fake tensor that crossflops made."""
     return any(map(is_ours, _model_leaves(model, *inputs)))
 
 
@@ -202,21 +203,19 @@ def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
 
 
 def _is_bare(tensor: Any) -> bool:
-    """Return whether the tensor is on the meta device; a fake tensor there reports another
-    device.
-    """
+    """Return whether a tensor is on the meta device and not a fake tensor."""
     return bool(tensor.device.type == "meta")
 
 
 def is_building() -> bool:
-    """Return whether a model is being built in `building_fake_tensors`."""
+    """Return whether a model is being built with fake tensors."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
 
 
 def refuse_scripted(model: Any) -> None:
-    """Raise ValuesNeededError for TorchScript, which stores its tensors itself."""
+    """Raise ValuesNeededError for a TorchScript model, as it stores tensors itself."""
     import torch
 
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -224,17 +223,18 @@ def refuse_scripted(model: Any) -> None:
 
 
 def is_fake(tensor: Any) -> bool:
-    """Return whether a tensor has no data, although its device is a real one."""
+    """Return whether a tensor is a fake tensor: a shape without data."""
     return type(tensor).__name__ == "FakeTensor"
 
 
 def _new_fake_mode() -> Any:
+    """Return a new fake mode of crossflops that accepts real tensors as operands."""
     return _fake_mode_class()(allow_non_fake_inputs=True)
 
 
 @functools.cache
 def _fake_mode_class() -> Any:
-    """Return the class of fake modes that note in `asked` which operation first needed values."""
+    """Return the class of fake modes that note which operation first needed values."""
     import torch
     from torch import _C
     from torch._subclasses.fake_tensor import (
@@ -258,6 +258,7 @@ def _fake_mode_class() -> Any:
         own: Own = []  # the functions that kernels find, where they are said
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+            """Return the mode itself."""
             # A copy of a tensor has the same mode. A copied mode would hold its weak references
             # to storages twice, and each frees them: PyTorch crashes.
             return self
@@ -265,6 +266,7 @@ def _fake_mode_class() -> Any:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator on fake tensors, and note if it would have read their values."""
             if func is convolution and _C._get_tracing_state() is not None:
                 with _traceable():
                     return _convolution(*args, *_OF_CUDNN)
@@ -278,6 +280,7 @@ def _fake_mode_class() -> Any:
                 raise
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            """Run an operator's fake kernel, with grouped products of all float types."""
             # runs a kernel, unless the mode remembers what an alike call gave
             with undone(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
@@ -287,9 +290,7 @@ def _fake_mode_class() -> Any:
 
 @contextmanager
 def _suspending_jit_trace() -> Iterator[None]:
-    """Suspend torch.jit's recording in this block, since sizes of tensors would be tensors under
-    it.
-    """
+    """Suspend torch.jit's tracing in this context."""
     from torch import _C
 
     state = _C._get_tracing_state()
@@ -306,7 +307,7 @@ def _suspending_jit_trace() -> Iterator[None]:
 
 
 def _traceable() -> Any:
-    """Return a context in which operators reach torch.jit again."""
+    """Return a context in which torch.jit's tracer sees operators again."""
     from torch import _C
 
     excluded = _C._dispatch_tls_local_exclude_set().remove(_C._parse_dispatch_key("Tracer"))
@@ -315,10 +316,11 @@ def _traceable() -> Any:
 
 @contextmanager
 def _no_scripts(mode: Any) -> Iterator[None]:
-    """Prevent TorchScript in this context, because it stores its tensors itself."""
+    """Make TorchScript raise ValuesNeededError in this context."""
     from torch.jit import RecursiveScriptModule
 
     def refuse(*args: Any, **kwargs: Any) -> None:
+        """Raise ValuesNeededError, as TorchScript needs real tensors; note it in the mode."""
         mode.asked = mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
@@ -328,7 +330,7 @@ def _no_scripts(mode: Any) -> Iterator[None]:
 
 @contextmanager
 def _real_imports() -> Iterator[None]:
-    """Run the code of imported modules outside of all modes in this context.
+    """Run the code of imported modules without dispatch modes in this context.
 
     Tensors that a module creates at import stay in it after this context.
     """
@@ -338,6 +340,7 @@ def _real_imports() -> Iterator[None]:
         usual = SourceFileLoader.exec_module
 
     def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
+        """Execute a module's file with all dispatch modes off, so tensors have values."""
         with _disable_current_modes():
             usual(loader, module)
 

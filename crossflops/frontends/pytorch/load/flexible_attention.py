@@ -45,6 +45,7 @@ class Attending:
     """
 
     def __init__(self, model: Any, graded: bool = True) -> None:
+        """Note whether flexible attention would fail: gradients of weights on a CPU."""
         self._is_refused = graded and any(
             weight.requires_grad and weight.device.type == "cpu" for weight in model.parameters()
         )
@@ -52,12 +53,12 @@ class Attending:
 
     @property
     def note(self) -> str:
-        """A note on the runs until now, "" where none was changed."""
+        """A note for the report that FlexAttention ran as operators, "" if it did not."""
         return AS_OPERATORS if self._calls else ""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the model in this context; code that does not import FlexAttention needs none."""
+        """Run the model's FlexAttention as operators in this context, if it is used."""
         if not self._is_refused or _API not in sys.modules:
             yield
             return
@@ -69,7 +70,7 @@ class Attending:
 def unfusing_flex_attention(
     calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
 ) -> Iterator[None]:
-    """Run FlexAttention as operators in this context; append calls with a mask to `calls`.
+    """Run FlexAttention as operators in this context; note masked calls in `calls`.
 
     `attended` is appended to at every call.
     """
@@ -78,6 +79,7 @@ def unfusing_flex_attention(
     api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
 
     def attend(*args: Any, **kwargs: Any) -> Any:
+        """Run flexible attention as plain tensor operations, and note calls with a mask."""
         if attended is not None:
             attended[:] = [_API]
         if calls is not None:
@@ -100,15 +102,16 @@ def unfusing_flex_attention(
 
 @contextmanager
 def _no_compiler() -> Iterator[str]:
+    """Return the `eager` backend name within a context that compiles nothing."""
     yield "eager"
 
 
 def _accept_any_tensors(*_tensors: Any) -> None:
-    """Accept tensors that require a gradient, which operators have."""
+    """Accept any tensors, also ones that require gradients, by doing nothing."""
 
 
 def _indices() -> Any:
-    """Return a context in which an index that is a tensor of one number is not read.
+    """Return a context in which indexing by one-element tensors does not read them.
 
     It is a mode and not an assignment to `Tensor.__getitem__`: that would make PyTorch treat
     tensors as sequences from then on, in the whole process (see entry_points.py).
@@ -120,6 +123,7 @@ def _indices() -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run a function; index with numbers in a mask go through `aten.index`."""
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
                 indices = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in indices])
@@ -139,7 +143,7 @@ def _has_indices(index: Any) -> bool:
 
 
 def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
-    """Return the calls with a mask in a run."""
+    """Return the FlexAttention calls with a mask that happen in a run."""
     calls: list[MaskedAttention] = []
     with unfusing_flex_attention(calls):
         run()
@@ -147,9 +151,7 @@ def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
 
 
 def describe_masks(calls: Sequence[MaskedAttention]) -> str:
-    """Return which share of the products a block-skipping kernel runs, in words; "" without
-    masks.
-    """
+    """Return in words which share of masked products a block kernel runs, or ""."""
     if not calls or any(call.kept is None for call in calls):
         return ""
     macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)
@@ -163,7 +165,7 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
 def _mask_attention_calls(
     query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
 ) -> Iterator[MaskedAttention]:
-    """Yield the call if it has a mask."""
+    """Yield a description of an attention call if it has a mask."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -194,13 +196,14 @@ def _mask_attention_calls(
 
 
 def _has_numbers(tensor: Any) -> bool:
+    """Return whether a tensor is a plain one with values, neither a subclass nor on `meta`."""
     import torch
 
     return type(tensor) is torch.Tensor and not tensor.is_meta
 
 
 def _extents(length: int, block: int, blocks: int) -> Any:
-    """Return the extents of the blocks of an axis, of which the last may be cut."""
+    """Return the sizes of an axis's blocks, of which the last may be smaller."""
     import torch
 
     return (length - block * torch.arange(blocks)).clamp(max=block)

@@ -38,7 +38,7 @@ def _new_cache(model: Any) -> Any:
 
 
 def _layers(cache: Any) -> Iterator[Any]:
-    """Yield the layers of a cache; of an encoder-decoder those of the decoder itself first."""
+    """Yield the layers of a key-value cache; an encoder-decoder's own decoder layers first."""
     for part in ("self_attention_cache", "cross_attention_cache"):
         yield from getattr(getattr(cache, part, None), "layers", ())
     if not hasattr(cache, "self_attention_cache"):
@@ -46,7 +46,7 @@ def _layers(cache: Any) -> Iterator[Any]:
 
 
 def _fill_layer(layer: Any, keys: Any, values: Any, seen: int) -> None:
-    """Let a layer of a cache have these tensors, after so many tokens."""
+    """Set keys and values of a cache layer, as they are after `seen` tokens."""
     layer.lazy_initialization(keys, values)
     layer.keys, layer.values = keys, values
     if hasattr(layer, "cumulative_length"):
@@ -57,12 +57,14 @@ class _Pass(nn.Module):
     """A model that is called as `generate` calls it."""
 
     def __init__(self, model: Any) -> None:
+        """Wrap a model, and ask for the last token's logits alone if it supports that."""
         super().__init__()
         self.model = model
         taken = inspect.signature(model.forward).parameters
         self.options = {_LOGITS: 1} if _LOGITS in taken else {}
 
     def _call_model(self, cache: Any, **inputs: Any) -> Any:
+        """Return the model's output for these inputs and a key-value cache."""
         return self.model(**inputs, past_key_values=cache, use_cache=True, **self.options)
 
 
@@ -70,7 +72,7 @@ class Prefill(_Pass):
     """The pass over a prompt. It returns the logits, then keys and values of each layer."""
 
     def forward(self, input_ids: Any, decoder_input_ids: Any = None) -> Any:
-        """Run the model with an empty cache."""
+        """Return logits, and keys and values by layer, of a run with an empty cache."""
         decoder = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
         cache = _new_cache(self.model)
         out = self._call_model(cache, input_ids=input_ids, **decoder)
@@ -83,11 +85,12 @@ class DecodingStep(_Pass):
     """The pass over one new token. `seen` are the tokens of the decoder before it."""
 
     def __init__(self, model: Any, seen: int) -> None:
+        """Wrap a model for a pass after `seen` tokens."""
         super().__init__(model)
         self.seen = seen
 
     def forward(self, input_ids: Any, past: Any, encoded: Any = None) -> Any:
-        """Run the model with a cache of these keys and values."""
+        """Return logits, and keys and values by layer, of a run with `past` as cache."""
         cache = _new_cache(self.model)
         for layer, (keys, values) in zip(_layers(cache), past, strict=True):
             _fill_layer(layer, keys, values, self.seen)
@@ -117,14 +120,14 @@ class TransformersPasses(GenerationPasses):
         )
 
     def prefill(self, batch: int, prompt: int) -> Source:
-        """Return the pass over the prompts."""
+        """Return the model's pass over `batch` prompts of `prompt` tokens each."""
         inputs = {"input_ids": self._tokens(batch, prompt)}
         if self.is_encoder_decoder:
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
         return _source(Prefill(self._model), inputs)
 
     def step(self, prompt: int, context: int, kept: Sequence[TensorSpec]) -> Source:
-        """Return the pass over one more token of each request."""
+        """Return the model's pass over one more token of each request, with its cache."""
         layers = list(_layers(_new_cache(self._model)))
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
@@ -155,16 +158,18 @@ class TransformersPasses(GenerationPasses):
         return _source(DecodingStep(self._model, context - 1), inputs)
 
     def _tokens(self, batch: int, length: int) -> Any:
+        """Return token ids of the shape [batch, length], all zero."""
         return self._zeros((batch, length), "int64")
 
     def _zeros(self, shape: Sequence[int], dtype: str) -> Any:
-        """Return a tensor without values where the weights have none."""
+        """Return zeros on the weights' device, without values if the weights have none."""
         weight = next(self._model.parameters())
         with getattr(weight, "fake_mode", None) or torch.device(weight.device):
             return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
 
 
 def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
+    """Return a source: the model in evaluation mode with these keyword inputs."""
     model = model.eval()
     return Source(model, (), inputs, weights=weights_kind(model, (), inputs))
 
@@ -172,8 +177,9 @@ def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
 def _grown_shapes(
     layer: Any, pair: Sequence[TensorSpec], seen: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the shapes that a layer keeps of so many tokens: its own code decides, on tensors
-    without values.
+    """Return the shapes of the keys and values that a cache layer keeps of `seen` tokens.
+
+    Its own code decides, on tensors without values.
     """
     with torch.device("meta"):
         full = [
@@ -188,9 +194,7 @@ def _grown_shapes(
 
 
 def _refuse_other_models(model: Any) -> None:
-    """Raise InputError for a model that does not generate tokens from tokens, with keys and
-    values.
-    """
+    """Raise InputError unless a model generates text with a cache of keys and values."""
     name = type(model).__name__
     generates = getattr(model, "can_generate", None)
     if generates is None or not generates():

@@ -14,8 +14,7 @@ from crossflops.ir.graph import TensorSpec
 
 
 def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
-    """Return positional and keyword arguments for a PyTorch model: random floats, zeros of other
-    types.
+    """Return arguments for a PyTorch model: random floats, zeros of other types.
 
     Inputs in `known` have these values. They have no data where the model's weights have none
     (PyTorch's device "meta"). The caller's random state is not used. Raises InputError when a
@@ -34,7 +33,7 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
 
 
 def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
-    """Return a tensor of this spec, without data where there is no generator."""
+    """Return a tensor of this spec, without data if `generator` is None."""
     import torch
 
     dtype = getattr(torch, spec.dtype, None)
@@ -57,16 +56,14 @@ def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
 
 
 def tensors_from_npz(path: str) -> Arguments:
-    """Return tensors with the values of an .npz file, one for each input. Raise InputError where
-    it cannot be read.
-    """
+    """Return tensors of an .npz file's arrays; InputError if it cannot be read."""
     import torch
 
     return from_npz(path, torch.from_numpy)
 
 
 def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Check before a run that a PyTorch model takes this number of inputs, by these names.
+    """Raise InputError if a PyTorch model does not take these arguments.
 
     Raises InputError, also for tensors that no run can take. A model with hooks, which may change
     the arguments of forward, is not checked.
@@ -95,6 +92,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _refuse_fakes(tensors: Iterable[Any]) -> None:
+    """Raise InputError for nested tensors and for fake tensors that crossflops did not make."""
     for tensor in tensors:
         if getattr(tensor, "is_nested", False):
             raise InputError(
@@ -109,9 +107,7 @@ def _refuse_fakes(tensors: Iterable[Any]) -> None:
 
 
 def _largest_input_bytes() -> int:
-    """Return a quarter of the machine's memory: each tool needs the input too, and room to
-    work.
-    """
+    """Return a quarter of the machine's memory in bytes, the limit for one input."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf

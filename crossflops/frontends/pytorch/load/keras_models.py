@@ -23,7 +23,7 @@ def is_torch_keras_layer(model: object) -> bool:
 def as_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the inputs as Keras takes them, with tensors in place of NumPy's arrays."""
+    """Return the inputs as Keras takes them, with NumPy arrays made tensors."""
     import numpy as np
     import torch
     from torch.utils._pytree import tree_map_only
@@ -34,7 +34,7 @@ def as_arguments(
 
 
 def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Let a model create its variables by a call on shapes. Raise InputError where that fails."""
+    """Let a Keras model create its variables; InputError if that fails."""
     if is_built(model):
         return
     import keras
@@ -42,6 +42,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
     from torch.utils._pytree import tree_map_only
 
     def symbol(tensor: Any) -> Any:
+        """Return Keras's symbolic tensor with a PyTorch tensor's shape and dtype."""
         return keras.KerasTensor(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
     try:
@@ -58,7 +59,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
 
 @contextmanager
 def registering_keras_classes(model: Any) -> Iterator[None]:
-    """Let Keras find the classes of a model's layers by name, since it copies by serialization."""
+    """Register the classes of a Keras model's layers by name in this context."""
     if not is_torch_keras_layer(model):
         yield
         return
@@ -71,7 +72,7 @@ def registering_keras_classes(model: Any) -> Iterator[None]:
 
 @contextmanager
 def copying_keras_attributes(model: Any) -> Iterator[None]:
-    """Let Python copy layers of Keras by their attributes, as it copies other modules.
+    """Make Python copy Keras layers by their attributes in this context.
 
     Keras serializes them instead, which needs a `get_config` that many models leave out.
     """
@@ -85,7 +86,7 @@ def copying_keras_attributes(model: Any) -> Iterator[None]:
 
 
 def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
-    """Return the constructor, its arguments and the state from which `copy` copies a layer.
+    """Return what `copy` needs for a Keras layer: constructor, arguments and state.
 
     The methods that Keras binds to a layer at creation belong to it: the copy has its own.
     """
@@ -99,13 +100,12 @@ def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
 
 
 def _make_like(kind: Any) -> Any:
+    """Return a new instance of a class without running its `__init__`."""
     return kind.__new__(kind)
 
 
 def without_weights(model: "nn.Module") -> frozenset[int]:
-    """Return the ids of tensors that Keras holds as parameters, but that are statistics or
-    seeds.
-    """
+    """Return the ids of a Keras model's tensors that are statistics or seeds, not weights."""
     if not is_torch_keras_layer(model):
         return frozenset()
     keras_model: Any = model

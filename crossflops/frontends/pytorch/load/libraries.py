@@ -43,13 +43,13 @@ class Timm(Library):
     package = "timm"
 
     def names(self) -> Sequence[str]:
-        """Return the names that timm's files register."""
+        """Return the model names that timm's files register."""
         return names_in_package("timm", "models", _TIMM_NAMES)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return the model with random weights unless the arguments say else.
+        """Return a timm model, with random weights unless the arguments say otherwise.
 
         A transformer with a fixed input size is built for the requested size.
         """
@@ -75,7 +75,7 @@ class Timm(Library):
 
 
 def _with_weight_dtype(model: Any, dtype: str) -> Any:
-    """Return the model in the type that an argument names, if any."""
+    """Return the model in the dtype that an argument names, if any."""
     if not dtype:
         return model
     import torch
@@ -97,15 +97,13 @@ class Torchvision(Library):
     package = "torchvision"
 
     def names(self) -> Sequence[str]:
-        """Return the names that torchvision's files register, without quantized models, which no
-        exporter takes.
-        """
+        """Return the model names that torchvision's files register, quantized ones excluded."""
         return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return the model without weights, its backbone's too.
+        """Return a torchvision model with random weights, its backbone's too.
 
         A transformer with a fixed input size is built for the requested size.
         """
@@ -135,13 +133,14 @@ class Torchvision(Library):
 
 
 def _has_backbone(models: Any, name: str) -> bool:
+    """Return whether a torchvision model's builder has the argument `weights_backbone`."""
     return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
 
 
 def _torchvision_input_spec(
     name: str, model: Any, weights: Any, sizes: Mapping[str, int]
 ) -> TensorSpec | None:
-    """Return the spec of one image or clip; None where the model takes other inputs.
+    """Return the spec of one image or clip for a torchvision model, None for others.
 
     For segmentation the transforms only resize; detection and optical flow take lists and pairs.
     """
@@ -179,13 +178,13 @@ class Transformers(Library):
     names_models = False
 
     def names(self) -> Sequence[str]:
-        """Return None: a repository is not a name of the library."""
+        """Return no names, since Hugging Face repositories are not listed."""
         return ()
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return a model of the config's class, random weights; `arguments` change the config.
+        """Return a transformers model of a config with random weights.
 
         From 10^9 parameters on the weights never have values (PyTorch's device "meta"), so that no
         memory is needed. The key-value cache is disabled.
@@ -224,7 +223,7 @@ class Transformers(Library):
 
 
 def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
-    """Return the content of the config in a file, a folder, the local hub cache, or on the hub."""
+    """Return a config's contents, from a file, folder, the hub's cache or the hub."""
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / _CONFIG
@@ -238,7 +237,7 @@ def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
 def _notes_on_weights(
     name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
 ) -> Iterator[str]:
-    """Yield notes on the type of the weights, and on the stored weights of a quantized model."""
+    """Yield notes on the weights' dtype and on quantized stored weights."""
     origin = "--arg" if is_argument else "its config"
     method = quantization(content)
     if dtype:
@@ -256,7 +255,7 @@ def _notes_on_weights(
 
 
 def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: str) -> Any:
-    """Return the config object of this content, for weights of this type."""
+    """Return transformers' config object of these contents and weights' dtype."""
     content = without_types(provided)
     if dtype:
         content["torch_dtype"] = dtype  # which every transformers reads
@@ -296,9 +295,7 @@ def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> N
 
 
 def _fetch_hub_config(name: str) -> str:
-    """Return the config of a repository, from the cache or otherwise from the hub. Weights are
-    never fetched.
-    """
+    """Return the contents of a repository's config, from the cache or the hub."""
     if name.endswith(".json") or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TargetError(f"there is no {name}", "give hf:FOLDER, hf:config.json or hf:org/name")
     try:
@@ -323,9 +320,7 @@ def _fetch_hub_config(name: str) -> str:
 
 
 def _model(transformers: Any, config: Any, name: str) -> Any:
-    """Return the model of the class that the config names, otherwise of the base class of its
-    type.
-    """
+    """Return a model of the class that a config names, or of its type's base class."""
     import torch
 
     from crossflops.frontends.pytorch.load.fakes import is_building
@@ -357,20 +352,21 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
 
 
 def _build_config_model(kind: Any, config: Any) -> Any:
-    """Return a model of this class with the types that transformers gives its weights."""
+    """Return a transformers model of this class in evaluation mode, random weights."""
     model = kind._from_config(config)  # from_config of the classes that choose one ends here
     keep_single_precision(model)
     return model.eval()
 
 
 def _set_image_size(config: Any, sizes: Mapping[str, int]) -> None:
-    """Set the requested image size in the config of a model with a fixed one."""
+    """Set the requested image size in the config of a model with a fixed size."""
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
 
 
 def _size_option_names(specs: Sequence[TensorSpec]) -> Iterator[str]:
+    """Yield the size options that apply to a model's inputs: `batch`, `seq`, `image_size`."""
     yield "batch"
     names = {spec.name for spec in specs}
     if names & {"input_ids", "decoder_input_ids", "decoder_input_values"}:
@@ -397,7 +393,7 @@ _libraries: list[Any] = []  # a library that is collected takes its operators wi
 
 
 def mends(error: Exception) -> bool:
-    """Return whether an import failed on torchvision's operators, which are declared now."""
+    """Return whether an error is torchvision's missing operators; declare them if so."""
     if not _names_its_operators(error) or _libraries:
         return False
     _declare_torchvision_schemas()
@@ -405,9 +401,7 @@ def mends(error: Exception) -> bool:
 
 
 def _names_its_operators(error: BaseException | None) -> bool:
-    """Return whether this is the failure, or was raised by it: transformers wraps it in
-    another.
-    """
+    """Return whether an error, or one of its causes, is about torchvision's operators."""
     while error is not None:
         if isinstance(error, RuntimeError) and "torchvision::" in str(error):
             return True
@@ -416,6 +410,7 @@ def _names_its_operators(error: BaseException | None) -> bool:
 
 
 def _declare_torchvision_schemas() -> None:
+    """Declare the schemas of torchvision's operators, and forget its failed import."""
     import torch
 
     # What the failed import left behind is half a module.

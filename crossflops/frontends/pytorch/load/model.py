@@ -50,7 +50,7 @@ _KINETO = "KINETO_LOG_LEVEL"  # of the library behind PyTorch's profiler
 
 
 def compiler_tables() -> None:
-    """Make PyTorch's compiler and its export build their lists of known functions now.
+    """Let PyTorch's compiler and export build their tables of functions in advance.
 
     If they were built in a recorded export, the lists would hold wrappers, and these the model.
     """
@@ -62,7 +62,7 @@ def compiler_tables() -> None:
 
 
 def forget_compiled() -> None:
-    """Reset PyTorch's compiler, and the cache of fake operators.
+    """Reset PyTorch's compiler and the cache of fake operators.
 
     Functions that it replaced (torch.cond) while a run was observed would raise in every other
     run. While it compiles, it runs the model's operators on fake tensors, and fewer of them every
@@ -78,7 +78,7 @@ def forget_compiled() -> None:
 def fresh(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return copies of the inputs for a real run, because a model may change them in place."""
+    """Return copies of a model's inputs, as a run may change them in place."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -92,7 +92,7 @@ def fresh(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress warnings, log lines and progress of an export.
+    """Suppress warnings, log lines and progress output in this context.
 
     Log lines of crossflops itself, which a user enables, are kept.
     """
@@ -105,12 +105,13 @@ def quiet() -> Iterator[None]:
 
 
 def _is_library_record(record: "LogRecord") -> bool:
+    """Return whether a log record comes from a library, not from crossflops."""
     return not record.name.startswith("crossflops.")
 
 
 @contextmanager
 def quiet_profiler() -> Iterator[None]:
-    """Suppress the lines that PyTorch's profiler writes when it starts and stops.
+    """Suppress the lines that PyTorch's profiler prints at start and stop.
 
     Their level is above errors. The level is read when the profiler first starts.
     """
@@ -125,7 +126,10 @@ def quiet_profiler() -> Iterator[None]:
 
 @contextmanager
 def without_stack_traces() -> Iterator[None]:
-    """Trace operators without their lines of code, whose search takes a sixth of an export."""
+    """Trace operators without Python stack traces in this context, which is faster.
+
+    The search for lines takes a sixth of an export.
+    """
     from torch.fx import config
 
     if not hasattr(config, "do_not_emit_stack_traces"):
@@ -137,7 +141,7 @@ def without_stack_traces() -> Iterator[None]:
 
 @contextmanager
 def spelling_module_names() -> Iterator[None]:
-    """Let PyTorch write the names of modules into code as valid Python.
+    """Make PyTorch write module names into generated code as valid Python.
 
     PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
     without escaping: torch/fx/graph.py, `_format_target`.
@@ -149,6 +153,7 @@ def spelling_module_names() -> Iterator[None]:
 
 
 def _format_target(base: str, target: str) -> str:
+    """Return Python source of the attribute path `target` of `base`."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
         base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
@@ -158,8 +163,7 @@ def _format_target(base: str, target: str) -> str:
 def prepare_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
 ) -> "nn.Module":
-    """Return the model for the exporter and the tools: without a compiler, and with lazy layers
-    initialized.
+    """Return the model prepared for export: not compiled, lazy layers initialized.
 
     A compiled model is replaced by the original. Lazy layers get their sizes by one run on these
     inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
@@ -183,13 +187,14 @@ def prepare_torch_model(
 
 
 def _compiles() -> bool:
-    """Return whether PyTorch's compiler was ever imported, which takes seconds."""
+    """Return whether PyTorch's compiler has been imported."""
     import sys
 
     return "torch._dynamo" in sys.modules
 
 
 def _is_lazy(model: "nn.Module") -> bool:
+    """Return whether a model has lazy parameters or buffers, which have no shape yet."""
     from torch.nn.parameter import is_lazy
 
     return any(
@@ -200,13 +205,13 @@ def _is_lazy(model: "nn.Module") -> bool:
 
 
 def weight_storage_bytes(model: "nn.Module") -> int:
-    """Return the bytes of parameters and buffers, each object once, with or without values."""
+    """Return the bytes of a model's parameters and buffers, shared ones once."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
-    """Return a separate copy of a model, with its parameters: a forward may write into them.
+    """Return a separate copy of a model, its parameters included.
 
     A copy that is only `exported` reads and writes no number, so its parameters share the model's
     memory, as other objects: a model may fill half of the memory.
@@ -241,7 +246,7 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
 
 
 def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
-    """Return a copy, except for objects in the memo, and those that cannot be copied.
+    """Return a deep copy of a model; objects in `memo` and uncopyable ones are shared.
 
     Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
     Keras copies them. Raises NormalizeError.
@@ -263,7 +268,7 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
 
 @contextmanager
 def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
-    """Yield a copy for one run, in training or evaluation, and release its parameters afterwards.
+    """Yield a copy of the model for one run, and free its parameters afterwards.
 
     Leftovers of a run (hooks, frames of recorded calls) may hold the copy for longer.
     """
@@ -283,8 +288,7 @@ def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Modul
 
 @contextmanager
 def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
-    """Hide results of earlier runs in the model's code from a run, and remove those that it
-    leaves.
+    """Restore variables of the model's classes and files that a run changes.
 
     Code keeps anchors, masks and positions in caches of `functools`, or in variables of its
     modules and classes: these outlive every copy of the model. A tool has a process of its own,
@@ -314,7 +318,7 @@ _EMPTY = CellType()  # of a variable that has no value yet
 
 
 def clear_caches(model: "nn.Module") -> None:
-    """Clear the caches of `functools` that hold tensors, except PyTorch's own."""
+    """Clear the `functools` caches that may hold tensors, except PyTorch's own."""
     import torch
 
     for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
@@ -326,8 +330,9 @@ def clear_caches(model: "nn.Module") -> None:
 
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
-    """Return the caches of all code, cached by the number of imported modules, since a search
-    takes 50 ms.
+    """Return all `functools` caches in the process that may hold a model's tensors.
+
+    They are cached by the number of imported modules, since a search takes 50 ms.
     """
     kind = _CACHE  # a local: the loop is over all objects that there are
     caches = [value for value in gc.get_objects() if type(value) is kind]
@@ -335,9 +340,7 @@ def _caches(modules: int) -> list[Any]:
 
 
 def _own_caches(model: "nn.Module") -> Iterator[Any]:
-    """Yield the caches of the modules, their classes and files, which a collector may leave out
-    (frozen).
-    """
+    """Yield the `functools` caches of a model's modules, their classes and files."""
     stored = (value for module in model.modules() for value in vars(module).values())
     for value in (*stored, *(value for _, _, value in _class_and_file_variables(model))):
         # by their exact types: to ask anything else for an attribute may load a whole library
@@ -353,15 +356,17 @@ _WITHOUT_MODEL_TENSORS = frozenset(("crossflops", "importlib", "sympy", "torch",
 
 
 def _package(code: Any) -> str:
+    """Return the top-level package of a function or class, "" without one."""
     return (getattr(code, "__module__", None) or "").partition(".")[0]
 
 
 def _is_of_pytorch(code: Any) -> bool:
+    """Return whether a function or class is from the package `torch`."""
     return _package(code) == "torch"
 
 
 def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
-    """Yield the variables of the classes of the modules, and of the files that define these."""
+    """Yield the variables of a model's module classes and of their source files."""
     kinds = {kind for module in model.modules() for kind in type(module).__mro__[:-1]}
     own = [kind for kind in kinds if not _is_of_pytorch(kind)]
     files = {id(file): file for kind in own if (file := sys.modules.get(kind.__module__))}
@@ -372,13 +377,12 @@ def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, An
 
 
 def _variable_content(value: Any) -> Any:
-    """Return the value to restore: a copy of a container, which a run may fill, otherwise the
-    value itself.
-    """
+    """Return the content to restore for a variable: a copy of a container, or itself."""
     return copy.copy(value) if isinstance(value, (dict, list)) else value
 
 
 def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
+    """Restore a variable's old content, in place for dicts and lists."""
     if isinstance(value, dict) and isinstance(content, dict):
         value.clear()
         value.update(content)
@@ -391,7 +395,7 @@ def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
 
 
 def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield the leaves of nested containers, some of which may contain themselves."""
+    """Yield the leaves of nested containers, down to a maximum depth."""
     inner = value.values() if isinstance(value, dict) else value
     if depth and isinstance(value, (dict, list, tuple, set)):
         for part in inner:
@@ -401,7 +405,7 @@ def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
 
 
 def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
-    """Return the data of a parameter's copy; None where Python can copy it as any other object.
+    """Return the data for a parameter's copy, None if Python can copy the parameter.
 
     The numbers of a plain one are copied when one of the two is written.
     """
@@ -421,8 +425,9 @@ def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
 
 
 def _storage(tensor: Any) -> int:
-    """Return the id of a tensor's storage; 0 where it has none. The address would need write
-    access.
+    """Return an identity of a tensor's storage, 0 without storage.
+
+    The address would need write access.
     """
     try:
         storage = tensor.untyped_storage()
@@ -432,7 +437,7 @@ def _storage(tensor: Any) -> int:
 
 
 def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
-    """Yield the attributes of modules, except parameters and modules, that cannot be copied."""
+    """Yield the attributes of modules, parameters excluded, that Python cannot copy."""
     modules: dict[int, Any] = {id(module): module for module in model.modules()}
     for module in model.modules():
         for name, value in vars(module).items():
@@ -446,7 +451,7 @@ def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
 
 
 def switch(model: "nn.Module", training: bool) -> "nn.Module":
-    """Return the model in training or evaluation mode. An exported program keeps its own mode."""
+    """Switch the model to training or evaluation mode, and return it."""
     try:
         return model.train(training)
     except NotImplementedError:
@@ -456,7 +461,7 @@ def switch(model: "nn.Module", training: bool) -> "nn.Module":
 def run_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool
 ) -> None:
-    """Run the model for real, on copies of its inputs. Raise InputError when it raises."""
+    """Run the model on copies of its inputs; InputError if it raises."""
     import torch
 
     args, kwargs = fresh(args, kwargs)
@@ -470,7 +475,7 @@ def run_torch_model(
 def try_out(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
-    """Run a copy of the model in this setting. Raise InputError when it raises."""
+    """Run a copy of the model in this setting; InputError if it raises."""
     with generators(), quiet(), running_model_copy(model, setting.training) as own:
         run_torch_model(own, args, kwargs, setting.grad)
 
@@ -482,7 +487,7 @@ def run_unwatched(
     setting: Setting,
     error: BaseException,
 ) -> None:
-    """Raise InputError, with the error of an observed run, where the model itself raises."""
+    """Raise InputError for the error of an observed run if the plain model raises too."""
     forget_compiled()
     try:
         with running_model_copy(model, setting.training) as own:
@@ -503,7 +508,7 @@ _OF_TYPES = (
 
 
 def model_run_error(error: BaseException, where: str = "on these inputs") -> InputError:
-    """Return the InputError for the model's own error, as one line."""
+    """Return an InputError with a model's own exception as one line, and a remedy."""
     leaves = isinstance(error, SystemExit)
     plain = "device meta" in str(error) or "meta tensor" in str(error)
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
@@ -525,7 +530,7 @@ WITHIN = "model_within"  # the model's name in a module around it
 
 
 def callable_by_export(model: "nn.Module") -> "nn.Module":
-    """Return the model, or a wrapper of it where torch.export would not call it.
+    """Return the model, or a wrapper module if torch.export could not call it.
 
     torch.export interprets the nodes of a GraphModule, and refuses TorchScript, whose operators
     reach a tracer anyway. Its program is a GraphModule, which cannot hold a layer or a weight
@@ -537,10 +542,12 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
         """A wrapper that calls the model."""
 
         def __init__(self) -> None:
+            """Make a module whose only child is the model."""
             super().__init__()
             self.add_module(WITHIN, model)
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
+            """Return the model's result on these arguments."""
             return model(*args, **kwargs)
 
     _name_parameters(model)
@@ -551,9 +558,7 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
 
 
 def _name_parameters(model: "nn.Module") -> None:
-    """Turn the parameters of TorchScript into Python parameters: in a copy they are plain
-    tensors.
-    """
+    """Turn TorchScript parameters of a model into Python parameters."""
     import torch
     from torch.nn import Parameter
 
@@ -567,9 +572,7 @@ def _name_parameters(model: "nn.Module") -> None:
 
 
 def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """Return the module ready to be called on its inputs; on an accelerator a call waits for the
-    result.
-    """
+    """Return the model ready to call; on an accelerator a call waits for the result."""
     import torch
 
     model, args, kwargs = source.model, source.args, source.kwargs
@@ -585,11 +588,13 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
     attending = Attending(model, setting.grad)
 
     def run_and_synchronize() -> None:
+        """Run the model once, and wait for its device to finish."""
         with torch.set_grad_enabled(setting.grad), attending.running():
             model(*args, **kwargs)
         sync()
 
     def trace(runs: int, path: str) -> str:
+        """Profile this number of the model's runs; write a Chrome trace and return its path."""
         from torch import profiler
 
         kinds = [profiler.ProfilerActivity.CPU]
@@ -621,4 +626,5 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
 
 
 def _run_mode_label(setting: Setting) -> str:
+    """Return a run's mode as text, such as `train, grad` or `eval, no grad`."""
     return f"{'train' if setting.training else 'eval'}, {'grad' if setting.grad else 'no grad'}"

@@ -42,7 +42,7 @@ class PackedWeight(msgspec.Struct, kw_only=True):
 
 
 def is_quantized(model: "nn.Module") -> bool:
-    """Return whether a module holds packed weights, or a layer of torch.ao that quantizes."""
+    """Return whether a model has packed quantized weights or quantizing layers."""
     return any(
         next(_script_object_items(module), None) is not None
         or type(module).__module__.startswith("torch.ao.nn")
@@ -51,7 +51,7 @@ def is_quantized(model: "nn.Module") -> bool:
 
 
 def unpack_weights(model: "nn.Module") -> tuple[int, int]:
-    """Replace packed weights of the modules by tensors; return their elements and bytes.
+    """Replace packed quantized weights by tensors; return their count and bytes.
 
     They are parameters of the model which PyTorch does not list. The modules are changed: pass a
     copy.
@@ -68,7 +68,7 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
 
 
 def dequantize_tensors(model: "nn.Module") -> None:
-    """Replace quantized tensors of modules by float tensors, as activations are.
+    """Replace quantized tensors of a model by float tensors.
 
     The modules are changed: pass a copy. PyTorch cannot make a fake tensor of one that is
     quantized by channel.
@@ -83,9 +83,7 @@ def dequantize_tensors(model: "nn.Module") -> None:
 
 
 def _read_scales(module: "nn.Module") -> None:
-    """Replace scales by numbers, which quantized modules would read from tensors without
-    values.
-    """
+    """Replace a quantized module's scale and zero point tensors by Python numbers."""
     if not type(module).__module__.startswith("torch.ao.nn"):
         return
     for name, kind in (("scale", float), ("zero_point", int)):
@@ -96,12 +94,14 @@ def _read_scales(module: "nn.Module") -> None:
 
 
 def _tensors_in_packed(packed: PackedWeight) -> Iterator[Any]:
+    """Yield weight and bias of a packed quantized weight, those nested in it included."""
     yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
     for inner in packed.inner:
         yield from _tensors_in_packed(inner)
 
 
 def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
+    """Yield name and value of a module's attributes that hold packed quantized weights."""
     import torch
 
     script: Any = torch.ScriptObject
@@ -111,6 +111,7 @@ def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
 
 
 def _class_of(value: Any) -> str:
+    """Return the TorchScript class of a script object as text, "" if it cannot be read."""
     try:
         return f"{value._type()}"
     except RuntimeError:
@@ -118,7 +119,7 @@ def _class_of(value: Any) -> str:
 
 
 def _unpack_script_object(value: Any) -> PackedWeight:
-    """Return the content of a packed object."""
+    """Return weight, bias and settings in a packed quantized script object."""
     import torch
 
     kind, library = _class_of(value), torch.ops.quantized
@@ -151,10 +152,12 @@ def _unpack_script_object(value: Any) -> PackedWeight:
 
 
 def _detach_bias(bias: Any) -> Any:
+    """Return a bias detached from autograd, None without one."""
     return None if bias is None else bias.detach()
 
 
 def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
+    """Return weight and bias of a packed quantized linear layer."""
     import torch
 
     try:
@@ -166,6 +169,7 @@ def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
 
 
 def _integer_or_half_weight(weight: Any) -> Any:
+    """Return a quantized weight's integers, or another weight as float16."""
     return weight.int_repr() if weight.is_quantized else weight.half()
 
 
@@ -177,7 +181,7 @@ _patched = functools.partial(patching_attribute, declared=inventory.QUANTIZED)
 
 @contextmanager
 def replacing_quantized_operators(packed: bool) -> Iterator[None]:
-    """Compute operators on quantized tensors as the float model does, in this context.
+    """Compute operators on quantized tensors as float ones in this context.
 
     A model without packed weights may quantize in its own code: the replacement starts at its
     first call, so that the operators of torch.ao are loaded only for models that need them.
@@ -205,11 +209,10 @@ _QUANTIZING = {
 
 
 def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., Any]:
-    """Return a function that rounds a float tensor, or each of a list, to whole numbers and
-    back.
-    """
+    """Return a function that quantizes and dequantizes a float tensor, or each of a list."""
 
     def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a tensor, or each of a list, quantized and dequantized, in float."""
         enter()
         requested = kwargs["dtype"] if "dtype" in kwargs else args[index]
         kind = str(requested).removeprefix("torch.q")
@@ -222,7 +225,7 @@ def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., 
 
 
 def _replace_operators(stack: ExitStack) -> None:
-    """Replace operators on quantized tensors by those of the float model until the stack ends."""
+    """Replace quantized operators by float versions until `stack` closes."""
     import torch
     import torch.ao.quantization.fx._decomposed  # defines the operators below
     from torch import _VF
@@ -238,11 +241,12 @@ def _replace_operators(stack: ExitStack) -> None:
 
 
 def _round_through(x: Any, kind: str = "uint8") -> Any:
-    """Return a float tensor rounded to whole numbers and back."""
+    """Return a float tensor quantized to integers and dequantized."""
     return _float(_quantize(x, kind))
 
 
 def _quantize(x: Any, kind: str = "uint8") -> Any:
+    """Return a float tensor quantized to integers with scale 1 and zero point 0."""
     import torch
 
     operator = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -262,9 +266,7 @@ _READING: dict[str, Callable[..., Any]] = {
 
 
 def _float(x: Any) -> Any:
-    """Return whole numbers as a float tensor; a weight of float16 in the type in which it is
-    multiplied.
-    """
+    """Return a tensor of quantized integers, or of float16, as a float tensor."""
     import torch
 
     if x.dtype == torch.float16:
@@ -275,13 +277,14 @@ def _float(x: Any) -> Any:
 
 
 def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
-    """Return the sizes of a convolution over one axis, which is packed as one over two."""
+    """Return the last `count` sizes of a convolution that is packed with more axes."""
     return sizes[-count:]
 
 
 def _float_convolution(
     axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any
 ) -> Any:
+    """Return a quantized convolution's result in float, its activations quantized."""
     import torch
 
     transposed = bool(p.output_padding)
@@ -298,6 +301,7 @@ def _float_convolution(
 
 
 def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+    """Return a quantized linear layer's result in float, its activations quantized."""
     import torch
 
     halves = p.weight.dtype == torch.float16
@@ -307,17 +311,19 @@ def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) ->
 
 
 def _identity_function(x: Any) -> Any:
+    """Return the argument unchanged."""
     return x
 
 
 def _relu(x: Any) -> Any:
+    """Return the elementwise ReLU of a tensor, by ATen's operator."""
     import torch
 
     return torch.ops.aten.relu.default(x)
 
 
 def _product_functions() -> dict[str, Callable[..., Any]]:
-    """Return convolutions and linear layers, with or without a fused activation."""
+    """Return float versions of quantized convolutions and linear layers, by name."""
     table: dict[str, Callable[..., Any]] = {}
     for suffix, after in (("", _identity_function), ("_relu", _relu)):
         table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
@@ -338,7 +344,7 @@ def _product_functions() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _float_function_table() -> dict[str, Callable[..., Any]]:
-    """Return the float versions of the operators of `torch.ops.quantized`, by name."""
+    """Return float versions of the operators of `torch.ops.quantized`, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -377,7 +383,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
 
 
 def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
-    """Return the float versions of norms and activations, by name."""
+    """Return float versions of quantized norms and activations, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -403,9 +409,7 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
 
 
 def _functional_replacements() -> dict[str, Callable[..., Any]]:
-    """Return replacements for functions of torch.ao.nn.quantized that accept only quantized
-    tensors.
-    """
+    """Return float replacements of torch.ao.nn.quantized functions."""
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
 
@@ -425,10 +429,12 @@ def _functional_replacements() -> dict[str, Callable[..., Any]]:
 
 
 def _detach_weight(weight: Any) -> Any:
+    """Return a weight detached from autograd; other values unchanged."""
     return weight.detach() if hasattr(weight, "detach") else weight
 
 
 def _cell_functions() -> dict[str, Any]:
+    """Return ATen's functions of recurrent cells by kind: LSTM, GRU, RNN with ReLU or tanh."""
     import torch
 
     aten = torch.ops.aten
@@ -443,6 +449,7 @@ def _cell_functions() -> dict[str, Any]:
 def _run_float_cell(
     function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any
 ) -> Any:
+    """Return a quantized recurrent cell's result, computed in float with its inputs rounded."""
     weights = _float(first.weight), _float(second.weight)
     states = (
         list(map(_round_through, state[:1])) + list(state[1:])
@@ -454,6 +461,7 @@ def _run_float_cell(
 
 
 def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
+    """Return the sums of embedding rows for each bag of indices, computed in float."""
     import torch
 
     last = options.get("include_last_offset", False)
@@ -466,7 +474,7 @@ def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> An
 
 
 def _flat_layer_weights(params: Any) -> list[Any]:
-    """Return the weights of all layers as a recurrence takes them: two weights, and two biases."""
+    """Return all layers' weights in the flat order of a recurrent operator."""
     flat: list[Any] = []
     for cell in params:
         flat += [_float(layer.weight) for layer in cell.inner]
@@ -475,17 +483,17 @@ def _flat_layer_weights(params: Any) -> list[Any]:
 
 
 def _float_lstm(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a quantized LSTM's result, computed in float."""
     return _recurrence("lstm", x, *args)
 
 
 def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Return a quantized GRU's result, computed in float."""
     return _recurrence("gru", x, *args)
 
 
 def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
-    """Run a recurrence on a padded batch, or on a packed sequence, whose sizes precede the
-    state.
-    """
+    """Run a quantized recurrent layer in float, on a padded or a packed batch."""
     import torch
 
     packet = getattr(torch.ops.aten, name)
@@ -500,6 +508,7 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
 
 
 def _is_states(value: Any) -> bool:
+    """Return whether a value is a list of tensors, the initial states of a recurrent layer."""
     import torch
 
     return isinstance(value, list) and all(isinstance(item, torch.Tensor) for item in value)

@@ -37,7 +37,7 @@ def is_sharded(model: "nn.Module") -> bool:
 def without_model_shards(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple["nn.Module", tuple[Any, ...], dict[str, Any]]:
-    """Return a copy with whole tensors, which have no values, and inputs without values.
+    """Return a copy with whole tensors without values instead of shards, and its inputs.
 
     Communication between the processes is left out: it is not the model's work.
     """
@@ -61,9 +61,7 @@ def without_model_shards(
 
 
 def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
-    """Yield the DTensors among parameters, buffers and plain attributes, also in lists and
-    dicts.
-    """
+    """Yield the DTensors of a model: parameters, buffers, attributes, also in containers."""
     from torch.utils._pytree import tree_leaves
 
     kind = sys.modules[_TENSORS].DTensor
@@ -80,11 +78,12 @@ def _own_class(kind: type) -> type:
 
 
 def _without_theirs(hooks: Any) -> Any:
-    """Return the hooks of a module without those of PyTorch's distribution."""
+    """Return a module's hooks without those of `torch.distributed`."""
     return type(hooks)((key, hook) for key, hook in hooks.items() if not _distributes(hook))
 
 
 def _distributes(hook: Any) -> bool:
+    """Return whether a hook was registered by `torch.distributed`."""
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func
     owners = getattr(hook, "__module__", ""), type(getattr(hook, "__self__", None)).__module__

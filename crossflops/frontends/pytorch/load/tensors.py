@@ -24,15 +24,13 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=128)
 def dtype_name(dtype: object) -> str:
-    """Return the name of a type: `torch.float32` -> "float32", `torch.float8_e4m3fn` ->
-    "float8e4m3fn".
-    """
+    """Return a dtype's name, such as "float32" for `torch.float32`."""
     name = str(dtype).removeprefix("torch.").replace("float8_", "float8")
     return name.removesuffix("fnu") if name == "float8e8m0fnu" else name
 
 
 def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
-    """Return the spec of a tensor, real, fake or proxied.
+    """Return the spec (name, dtype, shape) of a real, fake or traced tensor.
 
     Modes that see calls of PyTorch, ours and those of an export, would see each query of a type or
     a shape, so it is read without them; a tensor class with its own `__torch_function__` is still
@@ -48,9 +46,7 @@ def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
 
 
 def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
-    """Return the shape, None where an extent depends on values, or on rows of different
-    lengths.
-    """
+    """Return a tensor's shape, None if a size depends on values or is ragged."""
     if tensor.is_nested:
         return None
     shape = tuple(tensor.shape)
@@ -61,7 +57,7 @@ def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _static_extent(extent: Any) -> int | None:
-    """Return an extent, None while it is an unknown symbol."""
+    """Return a size as an integer, None while it is an unknown symbol."""
     if isinstance(extent, int):
         return extent
     known = extent.node.maybe_as_int()
@@ -69,9 +65,7 @@ def _static_extent(extent: Any) -> int | None:
 
 
 def torch_tensor_specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
-    """Yield the specs of tensors in nested tuples, lists, mappings, named by index: "0", "1.0",
-    "mask".
-    """
+    """Yield specs of tensors in nested containers, named by path: "0", "1.0", "mask"."""
     import torch
 
     if isinstance(values, torch.Tensor):
@@ -119,14 +113,14 @@ def torch_value_kind(value: Any) -> str:
 
 
 def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the plain arguments, by index or by keyword."""
+    """Return the arguments that are plain values, by position or keyword."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     plain_values = {name: plain_json_value(value) for name, value in named.items()}
     return {name: value for name, value in plain_values.items() if value is not None}
 
 
 def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of plain arguments that are lists (see `plain_argument_settings`)."""
+    """Return the names of plain arguments that are lists, not tuples."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     return tuple(
         name for name, value in named.items() if type(value) is list and plain_json_value(value)
@@ -153,7 +147,7 @@ def plain_json_value(value: Any) -> Scalar:
 
 
 def exportable(result: Any) -> Any:
-    """Return the result itself where it holds only tensors, otherwise the tensors in it, in order.
+    """Return a model's result, as a list of tensors if export rejects its type.
 
     Numbers, texts and None are dropped. Containers of classes that PyTorch cannot flatten are
     dropped too, but their tensors stay, so that the work behind them is not dead. A generator,
@@ -169,13 +163,14 @@ def exportable(result: Any) -> Any:
 
 
 def _is_tensor_or_symbol(value: Any) -> bool:
-    """Return whether the value is a tensor, or a number read from one."""
+    """Return whether a value is a tensor, or a symbolic number read from one."""
     import torch
 
     return isinstance(value, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the tensors and symbolic numbers nested in a model's output, in order."""
     if _is_tensor_or_symbol(value):
         yield value
     elif id(value) not in seen:
@@ -185,6 +180,7 @@ def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def _value_items(value: Any) -> Iterator[Any]:
+    """Yield the items of a container, dataclass or object with attributes."""
     import torch
 
     if isinstance(value, Mapping):
@@ -201,7 +197,7 @@ def _value_items(value: Any) -> Iterator[Any]:
 
 
 def values_by_name(value: Any) -> dict[Any, Any] | None:
-    """Return the content of such a container by name; None for any other value."""
+    """Return the items of a dataclass, namespace or UserDict by name, None for others."""
     if isinstance(value, UserDict):
         return dict(value.data)
     if isinstance(value, SimpleNamespace):
@@ -213,7 +209,7 @@ def values_by_name(value: Any) -> dict[Any, Any] | None:
 
 
 def plainly(value: Any) -> Any:
-    """Return the value with dicts in place of such containers, in lists, tuples and dicts too."""
+    """Return a value with dataclasses and the like replaced by dicts, at any depth."""
     from torch.utils._pytree import SUPPORTED_NODES
 
     if type(value) in (list, tuple):
@@ -226,7 +222,7 @@ def plainly(value: Any) -> Any:
 
 @contextmanager
 def registering_input_containers(inputs: Any) -> Iterator[None]:
-    """Let PyTorch's trees flatten the container classes of these inputs in this context.
+    """Let PyTorch flatten dataclasses and the like in these inputs in this context.
 
     The classes are registered, and removed when the context ends.
     """
@@ -245,7 +241,7 @@ def registering_input_containers(inputs: Any) -> Iterator[None]:
 
 
 def _container_classes(value: Any) -> Iterator[type]:
-    """Yield the classes of all such containers in a value, also of nested ones."""
+    """Yield the classes of dataclasses and the like in a value, nested ones too."""
     if isinstance(value, list | tuple):
         inner: Any = value
     elif isinstance(value, dict):
@@ -264,6 +260,7 @@ class _InstanceExtras:
     """The state of an instance without its named values. For a tree any two are equal."""
 
     def __init__(self, value: Any, names: Any) -> None:
+        """Store an object's attributes except those with these names."""
         self.attributes = {
             name: stored
             for name, stored in getattr(value, "__dict__", {}).items()
@@ -271,25 +268,31 @@ class _InstanceExtras:
         }
 
     def __eq__(self, other: object) -> bool:
+        """Return whether the other is of this class too; contents are not compared."""
         return isinstance(other, _InstanceExtras)
 
     def __hash__(self) -> int:
+        """Return 0, as all instances compare equal."""
         return 0
 
 
 def _register(kind: Any) -> None:
+    """Register a class as a PyTree container, so `torch.export` finds the tensors in it."""
     from torch.utils import _pytree
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
+        """Return the items of a container, and their names with its other attributes."""
         stored = values_by_name(value) or {}
         return list(stored.values()), (tuple(stored), _InstanceExtras(value, stored))
 
     def with_keys(value: Any) -> tuple[list[Any], Any]:
+        """Return a container's items with their keys, and its names and other attributes."""
         items, context = flatten(value)
         keys = map(_pytree.MappingKey, context[0])
         return list(zip(keys, items, strict=True)), context
 
     def unflatten(items: Any, context: Any) -> Any:
+        """Return a container of the registered class with these items and attributes."""
         names, additional = context
         value = kind.__new__(kind)
         stored = dict(zip(names, items, strict=True))

@@ -14,14 +14,14 @@ Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
 def owner_attributes() -> Own:
-    """Return the current attributes of the owners of such functions, if PyTorch is imported."""
+    """Return the current attributes of the torch modules and classes that tools patch."""
     torch = sys.modules.get("torch")
     owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
     return [(owner, dict(vars(owner))) for owner in owners]
 
 
 def replaceable_functions() -> dict[tuple[int, str], Any]:
-    """Return the functions of PyTorch that tools replace, by the owner's identity and the name."""
+    """Return the functions of PyTorch that tools replace, by owner's identity and name."""
     return {
         (id(owner), name): value
         for owner, names in owner_attributes()
@@ -32,7 +32,7 @@ def replaceable_functions() -> dict[tuple[int, str], Any]:
 
 @contextmanager
 def restoring_torch_functions() -> Iterator[None]:
-    """Restore functions of PyTorch that a tool replaces within this block.
+    """Restore functions of PyTorch that a tool replaces in this context.
 
     Attributes that hide an inherited function of tensors are removed as well.
     """
@@ -45,9 +45,7 @@ def restoring_torch_functions() -> Iterator[None]:
 
 @contextmanager
 def undone(before: Own) -> Iterator[None]:
-    """Restore the functions of `before` in this block, and put the replacements back
-    afterwards.
-    """
+    """Restore the functions of `before` in this context, then put replacements back."""
     replaced = _restore_replacements(before)
     try:
         yield
@@ -57,7 +55,7 @@ def undone(before: Own) -> Iterator[None]:
 
 
 def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
-    """Restore replaced functions; return owner, name and the replacement of each."""
+    """Restore replaced functions; return owner, name and replacement of each."""
     replaced = []
     for owner, own in before:
         now = vars(owner)
@@ -75,7 +73,7 @@ def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
 def _replacement_attributes(
     owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return the attributes that replace a function, or hide an inherited one."""
+    """Return the attributes that replaced, or now hide, an owner's functions."""
     return [
         (name, value)
         for name, value in now.items()

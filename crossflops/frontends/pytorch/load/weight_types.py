@@ -18,7 +18,7 @@ _SETS_ONE = "--arg dtype=bfloat16 sets one"
 
 
 def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Return the type that the arguments name, "" for none, and the other arguments.
+    """Return the weights' dtype that the arguments name, "" for none, and the others.
 
     Raises TargetError for a type that weights cannot have.
     """
@@ -28,7 +28,7 @@ def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]
 
 
 def type_of_config(content: Mapping[str, Any], target: str) -> str:
-    """Return the type that a config names, otherwise that of a nested config; "" for none.
+    """Return the dtype that a config or a nested config names, "" for none.
 
     The text model of several is preferred, as transformers builds all of them in one type. Raises
     TargetError for a type that weights cannot have.
@@ -43,7 +43,7 @@ def type_of_config(content: Mapping[str, Any], target: str) -> str:
 
 
 def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config without the types of weights and without quantization settings."""
+    """Return a config's contents without weight dtypes and quantization settings."""
     left = (*_KEYS, *_QUANTIZATIONS)
     return {
         key: without_types(value) if isinstance(value, dict) and _is_config(key) else value
@@ -53,7 +53,7 @@ def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quantization(content: Mapping[str, Any]) -> str:
-    """Return how the stored weights are quantized, by the config; "" where they are not."""
+    """Return the quantization method of a config's stored weights, "" if none."""
     for _, config in _configs(content):
         for key in _QUANTIZATIONS:
             if isinstance(stored := config.get(key), dict):
@@ -65,7 +65,7 @@ def quantization(content: Mapping[str, Any]) -> str:
 
 
 def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpec, ...]:
-    """Return the inputs, with floats in the type of the weights."""
+    """Return the input specs with floats in the dtype of the weights."""
     return tuple(
         msgspec.structs.replace(spec, dtype=dtype or USUAL) if spec.dtype == USUAL else spec
         for spec in specs
@@ -73,7 +73,7 @@ def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpe
 
 
 def keep_single_precision(model: Any) -> None:
-    """Convert parameters to float32 that transformers keeps so in a model of half precision.
+    """Convert parameters to float32 that transformers keeps so in half precision.
 
     `_keep_in_fp32_modules_strict` names them for both types of 16 bits, `_keep_in_fp32_modules`
     for float16 alone. Source: transformers/modeling_utils.py (`_get_dtype_plan`).
@@ -94,6 +94,7 @@ def keep_single_precision(model: Any) -> None:
 
 
 def _weight_dtype_name(value: object, where: str) -> str:
+    """Return a weight dtype's name, "" for none or `auto`; TargetError if unusable."""
     if value is None or value == "auto":
         return ""
     name = str(value).removeprefix("torch.")
@@ -108,7 +109,7 @@ def _weight_dtype_name(value: object, where: str) -> str:
 
 
 def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield a config and its nested configs, with their keys."""
+    """Yield a config's contents and its nested ones, with their keys."""
     yield key, content
     for name, value in content.items():
         if isinstance(value, dict) and _is_config(name):
@@ -116,5 +117,5 @@ def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, M
 
 
 def _is_config(key: str) -> bool:
-    """Return whether the value of such a key is a nested config, as `text_config` is."""
+    """Return whether a key of a config holds a nested config, such as `text_config`."""
     return (key.endswith("_config") and key not in _QUANTIZATIONS) or key in ("encoder", "decoder")

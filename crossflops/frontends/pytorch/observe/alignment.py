@@ -54,9 +54,7 @@ class WatchedCall(msgspec.Struct):
 
 
 def frame_chains(recorder: Recorder) -> list[tuple[str, ...]]:
-    """Return for every frame, by its number, its key and those of all enclosing frames, innermost
-    first.
-    """
+    """Return for every frame its key and those of its enclosing frames, innermost first."""
     by_key: dict[str | None, tuple[str, ...]] = {None: ()}
     for frame in recorder.frames:
         by_key[frame.key] = (frame.key, *by_key[frame.parent])
@@ -70,7 +68,7 @@ Around = Callable[[str | None, dict[str, Call]], str]
 def align_observed_calls(
     seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
-    """Return the observed operators of this run, as calls beside those of the export.
+    """Return the operators observed in a run as calls, aligned with the exported ones.
 
     `functions` are the keys of the calls of custom autograd functions.
     """
@@ -119,9 +117,7 @@ _Belonging: TypeAlias = tuple[
 def _function_operator_groups(
     calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each operator in a custom function all operators of it: they share one backward
-    pass.
-    """
+    """Return for each operator in a custom function all operators of that function."""
     inside: dict[str, list[str]] = defaultdict(list)
     for call in calls:
         enclosing = call.parent
@@ -138,8 +134,7 @@ def _match_backward_calls(
     root: str,
     together: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
-    """Yield the operators of a training step's backward pass, each with the forward calls that it
-    serves.
+    """Yield a training step's backward operators, each with the forward calls it serves.
 
     A gradient is matched by the autograd node that the forward pass made for the first operator
     with this number, or for a custom function whose operators are grouped in `together`; an
@@ -174,13 +169,13 @@ def _match_backward_calls(
 
 
 def _autograd_node_numbers(call: WatchedCall) -> list[int]:
-    """Return the autograd nodes of an operator and of those in it, each once."""
+    """Return the numbers of the autograd nodes of an operator and of operators in it."""
     below = [number for inner in call.inside for number in _autograd_node_numbers(inner)]
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
-    """Return the key by which a recomputed call is matched with its original."""
+    """Return the key that matches a recomputed call with its original: name, module, shapes."""
     index = _module_path(call.frames[0]) if call.frames else ""
     return call.target, index, tuple(spec.shape for spec in call.inputs)
 
@@ -194,9 +189,7 @@ def _is_fused_gradient(call: WatchedCall) -> bool:
 def _convert_watched_call(
     observed: WatchedCall, like: Call, names: Counter[str]
 ) -> Iterator[Call]:
-    """Yield the call of an operator, then of those inside it. Keys are unique among all real
-    runs.
-    """
+    """Yield an observed operator as a call with a unique key, then the operators inside it."""
     name = f"{like.parent}/{short_target_name(observed.target)}"
     names[name] += 1
     call = msgspec.structs.replace(
@@ -216,35 +209,31 @@ def _convert_watched_call(
 
 
 def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
-    """Return the innermost enclosing call that the export has, too."""
+    """Return the key of the innermost enclosing frame that is among the exported calls."""
     return next((key for key in frames if key in by_key), None)
 
 
 def _innermost_module_call(key: str | None, by_key: dict[str, Call]) -> str:
-    """Return the innermost enclosing module call."""
+    """Return the key of the innermost module call at or around this one, "" if none."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _frame(key: str | None, by_key: dict[str, Call]) -> str:
-    """Return the innermost enclosing call of a module or of a function."""
+    """Return the key of the innermost module or function call at or around this, or ""."""
     while key is not None and by_key[key].level == "operator":
         key = by_key[key].parent
     return key or ""
 
 
 def _has_run_in_view(call: Call, view: View) -> bool:
-    """Return whether a call appears in the view: a tracer drops unused calls that store
-    nothing.
-    """
+    """Return whether a call appears in the view: tracers drop calls without any effect."""
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
 def _work_kind(seen: WatchedCall) -> str:
-    """Return the kind of an operator; one in a cond branch is the cond, because the export has
-    only that.
-    """
+    """Return an operator's bare name, `cond` for one within a branch."""
     return _CONDITION if seen.settings.get(BRANCH) else _bare_operator_name(seen.target)
 
 
@@ -255,9 +244,7 @@ def _assign_operator_work(
     by_key: dict[str, Call],
     enclosing: Around,
 ) -> list[tuple[str, ...]]:
-    """Return for each observed operator the exported calls, among those that ran, whose work it
-    does.
-    """
+    """Return for each observed operator the keys of the exported calls it performs."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
     for number, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
         waiting[index, kind].append(number)
@@ -282,9 +269,7 @@ def _assign_operator_work(
 def _nearest_free_work(
     location: str, free: dict[str, list[int]], by_key: dict[str, Call], enclosing: Around
 ) -> list[int]:
-    """Return the unassigned operators of this call, or of the innermost enclosing one that has
-    any.
-    """
+    """Return the unassigned operators of this call, or of the nearest enclosing one."""
     while location:
         if free.get(location):
             return free[location]
@@ -293,7 +278,7 @@ def _nearest_free_work(
 
 
 def _bare_operator_name(target: str) -> str:
-    """Return the bare name of an operator. All kinds of convolutions are one to the tracer."""
+    """Return an operator's bare name; all kinds of convolutions have one name."""
     name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
     name = name.partition(".")[0]
     return "convolution" if re.match(r"_?conv(olution|_?transpose|\dd)", name) else name
@@ -303,7 +288,7 @@ def _bare_operator_name(target: str) -> str:
 
 
 def hooks_matter(model: "nn.Module") -> bool:
-    """Return whether a module of the model takes another path where there are hooks.
+    """Return whether a model has a layer that runs differently when it has hooks.
 
     In PyTorch itself that is the layer of an encoder: torch/nn/modules/transformer.py.
     """
@@ -314,7 +299,7 @@ def hooks_matter(model: "nn.Module") -> bool:
 
 @contextmanager
 def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
-    """Install forward hooks on the modules that the setting names, until the context is left."""
+    """Install empty forward hooks on the modules that the setting names, in this context."""
     hooked_modules: dict[bool | str, Iterable[Any]] = {
         False: (),
         True: model.modules(),
@@ -356,14 +341,14 @@ Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and 
 
 
 def is_fused(operator: str) -> bool:
-    """Return whether a dispatched operator, `aten.name.overload`, is such a kernel."""
+    """Return whether a dispatched operator, `aten.name.overload`, is a fused kernel."""
     return operator.startswith(_FUSED)
 
 
 def observe_fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Ran]:
-    """Run the model and return each fused kernel with its enclosing frames, innermost first.
+    """Run the model; return each fused kernel with its enclosing frames.
 
     Modules and functions that handled nested tensors are returned as `NESTED` with their own frame
     alone, and the number of kept positions. The run may change the model (buffers in training
@@ -384,6 +369,7 @@ def observe_fused_kernels(
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator; note fused kernels and the row counts of nested tensors."""
             name = str(func)
             if name == _NESTING and recorder.stack:
                 left[recorder.stack[-1].key] = int(args[1].sum())
@@ -398,6 +384,7 @@ def observe_fused_kernels(
 
 
 def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
+    """Yield the kernel of each frame that handled a nested tensor, with its row count."""
     for chain, frame in zip(frame_chains(recorder), recorder.frames, strict=True):
         if _is_nested(frame):
             rows = next((left[key] for key in chain if key in left), "")
@@ -411,7 +398,7 @@ def _is_nested(frame: Frame) -> bool:
 
 
 def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
-    """Return the kernels by name, each with the modules in which it ran."""
+    """Return the fused kernels by name, each with its count and the modules it ran in."""
     owners: dict[str, list[str]] = {}
     for frames, name in kernels:
         if not name.startswith(NESTED):
@@ -422,13 +409,13 @@ def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
 
 
 def _module_path(key: str) -> str:
-    """Return the path of the module in a key: "a.b" for "a.b@2/F.linear"."""
+    """Return the module's path in a call's key: "a.b" for "a.b@2/F.linear"."""
     path = key.partition("/")[0].partition("@")[0]
     return "" if path == ROOT else path
 
 
 def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
-    """Return the kernel that replaced each operator or function call, by the call's key.
+    """Return the fused kernel that replaced each operator or function call, by call key.
 
     The calls of modules and functions that handled nested tensors have `NESTED`, and the number of
     kept rows.

@@ -51,7 +51,7 @@ Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts f
 def observe_dispatched_calls(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the operators that multiply, in order, each with its tensors and settings by index.
+    """Return the operators with FLOPs that a run dispatched, in order, with their tensors.
 
     The first entry is the run itself. The run may change the model (buffers in training mode):
     pass a copy.
@@ -69,12 +69,14 @@ def observe_dispatched_calls(
         depth = branches = 0
 
         def __init__(self) -> None:
+            """Start with no operators found."""
             super().__init__()
             self.found: Counted = []
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and note it with its FLOPs by PyTorch's own counter."""
             if func is torch.ops.higher_order.cond:
                 return self.either(*args)
             result = self.inside(func, args, kwargs or {})
@@ -91,8 +93,7 @@ def observe_dispatched_calls(
             return result
 
         def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
-            """Return the result of the first branch, after both branches ran and were merged as
-            PyTorch's mode does.
+            """Run both branches of a `cond`, merge their operators; return the first result.
 
             It counts either branch in a copy of its tables, and merges these by the larger number
             for each operator. The copies share the tables that existed before: their numbers are
@@ -111,9 +112,7 @@ def observe_dispatched_calls(
             return result
 
         def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
-            """Return the result of a composite, operator by operator; NotImplemented for other
-            operators.
-            """
+            """Run a composite operator's parts; return NotImplemented for other operators."""
             if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
                 return NotImplemented
             self.depth += 1
@@ -137,7 +136,7 @@ def observe_dispatched_calls(
 
 
 def _place_in_step(functions: Running) -> tuple[Phase, int]:
-    """Return the phase of a training step, and the number of the current autograd node.
+    """Return the phase of a training step, and the current autograd node's number.
 
     That is the last one that was made, of the operator itself or of the enclosing function, or the
     one that runs. There gradients are off, except in a checkpoint's recomputation, and in a custom
@@ -158,9 +157,7 @@ def _place_in_step(functions: Running) -> tuple[Phase, int]:
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
-    """Return for each operator, over all overloads, the calls of the branch that counts more of
-    it.
-    """
+    """Merge two branches' operators: each name from the branch with more FLOPs of it."""
     sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for total, branch in zip(sums, (first, second), strict=True):
         for seen, weight in branch:
@@ -173,12 +170,14 @@ def _larger(first: Counted, second: Counted) -> Counted:
 
 
 def _packet(seen: WatchedCall) -> str:
+    """Return the operator's name without its overload."""
     return seen.target.rpartition(".")[0]
 
 
 def _dispatch_watched_call(
     func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
 ) -> WatchedCall:
+    """Return a record of an operator's call: name, frames, settings, tensor shapes."""
     return WatchedCall(
         target=str(func),
         frames=tuple(frame.key for frame in reversed(recorder.stack)),
@@ -189,9 +188,7 @@ def _dispatch_watched_call(
 
 
 def _is_composite(func: Any) -> bool:
-    """Return whether PyTorch has only a composition for the operator. Queries of a tensor are
-    not.
-    """
+    """Return whether PyTorch only defines the operator as a composition of others."""
     return str(func).startswith("aten.") and func._can_decompose()
 
 
@@ -214,7 +211,7 @@ _MODE = "PythonDispatchMode"
 def observe_operator_events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the operators that Python called, in order, each with those that it called itself.
+    """Return the operators that Python called, as profiler events with nested operators.
 
     The first entry is the run itself.
 
@@ -254,13 +251,14 @@ def observe_operator_events(
 
 @contextmanager
 def _marking_frame_event(number: int) -> Iterator[None]:
+    """Mark in the profile all events that run in the frame with this number."""
     with _event_marker(f"{_MARK}{number}"):
         yield
 
 
 @contextmanager
 def _stops_marked() -> Iterator[None]:
-    """Record an event where a checkpoint stops, within its operator, in this context."""
+    """Mark in the profile where a checkpoint stops its recomputation, in this context."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -270,6 +268,7 @@ def _stops_marked() -> Iterator[None]:
         """A replacement of PyTorch's exception, raised in the midst of an operator."""
 
         def __init__(self, *args: Any) -> None:
+            """Mark in the profile that a run ended early."""
             super().__init__(*args)
             with _event_marker(_STOPPED):
                 pass
@@ -282,6 +281,7 @@ def _stops_marked() -> Iterator[None]:
 
 
 def _event_marker(name: str) -> Any:
+    """Return a context that records an event with this name in PyTorch's profiler."""
     import torch
 
     return torch._C._profiler._RecordFunctionFast(name)
@@ -291,14 +291,14 @@ class _Marking(Running):
     """A watcher that marks in the events where a custom function's own backward pass runs."""
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Assign operators from here on to the function of this node."""
+        """Run a custom function's backward pass, with its operators assigned to it."""
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
         with _event_marker(f"{_OWN}{node._sequence_nr()}"):
             return super().back(node, run)
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Exclude the operators that a checkpoint recomputes for the function."""
+        """Run a read of saved tensors; operators recomputed by it are not the function's."""
         with _event_marker(f"{_OWN}{-1}"):
             return super().unpack(node, run)
 
@@ -315,7 +315,7 @@ _Open: TypeAlias = int | WatchedCall | _OwnPass
 
 
 def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
-    """Return the outermost operators of a thread. Events come as "push" and "pop", in order."""
+    """Return the outermost operators of a thread's profiler events, nested in a tree."""
     tree: list[WatchedCall] = []
     open_: list[_Open] = []
     for event in thread:
@@ -360,9 +360,7 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
 
 
 def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
-    """Return the phase; in an autograd node gradients are on only for a checkpoint's
-    recomputation.
-    """
+    """Return the phase of an operator event: "forward", "gradients", or "rerun"."""
     enclosing = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
     if not any(target.startswith(_ENGINE) for target in enclosing):
         return "forward"
@@ -372,9 +370,7 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
 def _mark_repeated(
     seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
 ) -> None:
-    """Mark calls that repeat their caller; `taken` is the operator that a dispatch mode took and
-    runs here.
-    """
+    """Mark operator events that only repeat the event of their caller."""
     for call in seen:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
         call.settings = {
@@ -385,4 +381,5 @@ def _mark_repeated(
 
 
 def _specs_from_shapes(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
+    """Return a tensor spec for each shape, named by position and without a dtype."""
     return tuple(TensorSpec(str(at), "", tuple(shape)) for at, shape in enumerate(shapes))

@@ -35,8 +35,7 @@ _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "
 def jit_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes of the graph, in order; one `untraced` with the reason where tracing
-    raises.
+    """Return the nodes of the model's `torch.jit` trace in order, or one with the error.
 
     The first entry is the run itself. Where tracing raises only because it is observed, there is
     one `UNWATCHED` with the reason.
@@ -50,8 +49,9 @@ def jit_nodes(
 def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes as `jit_nodes` does, of the unchanged model: the tracer accepts only
-    results of tensors, and lists, tuples and dicts of them.
+    """Return the nodes of the unchanged model's `torch.jit` trace, as `jit_nodes` does.
+
+    The tracer accepts only results of tensors, and lists, tuples and dicts of them.
     """
     return _trace_jit_nodes(model, model, args, kwargs, setting)
 
@@ -63,6 +63,7 @@ def _trace_jit_nodes(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> list[WatchedCall]:
+    """Return the nodes of the model's `torch.jit` trace as calls, or one with the error."""
     try:
         return _observe_trace(full, model, args, kwargs, setting, within=("module", "function"))
     except (Exception, SystemExit) as error:
@@ -83,7 +84,7 @@ def _observe_trace(
     setting: Setting,
     within: tuple[str, ...],
 ) -> list[WatchedCall]:
-    """Return the run and its nodes, whose frames are those on the levels `within`.
+    """Return the nodes of the model's `torch.jit` trace as calls, with frames of `within`.
 
     Raises whatever tracing raises.
     """
@@ -109,7 +110,7 @@ def _is_traced_unwatched(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> bool:
-    """Return whether PyTorch can trace the model without recording."""
+    """Return whether torch.jit can trace the model if it is not recorded."""
     import torch
 
     try:
@@ -123,7 +124,7 @@ def _is_traced_unwatched(
 
 @contextmanager
 def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator[None]:
-    """Give nodes traced in this context the number as their scope, on these levels.
+    """Give nodes that torch.jit traces in this context the number as their scope.
 
     This is not done inside a custom autograd function, which is one node: PyTorch assigns the
     nodes inside it by that node's scope.
@@ -143,7 +144,7 @@ def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator
 
 
 def _with_flat_result(model: "nn.Module") -> "nn.Module":
-    """Return the model with its result as a flat list: the tracer takes no dicts.
+    """Return a wrapper of the model that returns a flat list of tensors.
 
     Results other than tensors and lists, tuples or dicts of tensors are left out, and so is the
     work behind them, as the tools do.
@@ -154,16 +155,19 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
         """A wrapper that calls the model."""
 
         def __init__(self) -> None:
+            """Wrap a model, so that its tracing gives a flat list of tensors."""
             super().__init__()
             self.model = model
 
         def forward(self, *args: Any) -> list[Any]:
+            """Return the model's result as a flat list of tensors."""
             return list(_jit_result_tensors(self.model(*args)))
 
     return Flat()
 
 
 def _jit_result_tensors(result: Any) -> Iterator[Any]:
+    """Yield the tensors in a result of nested lists, tuples and dicts."""
     import torch
 
     if isinstance(result, torch.Tensor):
@@ -174,7 +178,7 @@ def _jit_result_tensors(result: Any) -> Iterator[Any]:
 
 
 def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
-    """Return a node of a traced graph, with what the recording has around it."""
+    """Return a TorchScript node as a call: operator, frames, constants, tensor shapes."""
     values = list(node.inputs())
     results = list(node.outputs())
     undefined = any(_is_undefined(value) for value in (*values, *results))
@@ -198,7 +202,7 @@ def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
 
 
 def _jit_input_names(node: Any, count: int) -> list[str]:
-    """Return the names of a node's inputs: those of the operator's schema, or their indices."""
+    """Return a TorchScript node's input names from its schema, or their indices."""
     import torch
 
     schema = node.schema()
@@ -210,11 +214,12 @@ def _jit_input_names(node: Any, count: int) -> list[str]:
 
 
 def _position_names(values: Sequence[Any]) -> list[str]:
+    """Return the positions of values as text: "0", "1", and so on."""
     return [str(index) for index in range(len(values))]
 
 
 def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
-    """Yield the specs of tensors among values, and in lists of them: "tensors.0"."""
+    """Yield specs of the tensors among TorchScript values, and in lists of them."""
     for name, value in zip(names, values, strict=True):
         if value.type().kind() == "TensorType":
             sizes = value.type().sizes()
@@ -228,14 +233,17 @@ def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpe
 
 
 def _dtype(value: Any) -> str:
+    """Return the dtype name of a TorchScript value, "" if it has none."""
     name = value.type().scalarType() or ""
     return _DTYPES.get(name, name.lower())
 
 
 def _is_undefined(value: Any) -> bool:
+    """Return whether a TorchScript value is a tensor whose type is not known."""
     return value.type().kind() == "TensorType" and value.type().scalarType() is None
 
 
 def _jit_constant_value(value: Any) -> Scalar:
+    """Return the Python value of a TorchScript constant, None for tensors and other values."""
     is_constant = value.node().kind() == "prim::Constant" and value.type().kind() != "TensorType"
     return plain_json_value(value.toIValue()) if is_constant else None

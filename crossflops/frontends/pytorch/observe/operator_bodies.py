@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
-    """Return the calls, with those of operators that torch.library defined in Python marked."""
+    """Return the calls, with those of operators marked that `torch.library` defines."""
     import torch
 
     defined: Any = torch.library
@@ -44,7 +44,7 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _is_taken_apart(target: str) -> bool:
-    """Return whether the kernel of an operator is one for all devices, gradients included."""
+    """Return whether PyTorch implements an operator as a composite of other operators."""
     import torch
 
     library: Any = torch._C
@@ -71,7 +71,7 @@ def with_bodies(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> tuple[Call, ...]:
-    """Return the calls with those that the bodies of custom operators make, below these.
+    """Return the calls with those made inside custom operators' kernels added below them.
 
     Fake tensors run no body, not even for a tool.
     """
@@ -92,6 +92,7 @@ def with_bodies(
 def _record_operator_run(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting
 ) -> Recorder:
+    """Run a model once and return a recorder with its calls, custom operators as frames."""
     import torch
 
     recorder = Recorder(ModuleIndex(model))
@@ -108,7 +109,7 @@ def _record_operator_run(
 
 @contextmanager
 def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
-    """Record calls of operators outside of PyTorch in this context, for both ways to call them."""
+    """Record calls of custom (non-PyTorch) operators in this context."""
     import torch
 
     kinds: tuple[tuple[Any, Patch], ...] = (
@@ -123,7 +124,10 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
 
 
 def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operator's `__call__` that records calls of custom operators."""
+
     def recording(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call an operator; record the call if it is of a custom operator."""
         name = str(self)
         if not recorder.recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
@@ -135,7 +139,7 @@ def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
 def _body_calls(
     recorder: Recorder, calls: Sequence[Call], custom: Sequence[Call]
 ) -> Iterator[tuple[str, Call]]:
-    """Yield each call of a body, with the key of its operator.
+    """Yield each call made inside a custom operator, with the operator's key.
 
     Within one call of a module the first operator of a name is the first in the export, too.
     """
@@ -161,21 +165,20 @@ def _body_calls(
 
 
 def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
-    """Return the innermost enclosing call of a module."""
+    """Return the key of the innermost module call at or around this one, "" if none."""
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
-    """Return whether a tool does not see a frame in a body: an operator, or an unregistered
-    module.
-    """
+    """Return whether a tool does not show a frame: an operator or unregistered module."""
     unnamed = not recorder.index.rows[frame.module].names
     return frame.level == "operator" or (frame.level == "module" and unnamed)
 
 
 def _body_operator_call(frame: Frame, operator: Call, parent: str, recorder: Recorder) -> Call:
+    """Return the frame of a custom operator's body as a call below `parent`."""
     named = recorder.index.rows[frame.module].names
     return replace(
         call_of(frame),

@@ -19,7 +19,7 @@ _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
 def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
-    """Run copies of the model with different random seeds, and mark the outputs that differ.
+    """Run copies of the model with two random seeds, and mark the outputs that differ.
 
     Further runs have weights and inputs that differ by one rounding: a deep model on a small batch
     in training may amplify that. Raises InputError where the model raises.
@@ -40,9 +40,7 @@ def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
 
 
 def _torch_output_change(output: Any, other: Any) -> float:
-    """Return the change of an output relative to its largest element; for whole numbers the share
-    that differs.
-    """
+    """Return an output's change relative to its largest element; for integers the share."""
     import torch
 
     if output.shape != other.shape or not output.numel():
@@ -60,7 +58,7 @@ def _torch_output_change(output: Any, other: Any) -> float:
 
 
 def _round_otherwise(tensor: Any) -> Any:
-    """Return the tensor with each number moved by up to one step of its type."""
+    """Return the tensor with each number randomly moved by at most one rounding step."""
     import torch
 
     is_real = tensor.is_floating_point()
@@ -71,6 +69,7 @@ def _round_otherwise(tensor: Any) -> Any:
 
 
 def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
+    """Run a copy of the model with this seed; return its output tensors."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -91,7 +90,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
 
 
 def _tensors_in_export_order(values: Any) -> Iterable[Any]:
-    """Return the tensors in a nested value, in the order of an export."""
+    """Return the tensors in a nested value, in the order of exported outputs."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -99,13 +98,14 @@ def _tensors_in_export_order(values: Any) -> Iterable[Any]:
 
 
 def _is_close_output(first: Any, second: Any) -> bool:
+    """Return whether two output tensors have the same shape and nearly equal values."""
     import torch
 
     return bool(first.shape == second.shape and torch.allclose(first, second, equal_nan=True))
 
 
 def _torch_output_array(tensor: Any) -> Any:
-    """Return the numbers as a NumPy array; complex ones are pairs, as the exporter writes them."""
+    """Return a tensor as a NumPy array, complex numbers as pairs on the last axis."""
     import torch
 
     if tensor.is_complex():

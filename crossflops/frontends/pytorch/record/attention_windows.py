@@ -16,7 +16,7 @@ _NAME = "sliding_window"
 
 
 def attention_windows(model: "nn.Module") -> Mapping[str, int]:
-    """Return the windows of causal attentions, by the path of their module."""
+    """Return the sliding windows, in tokens, of causal attention modules by their path."""
     return {
         path: window
         for path, module in model.named_modules()
@@ -25,7 +25,7 @@ def attention_windows(model: "nn.Module") -> Mapping[str, int]:
 
 
 def _attention_window(module: Any) -> int:
-    """Return the window of one attention; 0 where it sees all keys, or is not causal."""
+    """Return an attention module's sliding window in tokens; 0 if it has none."""
     if getattr(module, "is_causal", True) is False:
         return 0
     has_own = hasattr(module, _NAME)
@@ -36,8 +36,6 @@ def _attention_window(module: Any) -> int:
 
 
 def _reads_config(forward: Any) -> bool:
-    """Return whether a forward reads the window from the config, which many configs have without
-    effect.
-    """
+    """Return whether a `forward` reads the sliding window from the config."""
     code = getattr(inspect.unwrap(forward), "__code__", None)
     return code is not None and _NAME in (*code.co_names, *code.co_consts)

@@ -54,7 +54,7 @@ _OPERANDS = frozenset({
 
 
 def operator_kept_values(node: "fx.Node") -> Kept:
-    """Return which values this operator keeps for the gradients of its operands."""
+    """Return which values an operator saves for backward: operands, results, nothing."""
     packet = getattr(node.target, "overloadpacket", None)
     name = getattr(packet, "__name__", "")
     if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with
@@ -69,15 +69,14 @@ def operator_kept_values(node: "fx.Node") -> Kept:
 
 
 def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
+    """Return a list or tuple as a tuple, and one value as a tuple of one."""
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
 def notice_checkpoints(
     replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
 ) -> None:
-    """Note which part of the model each checkpoint runs: both kinds go through one of these
-    functions.
-    """
+    """Make the recorder note which operators run in activation checkpoints."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -87,6 +86,7 @@ def notice_checkpoints(
     own = checkpoint.CheckpointFunction.forward
 
     def generator(*args: Any, **kwargs: Any) -> Any:
+        """Run the checkpoint's generator of PyTorch, and record its kind and policy."""
         provided = parameters.bind(*args, **kwargs)
         provided.apply_defaults()
         asked = names["_enable_checkpoint_early_stop"]
@@ -103,7 +103,10 @@ def notice_checkpoints(
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a reentrant checkpoint's forward pass with gradients on, and record it."""
+
         def run_with_gradients(*provided: Any) -> Any:
+            """Run the checkpointed function with gradients enabled."""
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*provided)
 
@@ -120,7 +123,7 @@ def notice_checkpoints(
 def _recording_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
-    """Assign recorded operators to a checkpoint, which may be nested, in this context.
+    """Assign operators recorded in this context to a new, maybe nested, checkpoint.
 
     In the forward pass of a custom function no values are kept, and nothing is recomputed.
     """
@@ -140,7 +143,7 @@ def _recording_checkpoint(
 
 
 def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
-    """Return whether a policy saves the result of this operator, so that it is not recomputed.
+    """Return whether a checkpoint policy saves this operator's result; None if unclear.
 
     The policy is called for each PyTorch operator that the node runs as, as the checkpoint calls
     it; products decide where there are any. None: it saves only some of them, or fails.
@@ -157,6 +160,7 @@ def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and note whether the checkpoint's policy saves its result."""
             result = func(*args, **(kwargs or {}))
             if func not in names["SAC_IGNORED_OPS"] and not func.is_view:
                 context = names["SelectiveCheckpointContext"](is_recompute=False, op_output=result)

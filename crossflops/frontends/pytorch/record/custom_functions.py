@@ -24,7 +24,7 @@ GIVEN = "crossflops given"  # stands at nodes whose result a custom function is 
 
 
 def function_of(method: Any) -> Callable[..., Any]:
-    """Return the function behind a class method, which takes the class first.
+    """Return the plain function of a class method; it takes the class as first argument.
 
     From torch 2.14 on `Function.apply` is a method of C, which has no such function.
     """
@@ -34,12 +34,11 @@ def function_of(method: Any) -> Callable[..., Any]:
 
 
 def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a wrapper of `Function.apply` that notes its arguments, outside of other functions
-    and checkpoints.
-    """
+    """Return a wrapper of `Function.apply` that notes custom autograd functions."""
     import torch
 
     def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a custom autograd function, and record its name, its frame and its weights."""
         if recorder.bare or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
         stored = parameter_names(recorder) if args else {}
@@ -69,11 +68,12 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
 
 
 def _append_use(use: tuple[int, int], uses: Any) -> Any:
+    """Return the uses of a tensor with one (function number, argument index) added."""
     return (*(uses or ()), use)
 
 
 def is_unseen(function: Any) -> bool:
-    """Return whether a function is a checkpoint, or is applied under a transform.
+    """Return whether a custom function is a checkpoint or runs under a transform.
 
     A transform applies another function in its place, without the axis that `vmap` maps over.
     """
@@ -81,9 +81,7 @@ def is_unseen(function: Any) -> bool:
 
 
 def are_transforms_active() -> bool:
-    """Return whether `torch.func` transforms (vmap, grad) are active that have not seen this call
-    yet.
-    """
+    """Return whether `torch.func` transforms such as vmap or grad are active."""
     import torch
 
     library: Any = torch._C
@@ -91,14 +89,14 @@ def are_transforms_active() -> bool:
 
 
 def is_checkpoint(function: Any) -> bool:
-    """Return whether a function is PyTorch's reentrant checkpoint."""
+    """Return whether an autograd function is PyTorch's reentrant checkpoint."""
     from torch.utils.checkpoint import CheckpointFunction
 
     return function is CheckpointFunction
 
 
 def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
-    """Return the names of the parameters, by their current identity."""
+    """Return the names of the model's parameters by the id of their current tensor."""
     names: dict[int, list[str]] = defaultdict(list)
     for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
         for path in row.names:
@@ -111,7 +109,7 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
 def members(
     calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return for each operator call in a custom function, by key, the index of that function."""
+    """Return the index of the custom autograd function that each operator call is in."""
     if not applied:
         return {}
     calls = tuple(calls)
@@ -133,7 +131,7 @@ _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autogra
 def _calls_of_generated_functions(
     calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return the places of the functions that PyTorch made of gradients, by operator call.
+    """Return by call the indices of autograd functions that `torch.library` generated.
 
     `torch.library` wraps an operator into a function when it is called, beside the call and not
     around it: the first of a name within a call is that of the first such operator there.
@@ -154,7 +152,7 @@ def _calls_of_generated_functions(
 def without_detached_calls(
     operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
 ) -> dict[str, Call]:
-    """Return the calls without those in custom functions that detach, as these do anyway.
+    """Return the calls without `detach` calls inside custom autograd functions.
 
     PyTorch does the same with the results of a function whose inputs have no gradient. A reentrant
     checkpoint is such a function; its results have a gradient where the inputs of the model do.
@@ -173,7 +171,7 @@ def with_functions(
     inside: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
 ) -> Graph:
-    """Return the graph with its custom functions.
+    """Return the graph with the custom autograd functions that the model applied.
 
     `sources` are, by node of the exported program, the keys of the calls that made its value, or
     "=" and the name of a parameter; `inside` is the result of `members`.
@@ -218,7 +216,7 @@ class Running:
     applied: int | None = None
 
     def apply(self, function: Any, run: Callable[[], Any]) -> Any:
-        """Observe the forward pass of a function."""
+        """Run a custom function's forward pass, and note its autograd node's number."""
         from torch import autograd
 
         if self.applied is not None or is_checkpoint(function):
@@ -231,7 +229,7 @@ class Running:
             self.applied = None
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Observe the backward pass of a function."""
+        """Run a custom function's backward pass, and note its autograd node meanwhile."""
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
         self.node = node
@@ -241,7 +239,7 @@ class Running:
             self.node = None
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Observe a function that reads its saved values, which may recompute a checkpoint."""
+        """Read saved tensors, which may recompute a checkpoint outside of the function."""
         before, self.node = self.node, None
         try:
             return run()
@@ -249,33 +247,37 @@ class Running:
             self.node = before
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """Observe a function that saves tensors for its backward pass."""
+        """Note the tensors that a custom function saves for backward; does nothing here."""
 
 
 @contextmanager
 def running(watch: Running) -> Iterator[None]:
-    """Report custom functions to the observer in this context."""
+    """Report forward and backward of custom functions to `watch` in this context."""
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 
     own: Any = {owner: dict(vars(owner)) for owner in (Function, BackwardCFunction, FunctionCtx)}
     kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run an autograd function's `apply`, watched unless function transforms are active."""
         called = function_of(own[Function]["apply"])
         if are_transforms_active():
             return called(function, *args, **kwargs)
         return watch.apply(function, lambda: called(function, *args, **kwargs))
 
     def back(name: str) -> Callable[..., Any]:
+        """Return a method of backward nodes that runs PyTorch's own of this name, watched."""
         return lambda node, *grads: watch.back(
             node, lambda: own[BackwardCFunction][name](node, *grads)
         )
 
     def save(node: Any, *tensors: Any) -> Any:
+        """Save tensors for the backward pass, and note them as saved."""
         watch.save(tensors)
         return own[FunctionCtx]["save_for_backward"](node, *tensors)
 
     def unpack(node: Any) -> Any:
+        """Return a backward node's saved tensors, and note that they are read."""
         return watch.unpack(node, lambda: kept.__get__(node))
 
     with (

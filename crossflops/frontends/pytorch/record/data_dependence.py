@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether the model can be run: all its tensors and its inputs hold data."""
+    """Return whether all of a model's tensors and inputs have data, so that it can run."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -45,7 +45,7 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 @contextmanager
 def carrying_real_tensors() -> Iterator[RandomDraws]:
-    """Let torch.export carry real tensors in this context, and ask them where it would guess.
+    """Make torch.export compute real tensors with the fake ones in this context.
 
     Random numbers begin at seed 0: the same ones when a program is traced again. Whether any were
     drawn is known after the context.
@@ -58,6 +58,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
     check = "_maybe_infer_fake_kernel_from_pytree_out"
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on fake tensors, or on real ones where it depends on values."""
         if not mode.propagate_real_tensors:
             return usual(mode, func, types, args, kwargs)
         if asks_for_values(func):
@@ -78,6 +79,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
             return answer
 
     def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
+        """Return the fake result unchanged, without a check against the real one."""
         return out  # fake and real kernels may differ in what is a view, which is no work
 
     with (
@@ -93,7 +95,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
 
 
 def _copy_real_tensor(copy: Any, source: Any) -> None:
-    """Copy parameters' values too, which PyTorch's own function leaves out."""
+    """Copy a real tensor's values, those of parameters too, which PyTorch leaves out."""
     import torch
 
     if type(source) in (torch.Tensor, torch.nn.Parameter):
@@ -104,7 +106,7 @@ _UNKNOWN = object()
 
 
 def asks_for_values(func: Any) -> bool:
-    """Return whether an operator's result, or its size, depends on values."""
+    """Return whether an operator's result or its shape depends on tensor values."""
     import torch
 
     asking = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -119,12 +121,12 @@ _OPEN_COMPOSITES = frozenset({
 
 
 def _is_mutating_operator(func: Any) -> bool:
-    """Return whether an operator works in place, so that a failed one may already have written."""
+    """Return whether an operator writes in place, so a failed one may have written."""
     return getattr(getattr(func, "_schema", None), "is_mutable", True)
 
 
 def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Return the operator's result for the real tensors; _UNKNOWN where one of them is missing."""
+    """Return an operator's result on the real tensors, _UNKNOWN if one is missing."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -136,7 +138,7 @@ def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _real(args: Any, kwargs: Any) -> Any:
-    """Return the arguments with the real tensors behind them; None where one is missing."""
+    """Return arguments with fake tensors replaced by real ones, None if one has none."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
@@ -152,7 +154,7 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """Make random draws and in-place writes happen once in this context.
+    """Make an operator's random draws and in-place writes happen once in this context.
 
     The operator is computed for the real tensors, and possibly again in the decomposition of the
     fake ones: `index_add_` would add twice.
@@ -186,7 +188,7 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
 
 
 def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """Yield the tensors among the arguments that the operator writes into, by its schema."""
+    """Yield the tensors among the arguments that the operator writes in place."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -205,7 +207,7 @@ def draws(func: Any) -> bool:
 
 @contextmanager
 def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
-    """Give the nodes of a program the values in `drawn` when it is traced again in this context.
+    """Make a retraced program use the random values in `drawn`, in this context.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
     becomes a comparison with `rand`).
@@ -215,6 +217,7 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
     usual = original(Interpreter, "run_node", inventory.RUN_NODE)
 
     def run_node(self: Any, n: Any) -> Any:
+        """Run an FX node, with the random values of the first run written into its result."""
         result = usual(self, n)
         if n.name in drawn:
             _overwrite(result, drawn[n.name])
@@ -225,7 +228,7 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _overwrite(result: Any, value: Any) -> None:
-    """Copy these values into the fake tensors of a result, where the shapes agree."""
+    """Copy values into the real tensors behind a result, where the shapes agree."""
     import torch
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.utils._python_dispatch import _disable_current_modes
@@ -239,7 +242,7 @@ def _overwrite(result: Any, value: Any) -> None:
 
 
 def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
-    """Return an operator's result, with the real sizes where its own are open or wrong.
+    """Return an operator's result, with real sizes where its own are symbolic.
 
     A custom operator invents open sizes (torchvision's nms) without announcing them, and a fake
     kernel may be wrong (that of _pack_padded_sequence knows no lengths).
@@ -255,6 +258,7 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
         shapes.pending_fresh_unbacked_symbols[:] = pending
 
     def with_real_size(value: Any) -> Any:
+        """Return a fake tensor with the size of its real tensor if its own is symbolic."""
         real = value.real_tensor
         if real is None or torch_tensor_spec("", value).shape == tuple(real.shape):
             return value
@@ -264,7 +268,7 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
 
 
 def _fake(mode: Any, real: Any) -> Any:
-    """Return a fake tensor that carries a real one."""
+    """Return a fake tensor that carries the given real tensor."""
     import torch
 
     if str(real.layout).startswith("torch.sparse"):
@@ -282,16 +286,14 @@ Known: TypeAlias = list[tuple[str, bool]]
 
 
 def loops(program: "ExportedProgram") -> bool:
-    """Return whether a program holds a loop of PyTorch whose end depends on values."""
+    """Return whether a program has a `while_loop`, which ends by tensor values."""
     return any(
         getattr(node.target, "__name__", "") == "while_loop" for node in program.graph.nodes
     )
 
 
 def open_sizes(program: "ExportedProgram") -> Known:
-    """Return which operators of a program exported without values have operands or results of open
-    size.
-    """
+    """Return each operator of a program, and whether it has tensors of unknown size."""
     return [
         (str(node.target), _touches(node, _is_open)) for node in _tensor_operator_nodes(program)
     ]
@@ -300,7 +302,7 @@ def open_sizes(program: "ExportedProgram") -> Known:
 def with_dependence_marks(
     program: "ExportedProgram", calls: dict[str, Call], known: Known | None
 ) -> dict[str, Call]:
-    """Return the calls by node name, with those marked that depend on values.
+    """Return the calls by node name, those marked that depend on tensor values.
 
     `known` are the open sizes of the same program, exported without values: then only sizes depend
     on values. Without it a path was chosen by a value that was read, and everything after this
@@ -320,24 +322,24 @@ def with_dependence_marks(
 
 
 def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
-    """Yield the operators that return tensors: those that read and check numbers vary between
-    exports.
-    """
+    """Yield a program's nodes whose operators return tensors."""
     for node in program.graph.nodes:
         if node.op == "call_function" and any(torch_tensor_specs((node.meta.get("val"),))):
             yield node
 
 
 def _is_open(node: "fx.Node") -> bool:
+    """Return whether a node's result has a size that is not known."""
     return any(tensor.shape is None for tensor in torch_tensor_specs((node.meta.get("val"),)))
 
 
 def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
-    """Return whether the test holds for the result of an operator or for one of its operands."""
+    """Return whether a test is true of a node or of one of its operands."""
     return test(node) or any(map(test, node.all_input_nodes))
 
 
 def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
+    """Return the names of the nodes whose size or execution depends on values of tensors."""
     sized: set[fx.Node] = set()
     by_order: set[str] = set()
     read = False
@@ -354,7 +356,7 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
 
 
 def reads_values(program: "ExportedProgram") -> bool:
-    """Return whether the program passes a value of a tensor to Python, for any purpose."""
+    """Return whether a program reads a tensor's values in Python code."""
     return any(
         _passes_value_to_python(node.target) or _is_item(node)
         for node in program.graph.nodes
@@ -363,18 +365,19 @@ def reads_values(program: "ExportedProgram") -> bool:
 
 
 def _passes_value_to_python(operator: Any) -> bool:
-    """Return whether the operator passes a value to Python."""
+    """Return whether an operator passes a tensor's value to Python."""
     import torch
 
     return torch.Tag.data_dependent_output in getattr(operator, "tags", ())
 
 
 def _is_item(node: "fx.Node") -> bool:
+    """Return whether a node calls `aten.item`, which reads a tensor's number."""
     return str(node.target).startswith("aten.item.")
 
 
 def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
-    """Return whether the result's size may depend on values, directly or by its operands.
+    """Return whether a node's output size may depend on tensor values.
 
     An operator with an in-place variant keeps the fixed size of its operand.
     """
@@ -394,9 +397,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
 
 
 def _takes_places(node: "fx.Node") -> bool:
-    """Return whether the node is `index` by integers, not a mask: the result's size is that of the
-    indices.
-    """
+    """Return whether a node indexes by integers, not by a boolean mask."""
     import torch
 
     if node.target is not torch.ops.aten.index.Tensor:
@@ -407,7 +408,7 @@ def _takes_places(node: "fx.Node") -> bool:
 
 
 def _can_work_in_place(operator: Any) -> bool:
-    """Return whether the operator works in place, or has a variant that does."""
+    """Return whether an operator works in place or has an in-place variant."""
     import torch
 
     schema = getattr(operator, "_schema", None)
@@ -428,7 +429,7 @@ _LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
 
 
 def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
-    """Give every value of unknown shape the shape of its real value. The program is changed.
+    """Set unknown shapes of an ONNX program to those of values from a run.
 
     `known` are random numbers, by the operator that drew them. A value stays unknown where the
     program cannot be run, or ONNX's reference cannot evaluate a node.
@@ -452,7 +453,7 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
 
 
 def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
-    """Yield the values of the exported program that a node is computed from."""
+    """Yield names of the exported program's values from which an ONNX node is computed."""
     seen, todo = set(), [value for value in node.inputs if value is not None]
     while todo:
         value = todo.pop()
@@ -467,7 +468,7 @@ def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
 
 
 def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
-    """Return the values of a program's nodes that draw random numbers in one run, by name.
+    """Return the values that a program's random nodes drew in one run, by node name.
 
     `states` are those of generators other than PyTorch's.
     """
@@ -480,7 +481,7 @@ def _run_program_nodes(
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """Return the real values of a program's nodes, run on the inputs that it was exported with.
+    """Run an exported program on its own inputs; return requested nodes' values by name.
 
     `requested` selects nodes by their name, and by whether they drew random numbers. A value in
     `known`, by the name of the operator that a node came from, is not drawn again.
@@ -495,6 +496,7 @@ def _run_program_nodes(
         """An interpreter that keeps requested values before another node changes them in place."""
 
         def run_node(self, n: Any) -> Any:
+            """Run an FX node with its random state, and store its result if requested."""
             with standing_in(None if known else generator_of(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
@@ -514,7 +516,7 @@ def _run_program_nodes(
 
 
 def _is_like(result: Any, provided: Any) -> bool:
-    """Return whether both are tensors of one shape and type."""
+    """Return whether both are tensors of the same shape and dtype."""
     import torch
 
     if not isinstance(result, torch.Tensor) or not isinstance(provided, torch.Tensor):
@@ -523,7 +525,7 @@ def _is_like(result: Any, provided: Any) -> bool:
 
 
 def program_arguments(exported: Any) -> Iterator[Any]:
-    """Yield the arguments of a program's graph: its weights, and copies of its inputs."""
+    """Yield the arguments of a program's graph: weights, and copies of its inputs."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -538,10 +540,12 @@ def program_arguments(exported: Any) -> Iterator[Any]:
 
 
 def _has_known_shape(value: "ir.Value") -> bool:
+    """Return whether all sizes of an ONNX value's shape are known integers."""
     return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
 
 
 def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
+    """Set the shape of an ONNX value from its computed array, if its shape is not known."""
     import onnx_ir as ir
 
     array = values.value_array(value)
@@ -553,11 +557,12 @@ class _Values:
     """The values of an ONNX graph, computed on request."""
 
     def __init__(self, real: dict[str, Any]) -> None:
+        """Start with the arrays of these values by name, and an empty cache."""
         self._real = real
         self._known: dict[int, Any] = {}
 
     def value_array(self, value: "ir.Value | None") -> Any:
-        """Return the array of a value; None where it cannot be computed."""
+        """Return an ONNX value's array, computed if necessary; None if impossible."""
         if value is None:
             return None
         if id(value) not in self._known:
@@ -568,7 +573,7 @@ class _Values:
         return self._known[id(value)]
 
     def _read(self, value: "ir.Value") -> Any:
-        """Return the array of a stored or recorded value, without computation."""
+        """Return an ONNX value's array if it is a constant or was recorded, else None."""
         import torch
 
         if value.const_value is not None:
@@ -580,6 +585,7 @@ class _Values:
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
 
     def _evaluate(self, node: "ir.Node") -> None:
+        """Compute an ONNX node's outputs by the reference, if its inputs are known."""
         inputs = [self.value_array(value) for value in node.inputs]
         missing = (
             array is None and value is not None
@@ -597,9 +603,7 @@ class _Values:
 
 
 def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
-    """Return inputs in the shapes that ONNX's reference accepts, where runtimes accept others,
-    too.
-    """
+    """Return ONNX inputs in the shapes that the reference implementation accepts."""
     if kind == "NonMaxSuppression":  # limits of one axis alone
         return [array if array is None else np.atleast_1d(array) for array in inputs]
     if kind == "CumSum":  # an axis without one
@@ -608,7 +612,7 @@ def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
 
 
 def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
-    """Return the results of ONNX's reference for one node."""
+    """Return the results of one ONNX node by ONNX's reference implementation."""
     import onnx_ir as ir
     from onnx import helper
     from onnx.reference import ReferenceEvaluator

@@ -26,17 +26,18 @@ class DroppedOperators:
     """The operators that were dropped, by the names of their nodes in the decomposed program."""
 
     def __init__(self) -> None:
+        """Start with no dropped operators."""
         self._operators: dict[str, DroppedOperator] = {}
         self._paused = False
 
     def note(self, operators: Mapping[str, DroppedOperator]) -> None:
-        """Note operators. A second attempt drops the same ones again, under the same names."""
+        """Note dropped operators by node name, unless notes are paused."""
         if not self._paused:
             self._operators.update(operators)
 
     @contextmanager
     def pausing_notes(self) -> Iterator[None]:
-        """Suspend notes in this context, where dropped operators belong to another program."""
+        """Note no dropped operators in this context."""
         self._paused = True
         try:
             yield
@@ -44,19 +45,17 @@ class DroppedOperators:
             self._paused = False
 
     def forget(self) -> None:
-        """Forget all notes, before an attempt that decomposes the program in another way."""
+        """Forget all noted operators, before the program is decomposed in another way."""
         self._operators.clear()
 
     def operators_with_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
-        """Yield the operators with the name of the node of the model's own operator that each came
-        from.
-        """
+        """Yield dropped operators, each with its source node's name in the model's program."""
         for operator in self._operators.values():
             yield first_name(operator.meta["from_node"]), operator
 
 
 def first_name(sources: Any) -> str:
-    """Return the name of the node that a node of a decomposed program comes from."""
+    """Return the name of the original node that a decomposed node comes from."""
     source = sources[-1]
     while source.from_node:
         source = source.from_node[-1]
@@ -64,7 +63,7 @@ def first_name(sources: Any) -> str:
 
 
 def origin_operator_names(exported: Any) -> dict[str, str]:
-    """Return for each operator of a decomposed program the name of the operator it came from."""
+    """Return the original node's name for each operator of a decomposed program."""
     return {
         node.name: first_name(node.meta["from_node"])
         for node in exported.graph.nodes
@@ -74,13 +73,14 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
 
 @contextmanager
 def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
-    """Pass every graph to `note` before its dead code is eliminated, in this context."""
+    """Call `note` on every FX graph before its dead code is removed, in this context."""
     import torch
 
     graph: Any = torch.fx.Graph
     eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note the graph's unused nodes, then let FX eliminate them."""
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
 
@@ -90,13 +90,14 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
 
 @contextmanager
 def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
-    """Note the operators that are eliminated as dead code in this context."""
+    """Note in `dropped` the operators removed as dead code in this context."""
     import torch
 
     graph: Any = torch.fx.Graph
     eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Eliminate an FX graph's unused nodes, and note which operators were dropped."""
         there = {
             node.name: DroppedOperator(node.target, node.args, node.kwargs, node.meta)
             for node in self.nodes

@@ -50,9 +50,7 @@ _HOOKS = {
 
 
 def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
-    """Record checkpoints, transforms and the like as calls of the function level until `undo` is
-    closed.
-    """
+    """Record custom functions, vmap, scripts and hooks as calls until `undo` closes."""
     import torch
     from torch._functorch import apis
 
@@ -76,6 +74,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
+    """Wrap all forward hooks of the modules, so that their calls are recorded; undo at exit."""
     for module in recorder.index.objects:
         for kind, name in _HOOKS.items():
             hooks = getattr(module, kind)
@@ -91,7 +90,10 @@ def _wrap_entry_point(
     via: str = "attribute",
     compiled: bool = False,
 ) -> Callable[..., Any]:
+    """Return a function that calls `function` and records the call under this name."""
+
     def call_unrecorded(*args: Any, **kwargs: Any) -> Any:
+        """Call the function with recording off, as a compiled function is run."""
         # The export runs the Python that it was compiled from, which no other caller does.
         with recorder.muting_recorder():
             return function(*args, **kwargs)
@@ -100,6 +102,7 @@ def _wrap_entry_point(
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        """Call the function, and record the call if recording is on."""
         if not recorder.recording:
             return function(*args, **kwargs)
         return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
@@ -132,7 +135,7 @@ _FORWARDING = frozenset({"upsample"})
 
 @contextmanager
 def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
-    """Record all calls of a model in this context.
+    """Record all calls of modules, functions and operators of a model in this context.
 
     Without `captured` no TorchFunctionMode is set up, because PyTorch takes no fast path under
     one.
@@ -175,7 +178,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
 
 
 def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
-    """Note that the model differentiates while it runs; torch.func.grad calls the first function.
+    """Make the recorder note that the model computes derivatives while it runs.
 
     A tangent outside of torch.func transforms is lost in the export, silently.
     """
@@ -194,6 +197,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
         def notice_derivative(
             *args: Any, original: Any = original, name: str = name, **kwargs: Any
         ) -> Any:
+            """Run a function that derives, and note its name in the recorder."""
             if recorder.recording:
                 recorder.derives = name
             return original(*args, **kwargs)
@@ -202,6 +206,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
     make_dual = forward_ad.make_dual
 
     def refuse_dual(*args: Any, **kwargs: Any) -> Any:
+        """Make a dual tensor; RuntimeError in a model, as an export loses tangents."""
         if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
             recorder.derives = "torch.autograd.forward_ad"
             raise RuntimeError("a tangent is lost in the exported program")
@@ -211,6 +216,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:
+    """Return the torch modules and classes whose functions are recorded, with names."""
     import torch
     import torch.nn.functional
 
@@ -225,7 +231,7 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 
 
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the overridable functions of this owner, by torch's own list."""
+    """Yield the functions of a module or class that PyTorch lets modes override."""
     overridable = _overridable()
     for attribute in dir(owner):
         if attribute in _QUESTIONS or attribute.startswith("is_"):
@@ -241,6 +247,7 @@ def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]
 
 @functools.cache
 def _overridable() -> frozenset[int]:
+    """Return the ids of all functions that PyTorch lets `__torch_function__` override."""
     import torch
 
     by_owner = torch.overrides.get_overridable_functions()
@@ -253,9 +260,7 @@ _WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] 
 
 
 def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the recording wrapper of a function, cached: it is installed for one recorder at a
-    time.
-    """
+    """Return the recording wrapper of a torch function, from a cache."""
     known = _WRAPPERS.get((name, id(function)))
     if known is None:
         if len(_WRAPPERS) >= _KEPT_WRAPPERS:
@@ -265,16 +270,19 @@ def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a torch function that records its call under `name` in the active recorder."""
     # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
     primitive = not isinstance(function, types.FunctionType)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        """Call the torch function, recorded if a recorder is active."""
         recorder = _RECORDERS[-1] if _RECORDERS else None
         if recorder is None or not recorder.recording:
             return function(*args, **kwargs)
 
         def run() -> Any:
+            """Run the function, as a primitive if it is not written in Python."""
             if primitive:
                 with recorder.primitive():
                     return function(*args, **kwargs)
@@ -288,16 +296,14 @@ def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Return the new tensor, marked if it has a gradient: torch.ones(3, requires_grad=True)."""
+    """Return a new tensor, marked as a gradient start if `requires_grad=True` made it."""
     if kwargs.get("requires_grad") is True:
         mark_start(result)
     return result
 
 
 def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
-    """Note that the model requests the gradient of a tensor, or changes `requires_grad` of a
-    weight.
-    """
+    """Note that the model asks for a tensor's gradient, or freezes or trains a weight."""
     names = parameter_names(recorder).get(id(tensor), ())
     if names and tensor.requires_grad != graded:
         recorder.turned.update(names)
@@ -306,7 +312,7 @@ def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> Non
 
 
 def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
-    """Return a mode class that records calls through references older than the wrappers."""
+    """Return a mode class that records functions called by references to the originals."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -316,11 +322,13 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run a torch function, recorded, and mark tensors at which gradients begin."""
             kwargs = kwargs or {}
             result = self._call_function(func, args, kwargs)
             return _mark_gradient_start(result, kwargs) if recorder.recording else result
 
         def _call_function(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """Run a torch function and record it, in a form that the export can hold."""
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stack_tensor_list(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
@@ -343,6 +351,7 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
                 primitive = not isinstance(func, types_of_python)
 
                 def run() -> Any:
+                    """Run the function, as a primitive if it is not written in Python."""
                     if primitive:
                         with recorder.primitive():
                             return func(*args, **kwargs)
@@ -358,7 +367,7 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
 
 
 def _marking_gradient_mode(recorder: Recorder) -> Any:
-    """Return a context that marks traced nodes where gradients are off, which no frame shows."""
+    """Return a context that marks traced nodes as without gradients, if they are off."""
     from torch.fx.traceback import annotate
 
     return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
@@ -368,7 +377,7 @@ def _marking_gradient_mode(recorder: Recorder) -> Any:
 def _using_default_generator(
     recorder: Recorder, kwargs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the arguments with the default generator in place of another, which no graph can hold.
+    """Yield the arguments with a custom random generator replaced by the default one.
 
     The default generator has the state of the other one meanwhile, which gets it back; traced
     nodes note which one it was.
@@ -390,7 +399,7 @@ def _using_default_generator(
 def _wrap_compiler(
     undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
-    """Compile TorchScript from the original functions meanwhile.
+    """Make `torch.jit.script` compile the original functions until `undo` closes.
 
     `torch.jit.script_if_tracing` compiles in the middle of a trace.
     """
@@ -399,6 +408,7 @@ def _wrap_compiler(
 
     @functools.wraps(script)
     def compile_with_originals(*args: Any, **kwargs: Any) -> Any:
+        """Run `torch.jit.script` with the original torch functions, without wrappers."""
         with ExitStack() as redo:
             for owner, attribute, function in originals:
                 _replace_attribute(redo, owner, attribute, function, inventory.FUNCTIONS)
@@ -412,12 +422,14 @@ def _wrap_compiler(
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
+    """Record calls and `forward` of modules by wrapping them, until `undo` closes."""
     from torch import nn
 
     call = nn.Module._call_impl
 
     @functools.wraps(call)
     def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a module and record it; the model itself runs in the recording mode."""
         if recorder.stack or not recorder.index.is_root(self):
             result = recorder.module_call(self, call, args, kwargs)
             if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
@@ -444,15 +456,18 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a module's `forward` that records direct calls of it."""
+
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the module's `forward`, recorded."""
         return recorder.module_forward(self, forward, args, kwargs)
 
     return wrapper
 
 
 def _hide_autocast(undo: ExitStack) -> None:
-    """Hide autocast from the export, as gradients are hidden.
+    """Hide autocast contexts from torch.export until `undo` closes.
 
     The trace then has the types without autocast: the work is the same, its precision is not.
     """
@@ -464,6 +479,7 @@ def _hide_autocast(undo: ExitStack) -> None:
 
         @functools.wraps(method)
         def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
+            """Call the method with `__torch_function__` off."""
             with torch._C.DisableTorchFunction():
                 return _method(*args, **kwargs)
 
@@ -480,12 +496,14 @@ def _holds_tensors(data: Any = None) -> bool:
 
 
 def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    """Return `torch.tensor` of a list of tensors as a stack, because a trace has no numbers to
-    read.
+    """Return `torch.tensor` of nested lists of tensors, made by stacking them.
+
+    A trace has no numbers to read.
     """
     import torch
 
     def join_items(item: Any) -> Any:
+        """Return nested lists of numbers and tensors as one stacked tensor."""
         if isinstance(item, list | tuple):
             return torch.ops.aten.stack.default([join_items(part) for part in item])
         return item.detach() if isinstance(item, torch.Tensor) else torch.tensor(item)
@@ -494,12 +512,14 @@ def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: An
 
 
 def _format_traced_number(self: Any, form: str) -> str:
-    """Return a number in text as the number, as in a run; PyTorch writes the fake tensor."""
+    """Return a traced scalar tensor formatted as its number."""
     return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
 
 
 def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """Apply `Module.to` and its kin within a forward, where traced weights cannot be swapped.
+    """Apply `Module.to` and similar within a forward: replace weights by cast ones.
+
+    Traced weights cannot be swapped there.
 
     A cast weight replaces the original in the module, as in a run.
     """
@@ -521,4 +541,5 @@ def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = Tr
 def _replace_attribute(
     undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch
 ) -> None:
+    """Replace an attribute by a declared patch, and restore it when `undo` closes."""
     undo.enter_context(patching_attribute(owner, attribute, value, declared))

@@ -27,8 +27,10 @@ Executed = Counter[str]  # twice the MACs of products, by the path of the module
 def model_run_products(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Executed:
-    """Return the products of a real run, with gradients: without them modules take fast paths,
-    which no export takes. The run may change the model: pass a copy.
+    """Return matrix-product FLOPs by module path of a real run; pass a copy of the model.
+
+    Gradients are on: without them modules take fast paths, which no export takes. The run may
+    change the model.
     """
     import torch
 
@@ -36,6 +38,7 @@ def model_run_products(
     recorder = Recorder(index, without_wrappers=True)
 
     def current_module_path() -> str:
+        """Return the path of the module that is running, "" outside of all."""
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = fresh(args, kwargs)
@@ -51,7 +54,7 @@ def model_run_products(
 def program_run_products(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
-    """Return the products of the exported program, run node by node, in the modules of its frames.
+    """Return matrix-product FLOPs by module path of the exported program's run.
 
     Operators on fake tensors are run once for all equal nodes: a large model repeats a few blocks
     many times.
@@ -67,12 +70,14 @@ def program_run_products(
         """An interpreter that keeps the module of the running node."""
 
         def run_node(self, n: Any) -> Any:
+            """Run an FX node with its random state, in its module's path."""
             if n.op == "call_function":
                 at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
             with standing_in(generator_of(n, recorder.generators)):
                 return super().run_node(n)
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            """Call an operator, or take result and work from an earlier equal call."""
             key = _likeness(target, args, kwargs)
             if key in known:
                 result, work = known[key]
@@ -98,12 +103,13 @@ def program_run_products(
 
 
 def _is_writing_node(node: Any) -> bool:
+    """Return whether an FX call may change a tensor in place; one without a schema may."""
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and (schema is None or schema.is_mutable)
 
 
 def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
-    """Return the key of operators that do the same work; None where values may matter."""
+    """Return a key equal for calls of the same work, None if values may matter."""
     import torch
     from torch.utils._pytree import tree_flatten
 
@@ -128,7 +134,7 @@ def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
-    """Yield the products dispatched in this context, by the location `here` at that time."""
+    """Yield a counter of FLOPs of products run in this context, by the path `here()`."""
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
@@ -142,6 +148,7 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
+            """Run an operator, and add its FLOPs by PyTorch's counter to the module."""
             kwargs = kwargs or {}
             packet = getattr(func, "overloadpacket", None)
             if packet not in flop_registry and _may_be_composite(func):
@@ -161,12 +168,12 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
 
 
 def _may_be_composite(func: Any) -> bool:
-    """Return whether the operator may be a composite; `prim` queries of fake tensors are not."""
+    """Return whether an operator may be a composite; `prim` operators are not."""
     import torch
 
     return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
 
 
 def differing(run: Executed, exported: Executed) -> list[str]:
-    """Return the paths of the modules whose products differ."""
+    """Return the paths of modules with different product FLOPs in the two counts."""
     return sorted(path for path in {*run, *exported} if run[path] != exported[path])

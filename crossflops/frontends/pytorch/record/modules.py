@@ -24,7 +24,7 @@ def full_class_name(cls: type) -> str:
 
 
 def module_identity(module: "nn.Module") -> int:
-    """Return the identity of a module object.
+    """Return an identity of a module object, the same for its export proxies.
 
     The export wraps modules in proxies that share the attribute dictionary of the module, so the
     dictionary, not the object, identifies it.
@@ -36,6 +36,7 @@ class ModuleIndex:
     """The modules of a model, found by object. Ids count from 0, the root."""
 
     def __init__(self, model: "nn.Module") -> None:
+        """Index a model's modules by identity, with their names, parameters and settings."""
         names: dict[int, list[str]] = {}
         self._objects: dict[int, nn.Module] = {}
         for name, module in model.named_modules(remove_duplicate=False):
@@ -48,12 +49,12 @@ class ModuleIndex:
 
     @property
     def rows(self) -> tuple[Module, ...]:
-        """The table, in the order of ids."""
+        """The descriptions of all modules, in the order of their ids."""
         return tuple(self._rows)
 
     @property
     def objects(self) -> tuple["nn.Module", ...]:
-        """The modules themselves, in the order of ids."""
+        """The module objects, in the order of their ids."""
         return tuple(self._objects.values())
 
     @property
@@ -66,7 +67,7 @@ class ModuleIndex:
         return self._ids.get(module_identity(module)) == 0
 
     def row(self, module: "nn.Module") -> Module:
-        """Return the row of a module object. An unregistered one gets a row without names."""
+        """Return the description of a module object; unregistered ones have no names."""
         key = module_identity(module)
         if key not in self._ids:
             self._ids[key] = len(self._rows)
@@ -75,6 +76,7 @@ class ModuleIndex:
         return self._rows[self._ids[key]]
 
     def _row(self, key: int, names: tuple[str, ...]) -> Module:
+        """Return the trace's description of a module: names, classes, parameters, children."""
         module = self._objects[key]
         children = tuple(  # before Keras is asked for parameters, which it then registers
             (name, self._ids[module_identity(child)])
@@ -105,17 +107,18 @@ class ModuleIndex:
         )
 
     def _storage(self, parameter: "Tensor") -> int:
+        """Return the number of a parameter's object; shared parameters have the same one."""
         return self._storages.setdefault(id(parameter), len(self._storages))
 
 
 def _user_module_class(module: "nn.Module") -> type:
-    """Return the class that the user wrote: an export proxy is a subclass made at run time."""
+    """Return a module's class as the user wrote it, not an export proxy's class."""
     cls = type(module)
     return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
 
 
 def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
-    """Return the ones in the mask of a pruned parameter, `weight_mask` for `weight_orig`."""
+    """Return the number of ones in a pruned parameter's mask, `weight_mask`."""
     if not name.endswith("_orig"):
         return None
     # not by `_buffers`: of a scripted module that is no dict
@@ -128,7 +131,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
 
 
 def module_settings(module: "nn.Module") -> dict[str, Scalar]:
-    """Return the plain public attributes (in_channels, kernel_size, batch_first ...)."""
+    """Return a module's plain public attributes, such as in_channels or kernel_size."""
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():
         if name.startswith("_") or name == "training":
@@ -145,7 +148,7 @@ def module_settings(module: "nn.Module") -> dict[str, Scalar]:
 
 
 def _python(value: object) -> object:
-    """Return a scalar of NumPy as one of Python, which JSON can store."""
+    """Return a NumPy scalar as a Python number, other values unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -153,7 +156,7 @@ def _python(value: object) -> object:
 
 
 def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
-    """Return the graph of an exported module with its nodes in the modules of the source model.
+    """Return graph and trace with nodes assigned to modules of the source model.
 
     `module()` of a program runs everything in one module, and the notes (`nn_module_stack`) of its
     nodes have the original ones. They are matched by order; where the operators differ, graph and
@@ -192,6 +195,7 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
 
 
 def _with_module_number(call: Call, moved: dict[int, int]) -> Call:
+    """Return the call with its module's number replaced by the new one in `moved`, if any."""
     return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
 
 
@@ -199,9 +203,7 @@ Stack = tuple[tuple[str, str], ...]  # path and class of the modules around a no
 
 
 def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
-    """Yield the modules around each operator call, up to the first difference from the program's
-    nodes.
-    """
+    """Yield the enclosing modules (path, class) of each call, while calls match nodes."""
     nodes = (
         node
         for node in model.graph.nodes
@@ -216,17 +218,18 @@ def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
 
 
 def _class_path_name(kind: Any) -> str:
+    """Return a class's module and qualified name; a text unchanged."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _with_module_path(node: Node, owners: dict[str, Stack]) -> Node:
+    """Return the node with the path of the innermost module that owns its call."""
     stack = owners.get(node.call)
     return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
 
 
 def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
-    """Return the modules with their class names in the source model, also those without
-    parameters.
+    """Return the module descriptions with source classes, and modules without parameters.
 
     The class that tools see stays among the bases. A new module follows its siblings.
     """
@@ -247,10 +250,12 @@ def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Mo
 
 
 def _is_within_path(path: str, above: str) -> bool:
+    """Return whether a module path is `above` or below it; "" is above all."""
     return not above or path == above or path.startswith(f"{above}.")
 
 
 def _export_only_module(path: str, kind: str) -> Module:
+    """Return a module of a path and class that only an exported program names."""
     return Module(
         id=-1,
         names=(path,),

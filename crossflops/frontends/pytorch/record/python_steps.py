@@ -28,7 +28,7 @@ class Arrays:
 
 @contextmanager
 def as_run() -> Iterator[Arrays]:
-    """Give arrays the real values, and end loops of PyTorch by them, in this context."""
+    """Give NumPy arrays real values, and end `while_loop` by them, in this context."""
     import importlib
 
     import torch
@@ -38,6 +38,7 @@ def as_run() -> Iterator[Arrays]:
     usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a tensor's NumPy array, from its real values if it is a fake tensor."""
         stored = _real(self)
         if stored is None:
             return usual(self, *args, **kwargs)
@@ -62,8 +63,7 @@ def as_run() -> Iterator[Arrays]:
 
 @contextmanager
 def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
-    """Replace `tensor.data` of a model by `tensor.detach()` in this context, while `inside()` is
-    true.
+    """Replace `tensor.data` by `tensor.detach()` in this context, while `inside()`.
 
     torch.export loses track of tensors that come from `data`.
     """
@@ -72,6 +72,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
     usual: Any = torch.Tensor.data
 
     def data(self: Any) -> Any:
+        """Return a tensor's `data`; while the model runs, the detached tensor instead."""
         return self.detach() if inside() else usual.__get__(self)
 
     with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
@@ -80,7 +81,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
-    """Replace the functions with these ids by the wrappers in all modules, in this context.
+    """Replace functions, by id, by wrappers in all imported modules, in this context.
 
     Functions that were imported by name are found in the modules that hold them.
     """
@@ -100,8 +101,9 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
 
 
 def _run_while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
-    """Run `while_loop` without a compiler: torch/_higher_order_ops/while_loop.py,
-    while_loop_dense.
+    """Run PyTorch's `while_loop` as a Python loop; return the final carried values.
+
+    Source: torch/_higher_order_ops/while_loop.py, while_loop_dense.
     """
     carried = tuple(carried_inputs)
     while bool(cond_fn(*carried)):
@@ -117,8 +119,9 @@ def _pad_sequence_pieces(
     padding_value: float,
     total_length: int,
 ) -> tuple[Any, Any]:
-    """Return the result of `_pad_packed_sequence`, piece by piece as in C++:
-    native/PackedSequence.cpp.
+    """Return the result of `_pad_packed_sequence`, computed piece by piece as in C++.
+
+    Source: native/PackedSequence.cpp.
 
     data [N, ...] holds the rows of all steps, batch_sizes [T] the number of rows of each step.
     """
@@ -144,7 +147,7 @@ def _pad_sequence_pieces(
 
 
 def _real(tensor: Any) -> Any:
-    """Return the real tensor behind a traced one, or None.
+    """Return the real tensor behind a traced one, None without one.
 
     Nodes traced from here on have a mark, as the graph has no operator for the values that were
     read.

@@ -82,6 +82,7 @@ class Recorder:
         running_context: Callable[[int], Any] | None = None,
         without_wrappers: bool = False,
     ) -> None:
+        """Start without frames; `running_context` gives a context for each frame number."""
         self.index = index
         self.bare = without_wrappers
         self.frames: list[Frame] = []
@@ -110,7 +111,7 @@ class Recorder:
 
     @property
     def recording(self) -> bool:
-        """Whether the model's own code is running, and not the inside of a primitive.
+        """Whether the model's own Python code is running and is to be recorded.
 
         Code that PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That
         is checked first: the compiler cannot trace the check of the thread.
@@ -122,7 +123,7 @@ class Recorder:
         return not self._is_inside or self._is_in_own_mode()
 
     def _is_in_own_mode(self) -> bool:
-        """Return whether a TorchFunctionMode that the model set up handles the innermost frame.
+        """Return whether a TorchFunctionMode of the model handles the innermost frame.
 
         PyTorch passes it the function that the class has by the name: a tool that replaced
         `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
@@ -132,7 +133,7 @@ class Recorder:
 
     @contextmanager
     def resuming_model_code(self) -> Iterator[None]:
-        """Let the model's own code run once more, as in a checkpoint, below the model's frame."""
+        """Record the model's code again, below its outermost frame, in this context."""
         self.stack.append(self.frames[0])
         self._entered.append(_function_mode_count())
         try:
@@ -143,7 +144,7 @@ class Recorder:
 
     @contextmanager
     def muting_recorder(self) -> Iterator[None]:
-        """Suspend recording: Python calls in this context are the tracer's, or our own."""
+        """Record no calls in this context."""
         self.muted += 1
         try:
             yield
@@ -152,7 +153,7 @@ class Recorder:
 
     @contextmanager
     def primitive(self) -> Iterator[None]:
-        """Suspend recording, except for calls by a mode of the model: see `_is_in_own_mode`."""
+        """Record no calls in this context, except those by a mode of the model."""
         outer, self._is_inside = self._is_inside, True
         try:
             yield
@@ -162,7 +163,7 @@ class Recorder:
     def module_call(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run `module.__call__`."""
+        """Run a module's `__call__`, recorded as a module call."""
         if _is_traced_by_compiler():
             return run(module, *args, **kwargs)
         # What calls the model (the export's wrapper) is no part of it.
@@ -177,9 +178,7 @@ class Recorder:
     def module_forward(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run `module.forward`, recorded as a call of its own only if it was not called by
-        `__call__`.
-        """
+        """Run `module.forward`, recorded as a call unless `__call__` called it."""
         if not self.recording:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
@@ -190,12 +189,13 @@ class Recorder:
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
 
     def _is_detached(self, tensor: Any) -> bool:
+        """Return whether this very tensor object was noted as detached."""
         return any(tensor is other for other in self._detached)
 
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a function. A nested entry of the running function is the same call.
+        """Run a torch function, recorded as a call; a nested entry of the same is not.
 
         Custom autograd functions, which share one name, are always separate: a reentrant
         checkpoint is one, which may call another. So are entries by a mode of the model's own.
@@ -232,9 +232,7 @@ class Recorder:
     def operator(
         self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run an operator whose kernel may be Python; calls of the kernel are recorded below
-        it.
-        """
+        """Run an operator, recorded as a frame, with calls of its Python kernel below it."""
         parent = self.stack[-1]
         key, ordinal = self._key(f"{parent.key}/{name}")
         frame = Frame(
@@ -255,6 +253,7 @@ class Recorder:
     def _module(
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
     ) -> Any:
+        """Run a module's call in a new frame of its key, class, settings and inputs."""
         parent = self.stack[-1].key if self.stack else None
         here = row.names[0] if row.names else f"{parent}/{short_target_name(row.bases[0])}"
         key, ordinal = self._key(here or ROOT)
@@ -276,6 +275,7 @@ class Recorder:
         )
 
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
+        """Run a call in this frame, and note its gradient mode, checkpoint and outputs."""
         self.autocast |= _autocasts()
         frame.grad = self.has_gradients()
         frame.checkpoint = self.checkpoint
@@ -304,7 +304,7 @@ class Recorder:
             return result if self.stack else exportable(result)
 
     def has_gradients(self) -> bool:
-        """Return whether gradients are on, where they are on for the model at all.
+        """Return whether gradients are on; always true if they are off for the model.
 
         They are off in the forward pass of a custom autograd function, which has its own backward:
         calls in it have gradients where the function itself has.
@@ -325,6 +325,7 @@ class Recorder:
         return torch.is_grad_enabled() or not self._graded
 
     def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
+        """Return the specs of a call's input tensors; none for a bare recorder."""
         return (
             ()
             if self.bare
@@ -332,40 +333,41 @@ class Recorder:
         )
 
     def _key(self, name: str) -> tuple[str, int]:
+        """Return a unique key (`name@2` for a second call) and the number of the call."""
         self._seen[name] += 1
         ordinal = self._seen[name]
         return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
 
 
 def _function_mode_count() -> int:
-    """Return how many modes see the next call of a function of torch."""
+    """Return how many TorchFunctionModes are active."""
     from torch._C import _len_torch_function_stack
 
     return int(_len_torch_function_stack())
 
 
 def _autocasts() -> bool:
+    """Return whether autocast to a lower precision is enabled on the CPU."""
     import torch
 
     return bool(torch.is_autocast_enabled("cpu"))
 
 
 def _is_traced_by_compiler() -> bool:
+    """Return whether TorchDynamo is compiling the running code."""
     import torch
 
     return bool(torch.compiler.is_dynamo_compiling())
 
 
 def _is_in_place(name: str) -> bool:
-    """Return whether a target changes its tensor: Tensor.mul_, Tensor.__iadd__,
-    Tensor.__setitem__.
-    """
+    """Return whether a function changes its tensor in place, such as `Tensor.mul_`."""
     method = short_target_name(name).removeprefix("Tensor.")
     return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
 
 def short_target_name(name: str) -> str:
-    """Return a target in its short form: "F.conv2d", "Tensor.__matmul__", "Linear"."""
+    """Return the short name of a function or class: "F.conv2d", "Linear"."""
     for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
         if name.startswith(prefix):
             return replacement + name.removeprefix(prefix)
@@ -376,7 +378,7 @@ def short_target_name(name: str) -> str:
 
 
 def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
-    """Return frames and operators as one list, parents first.
+    """Return recorded frames and operators as one list of calls, parents first.
 
     Functions that contain neither an operator nor a module are dropped.
     """
@@ -394,6 +396,7 @@ def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ..
 
 
 def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
+    """Return these frames' keys with those of all frames that enclose them."""
     parents = {frame.key: frame.parent for frame in frames}
     kept: set[str] = set()
     for key in keys:
@@ -405,7 +408,7 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
 
 
 def call_of(frame: Frame) -> Call:
-    """Return the call of a frame."""
+    """Return the trace's call of a recorded frame."""
     return msgspec.convert(
         {field: getattr(frame, field) for field in frame.__struct_fields__},
         Call,
@@ -414,7 +417,7 @@ def call_of(frame: Frame) -> Call:
 
 
 def with_node_keys(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
-    """Return the calls, each with the keys of its nodes."""
+    """Return the calls, each with the keys of the graph's nodes made for it."""
     nodes: dict[str, list[str]] = {}
     for node in graph.nodes:
         nodes.setdefault(node.call, []).append(node.key)

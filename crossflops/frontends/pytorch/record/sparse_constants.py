@@ -23,7 +23,7 @@ def has_sparse(program: "ExportedProgram") -> bool:
 
 @contextmanager
 def sparse_constants() -> Iterator[None]:
-    """Let torch.export accept unregistered sparse tensors, and `smm`, in this context.
+    """Let torch.export accept sparse constant tensors, and `smm`, in this context.
 
     It reads the strides of such a constant, which compressed layouts lack. A product `smm` begins
     with an empty result, which has a size only where it has values. Source:
@@ -36,6 +36,7 @@ def sparse_constants() -> Iterator[None]:
     usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
     def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a sparse constant as a fake tensor, other values as PyTorch's tracer does."""
         mode = detect_fake_mode(value) if is_sparse(value) else None
         if mode is None or type(value) not in (torch.Tensor, torch.nn.Parameter):
             return usual(value, *args, **kwargs)
@@ -50,9 +51,7 @@ def sparse_constants() -> Iterator[None]:
 
 
 def _smm(input: Any, mat: Any) -> Any:
-    """Return the product of a sparse and a dense matrix with a sparse result, without an
-    addend.
-    """
+    """Return the sparse result of a sparse matrix times a dense one, `smm`."""
     import torch
 
     indices = torch.empty((2, 0), dtype=torch.long, device=input.device)

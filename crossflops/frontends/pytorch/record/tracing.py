@@ -76,12 +76,13 @@ class Answers:
     """A note on whether code outside of PyTorch asked one of these questions and got True."""
 
     def __init__(self) -> None:
+        """Start with no positive answer noted."""
         self.heard_yes = False
 
 
 @contextmanager
 def questions(denied: bool) -> Iterator[Answers]:
-    """Watch the questions in this context, and answer False where they are `denied`."""
+    """Watch calls of `is_exporting` and similar in this context; `denied` answers False."""
     asked = Answers()
     wrappers = {
         id(original): _wrap_question(original, asked, denied)
@@ -97,7 +98,10 @@ def questions(denied: bool) -> Iterator[Answers]:
 def _wrap_question(
     original: Callable[..., bool], asked: Answers, denied: bool
 ) -> Callable[..., bool]:
+    """Return a question like `is_exporting` that notes, and may deny, answers to models."""
+
     def answer(*args: Any) -> bool:
+        """Answer whether a trace runs; note answers to a model's code, denied if asked."""
         value = original(*args)
         if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return value
@@ -109,6 +113,7 @@ def _wrap_question(
 
 
 def _is_pytorch(module: str) -> bool:
+    """Return whether a module's name is of PyTorch or of crossflops."""
     return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
 
 
@@ -121,7 +126,7 @@ def _is_pytorch(module: str) -> bool:
 
 
 def is_asked(model: "nn.Module") -> bool:
-    """Return whether a module of the model asks this of its masks."""
+    """Return whether a model has Transformer modules, which detect causal masks."""
     from torch import nn
 
     kinds = nn.TransformerEncoder, nn.TransformerDecoder
@@ -131,7 +136,7 @@ def is_asked(model: "nn.Module") -> bool:
 def answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """Return the answers of a real run of a copy, call after call; empty where the model raises.
+    """Return a real run's answers whether masks are causal, in order; empty if it raises.
 
     It runs with gradients: without them an encoder takes its fast path, which not all layers can
     follow.
@@ -139,7 +144,10 @@ def answers(
     denials: list[bool] = []
 
     def record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return a causal-mask detection that notes each of its answers."""
+
         def detect(*args: Any, **kwargs: Any) -> bool:
+            """Return whether a mask is causal, and note the answer."""
             denials.append(original(*args, **kwargs))
             return denials[-1]
 
@@ -156,11 +164,14 @@ def answers(
 
 @contextmanager
 def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
-    """Replay these answers in order in this context; further calls are answered as usual."""
+    """Make causal-mask detection give these answers in order, in this context."""
     left = iter(known)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return a causal-mask detection that repeats the noted answers in order."""
+
         def detect(*args: Any, **kwargs: Any) -> bool:
+            """Return the next replayed answer whether a mask is causal, else detect it."""
             answer = next(left, None)
             return original(*args, **kwargs) if answer is None else answer
 
@@ -174,6 +185,7 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
 def _replacing_mask_detection(
     make: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
+    """Replace PyTorch's detection of causal masks by the one that `make` returns."""
     from torch.nn.modules import transformer
 
     names = vars(transformer)
@@ -221,8 +233,7 @@ class TracedProgram(msgspec.Struct, frozen=True):
 
 
 def trace_request(asked: ExportRequest) -> TracedProgram:
-    """Return the exported model; with real values where shapes leave sizes open, fail, or give
-    other products.
+    """Return the exported model, with real values if an export without them is wrong.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
@@ -246,7 +257,7 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
 
 
 def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
-    """Return the trace of a model without values. Raise ValuesNeededError where it needs some."""
+    """Return the export of a model without values; ValuesNeededError if it needs them."""
     refuse_scripted(asked.model)
     if is_asked(asked.model):
         raise ValuesNeededError("the values of a mask show whether it is causal")
@@ -268,9 +279,7 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
 
 
 def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
-    """Return the trace without values, or one with values where sizes are open or products
-    differ.
-    """
+    """Return the export, or one with real values if sizes are open or products differ."""
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
     difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
@@ -286,7 +295,7 @@ def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
 
 
 def _with_values(asked: ExportRequest) -> TracedProgram | str:
-    """Trace with values, and on the path of a run; if that cannot be traced, on that of an export.
+    """Return an export with real values, or the reason why it fails ("" without values).
 
     Returns the reason where both fail; "" where there are no values.
     """
@@ -302,7 +311,7 @@ def _with_values(asked: ExportRequest) -> TracedProgram | str:
 
 
 def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
-    """Return in which modules a run executes other products than the program; "" where in none.
+    """Return in which modules a run does other products than the program, "" if none.
 
     Where one of them cannot be observed, the text says so. Without values neither runs.
     """
@@ -330,14 +339,14 @@ def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
 
 
 def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
-    """Return the trace with the non-empty notes."""
+    """Return the traced program with these notes added, empty ones left out."""
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
 def _attempt_export(
     asked: ExportRequest, with_values: bool = False, denied: bool = False
 ) -> TracedProgram:
-    """Return one export of a copy of the model."""
+    """Return one torch.export of a copy of the model, with its recording."""
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     dequantize_tensors(own)
     quantized = is_quantized(own)
@@ -366,6 +375,7 @@ def _attempt_export(
 
 
 def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
+    """Export a model copy to an FX program, and record its calls; raise why it fails."""
     import torch
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
@@ -402,7 +412,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
 
 
 def _as_first_run(model: "nn.Module") -> Any:
-    """Return a context in which TorchScript runs as in its first run.
+    """Return a context in which TorchScript runs unoptimized, as in its first run.
 
     From the second run on it differentiates parts of a module by itself, and detaches their
     inputs.
@@ -419,7 +429,7 @@ def _as_first_run(model: "nn.Module") -> Any:
 
 
 def _refuse_wrapped(program: Any) -> None:
-    """Raise RuntimeError for a constant that is a wrapped value of torch.func."""
+    """Raise RuntimeError if a program's constant is a wrapped tensor of torch.func."""
     import torch
 
     library: Any = torch._C._functorch
@@ -428,7 +438,7 @@ def _refuse_wrapped(program: Any) -> None:
 
 
 def _refuse_tangents(program: Any) -> None:
-    """Raise RuntimeError for tangents of torch.func.jvp that the decompositions lose.
+    """Raise RuntimeError if a program has tangents of torch.func.jvp, which are lost.
 
     They decompose a linear layer with a bias together with its tangent, and keep other composites
     whole, without one.
@@ -449,6 +459,7 @@ def _refuse_tangents(program: Any) -> None:
 
 
 def _marking_module_number(number: int) -> Any:
+    """Return a context in which FX nodes are annotated with this number."""
     from torch.fx.traceback import annotate
 
     return annotate({MARK: number})

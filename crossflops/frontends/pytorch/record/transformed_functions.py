@@ -19,7 +19,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 @contextmanager
 def transforms_first() -> Iterator[None]:
-    """Let transforms handle a custom function before a trace does, in this context."""
+    """Apply transforms such as vmap to custom functions before tracing, in this context."""
     from torch._functorch import autograd_function, vmap
     from torch._functorch.pyfunctorch import dispatch_functorch
     from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -28,6 +28,7 @@ def transforms_first() -> Iterator[None]:
     call = original(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
 
     def run(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call a higher-order operator, through functorch if function transforms are active."""
         if are_transforms_active():
             return dispatch_functorch(self, (function, *args), kwargs)
         return call(self, function, *args, **kwargs)
@@ -37,6 +38,7 @@ def transforms_first() -> Iterator[None]:
     unwrap = original(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
 
     def take_out(results: Any, level: int) -> tuple[Any, Any]:
+        """Return results without the batch axis of a `vmap` level, and the former axes."""
         values, axes = unwrap(results, level)
         flat, tree = tree_flatten(results)
         indices = zip(flat, tree.flatten_up_to(values), tree.flatten_up_to(axes), strict=True)

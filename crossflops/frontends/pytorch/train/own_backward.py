@@ -37,7 +37,7 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward cost of each custom function of a model, in the order of their calls.
+    """Return the backward cost of each custom autograd function, in call order.
 
     Where the model does not run without values, or raises, the reason is returned.
     """
@@ -105,6 +105,7 @@ class _ApplicationRecord:
     """The observations of one application of a custom function."""
 
     def __init__(self, number: int, name: str) -> None:
+        """Start an empty record of a custom autograd function's application."""
         self.number, self.name = number, name
         self.ran = False
         self.saved: tuple[Any, ...] = ()
@@ -119,7 +120,7 @@ class _ApplicationRecord:
         self._kept: list[Any] = []  # so that no other object gets the identity of one
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any, phase: Phase) -> None:
-        """Note an operator that ran."""
+        """Note an operator's call in a custom function, with its operands and results."""
         import torch
         from torch.utils._pytree import tree_flatten
 
@@ -154,7 +155,7 @@ class _ApplicationRecord:
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
     def gave(self, results: Any) -> None:
-        """Remove the forward work that leads to the results, which the graph has."""
+        """Drop noted forward operators that the results need, as the graph has them."""
         needed = set(map(_storage_identity, _tensors_in_nest(results)))
         additional: list[_Ran] = []
         for operator in reversed(self._operators):
@@ -167,7 +168,7 @@ class _ApplicationRecord:
         self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
     def note_gradients(self, result: Any, needed: Sequence[bool]) -> None:
-        """Note the gradients that the backward pass returned, by the index of the operand."""
+        """Note which operands' gradients the backward pass returned, and which are needed."""
         import torch
 
         self.ran = True
@@ -178,10 +179,11 @@ class _ApplicationRecord:
         self.graded = frozenset(index for index in provided if needed[index])
 
     def same(self, tensor: Any, other: Any) -> None:
-        """Note that two tensors hold the same values."""
+        """Note that two tensors hold equal values."""
         self._put(tensor, self._value(other))
 
     def _value(self, leaf: Any) -> Any:
+        """Return a tensor's value number, a new one if unknown; other values as text."""
         import torch
 
         if not torch.is_tensor(leaf):
@@ -192,26 +194,28 @@ class _ApplicationRecord:
         return self._put(leaf, len(self._kept))
 
     def _put(self, tensor: Any, value: int) -> int:
+        """Note that a tensor and its memory have this value number, and return it."""
         self._kept.append(tensor)
         self._values[id(tensor)] = self._values[_view(tensor)] = value
         return value
 
     def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
-        """Note a saved tensor that is read: in a checkpoint it was recomputed."""
+        """Note that a saved tensor, or its recomputed copy, is read in the backward pass."""
         self.same(tensor, saved)
         indices = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
         self._operators.append(_Ran((), *indices, "back", again=False))
 
     @property
     def forward_only_kernels(self) -> Counter[Kernel]:
-        """The operators of the forward pass that its results do not need."""
+        """The counts of forward kernels on which the function's results do not depend."""
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
     def to_own_backward(
         self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
     ) -> OwnBackward:
-        """Attribute each recorded operator to the operands whose gradient it serves. `first` are
-        the `early` operators of the first application.
+        """Return the noted backward work, by the operands whose gradients it serves.
+
+        `first` are the `early` operators of the first application.
         """
         early = ZERO
         reached = {memory: set(indices) for memory, indices in self.reached.items()}
@@ -246,15 +250,16 @@ class _ApplicationRecord:
 def _summarize_applications(
     applications: Sequence[_ApplicationRecord], costs: "dict[Kernel, Cost | str]"
 ) -> OwnBackward:
-    """Merge repeated applications of one custom function: under reentrant checkpoints only the
-    last one runs backward.
+    """Return the backward work of one custom function from its repeated applications.
+
+    Under reentrant checkpoints only the last application runs backward.
     """
     last = [seen for seen in applications if seen.ran][-1:] or applications
     return last[0].to_own_backward(costs, applications[0].forward_only_kernels)
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
-    """Yield the call with its result tensors, separately for each gradient of a convolution."""
+    """Yield a kernel call with its results; a convolution's gradients one by one."""
     import torch
 
     if call.run is not torch.ops.aten.convolution_backward.default:
@@ -268,7 +273,7 @@ def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[A
 
 
 def _output_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return the tensors that an operator writes into, which it may give back or not."""
+    """Return the tensors among the arguments that an operator writes in place."""
     schema = func._schema
     if not schema.is_mutable:
         return []
@@ -282,6 +287,7 @@ def _output_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def _tensors_in_nest(nested: Any) -> list[Any]:
+    """Return all tensors in nested containers."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -289,11 +295,12 @@ def _tensors_in_nest(nested: Any) -> list[Any]:
 
 
 def _shape_and_dtype(tensor: Any) -> Hashable:
+    """Return a tensor's shape and dtype."""
     return tuple(tensor.shape), tensor.dtype
 
 
 def _storage_identity(tensor: Any) -> Hashable:
-    """Return where a tensor lies; for one without memory, the object's id."""
+    """Return an identity of a tensor's memory, the object's id without memory."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
@@ -301,7 +308,7 @@ def _storage_identity(tensor: Any) -> Hashable:
 
 
 def _view(tensor: Any) -> Hashable:
-    """Return where a tensor lies and how it is read."""
+    """Return a key of a tensor's memory with offset, shape and strides."""
     import torch
 
     plain = tensor.layout == torch.strided
@@ -316,11 +323,12 @@ class _Scope:
     """
 
     def __init__(self) -> None:
+        """Start with no stored items, and read from the first."""
         self.held: list[Any] = []
         self.next = 0
 
     def take(self, make: Callable[[], Any]) -> Any:
-        """Return the next entry, which is created if it did not exist before."""
+        """Return the next stored item, made by `make` if there is none yet."""
         if self.next == len(self.held):
             self.held.append(make())
         self.next += 1
@@ -331,6 +339,7 @@ class _Watch(Running):
     """An observer that keeps the operators of each custom function, forward and backward."""
 
     def __init__(self) -> None:
+        """Start with no applications of custom autograd functions observed."""
         super().__init__()
         self.seen: list[_ApplicationRecord] = []
         self._numbers = itertools.count()
@@ -343,12 +352,12 @@ class _Watch(Running):
 
     @contextmanager
     def going_back(self) -> Iterator[None]:
-        """Mark that the backward pass of the step runs in this context."""
+        """Mark this context as the backward pass of the training step."""
         self._goes_back = True
         yield
 
     def apply(self, function: Any, run: Callable[[], Any]) -> Any:
-        """Number a function where it is applied, or applied again in a reentrant checkpoint."""
+        """Run a custom function's `apply` in a new record, or in a checkpoint's scope."""
         import torch
 
         library: Any = torch
@@ -370,6 +379,7 @@ class _Watch(Running):
             self._current = None
 
     def _run_in_scope(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
+        """Run a function within a scope of the current custom function's node."""
         scope.next = 0
         self._scopes.append((scope, node))
         try:
@@ -378,7 +388,7 @@ class _Watch(Running):
             self._scopes.pop()
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Note the operators and the results of a function's own backward pass."""
+        """Run a custom function's backward pass, and note its operators and results."""
         known = self._known.get(node._sequence_nr())
         if isinstance(known, _Scope):
             return self._run_in_scope(known, node, run)
@@ -393,7 +403,7 @@ class _Watch(Running):
         return result
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Exclude a checkpoint's recomputation, which is not the function's own work."""
+        """Read saved tensors, without noting a checkpoint's recomputed operators."""
         current, self._current = self._current, None
         try:
             tensors = run()
@@ -406,17 +416,17 @@ class _Watch(Running):
         return tensors
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """Note which tensors of its forward pass a function saves."""
+        """Note the tensors that a custom function saves in its forward pass."""
         if self._current is not None and self.node is None:
             self._current.saved = tensors
 
     def direct(self, gradient: Any) -> None:
-        """Note a parameter's gradient that a function makes itself."""
+        """Note that a custom function computes this gradient of a parameter itself."""
         if self._current is not None and self.node is not None:
             self._current.reached[_storage_identity(gradient)].add(DIRECTLY)
 
     def operators(self) -> Any:
-        """Return a dispatch mode that notes the operators of the functions."""
+        """Return a dispatch mode that notes the operators run in custom functions."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         watch = self
@@ -427,6 +437,7 @@ class _Watch(Running):
             def __torch_dispatch__(
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
+                """Run an operator, and note it in the custom function that is running."""
                 result = func(*args, **(kwargs or {}))
                 if watch._current is not None:
                     watch._current.operator(func, args, kwargs or {}, result, watch._phase())
@@ -435,6 +446,7 @@ class _Watch(Running):
         return Operators()
 
     def _phase(self) -> Phase:
+        """Return the phase of the running custom function: `forward`, `back`, or `graded`."""
         import torch
 
         library: Any = torch
@@ -448,7 +460,7 @@ class _Watch(Running):
 
 
 def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
-    """Return the cost of each kernel, or the reason why it has none."""
+    """Return the cost of each kernel, or the reason why it has none, as text."""
     costs: dict[Kernel, Cost | str] = dict.fromkeys(kernels, ZERO)
     if not kernels:
         return costs
@@ -475,6 +487,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
 
 
 def _kernel_node_cost(node: Node) -> Cost | str:
+    """Return the cost of a kernel's node by its rule, or why it has none."""
     known = find_operator_rule(node.op)
     if known is None:
         return missing_rule_reason(node.op)
@@ -485,9 +498,7 @@ def _kernel_node_cost(node: Node) -> Cost | str:
 
 
 def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a model that makes these calls, each in a layer of its own, and tensors without
-    values.
-    """
+    """Return a model that makes these kernel calls, one layer each, and its inputs."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -495,6 +506,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
         """A module that makes one of the calls."""
 
         def __init__(self, call: _Call) -> None:
+            """Make a module that repeats a kernel's call, with its tensors as inputs."""
             super().__init__()
             self.run = call.run
             leaves, self.form = tree_flatten((call.args, call.kwargs))
@@ -502,7 +514,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
 
         def forward(self, provided: list[Any]) -> Any:
-            """Return what the call gives, or what it writes where it gives nothing."""
+            """Return the kernel call's result, or the tensors it writes if it returns none."""
             left = iter(provided)
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)
@@ -513,7 +525,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
         """A module that makes all calls."""
 
         def forward(self, *provided: list[Any]) -> list[Any]:
-            """Return the tensors of all results."""
+            """Return the tensors of all kernel calls' results, in order."""
             results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 

@@ -30,8 +30,7 @@ _BODIES: Mapping[str, Body] = {
 
 
 def add_bodies(model: Any) -> None:
-    """Give each node of PyTorch in a model of onnx_ir whose operator has a body a function, in
-    place.
+    """Add an ONNX function with a body for each opaque PyTorch node that has one, in place.
 
     Other nodes keep their name, which no function has: each function has a number, too.
     """
@@ -48,7 +47,7 @@ def add_bodies(model: Any) -> None:
 
 
 def _write_function(node: Any, overload: str) -> Any:
-    """Return the function of a node, or None where its body is unknown for these operands."""
+    """Return the ONNX function of an opaque node, None if its body is unknown."""
     import onnx_ir as ir
 
     opaque = read_node(node)

@@ -12,7 +12,7 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 
 
 def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
-    """Write the norm of all vectors along the last axis: the p-th root of the sum of |x|^p."""
+    """Write ONNX nodes for the p-norm of vectors along the last axis: (sum of |x|^p)^(1/p)."""
     last = write.integers(-1)
     if power == 2:
         return write("ReduceL2", gaps, last, keepdims=0)
@@ -29,19 +29,19 @@ def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
 
 
 def _pairwise_vector_distances(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
-    """Write the distances [..., P, R] of vectors [..., P, M] and [..., R, M]."""
+    """Write ONNX nodes for the distances [..., P, R] of vectors [..., P, M] and [..., R, M]."""
     rows = write("Unsqueeze", first, write.integers(-2))
     columns = write("Unsqueeze", second, write.integers(-3))
     return _norms(write, write("Sub", rows, columns), power)
 
 
 def _cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write torch.cdist: https://docs.pytorch.org/docs/stable/generated/torch.cdist.html."""
+    """Write in ONNX `torch.cdist`: distances of all row pairs of two matrices."""
     return [_pairwise_vector_distances(write, x[0], x[1], float(node.settings.get("p", 2)))]
 
 
 def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write the distances of each pair of rows."""
+    """Write ONNX nodes for `pdist`: the distances of each pair of rows."""
     pairs = _pairwise_vector_distances(write, x[0], x[0], float(node.settings.get("p", 2)))
     indices = write.count_up(node.operands[0].shape[0])
     flat = write.integers(-1)
@@ -50,7 +50,10 @@ def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
 
 
 def _hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|: no square overflows."""
+    """Write ONNX nodes for `hypot`: m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|.
+
+    No square overflows.
+    """
     first, second = (write("Abs", side) for side in x)
     largest = write("Max", first, second)
     unit, zero = (write.real(number, largest) for number in (1.0, 0.0))

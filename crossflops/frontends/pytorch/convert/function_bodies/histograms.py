@@ -15,7 +15,7 @@ _LOWEST = -3.4e38
 
 
 def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write rows of a table that are summed, averaged or maximized bag by bag.
+    """Write in ONNX `embedding_bag`: table rows summed, averaged or maximized bag by bag.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
@@ -40,7 +40,7 @@ def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
 
 
 def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
-    """Write the bag of each of `number` indices: the last one that begins at or before it."""
+    """Write for each of `number` indices its bag: the last that begins at or before it."""
     begun = write(
         "GreaterOrEqual", write.as_column(write.count_up(number)), write.as_int64(starts)
     )
@@ -49,12 +49,13 @@ def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
 
 
 def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
-    """Write the reduction of rows to their bags."""
+    """Write ONNX nodes for the sum, mean or maximum of the rows in each bag."""
     bags, width = node.results[0].shape
     mode = int(node.settings.get("mode", 0))
     shape = write.integers(bags, width)
 
     def gather(start: float, added: Any, reduction: str) -> Any:
+        """Write in ONNX bins with `start`, and reduce `added` into them by index."""
         empty = write("Expand", write.real(start, rows), shape)
         return write("ScatterND", empty, indices, added, reduction=reduction)
 
@@ -69,7 +70,9 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> An
 
 
 def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write how many numbers lie in each of equal bins; the upper end belongs to the last one.
+    """Write ONNX nodes for a histogram: how many numbers lie in each of several equal bins.
+
+    The upper end belongs to the last bin.
 
     https://docs.pytorch.org/docs/stable/generated/torch.histc.html
     """
@@ -94,14 +97,14 @@ def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _histogram_weight_sums(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write the sum of the weights of each number."""
+    """Write ONNX nodes for `bincount` with weights: the sum of the weights of each number."""
     if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
         return None
     return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]
 
 
 def _add_up(write: BodyWriter, indices: Any, amounts: Any, number: int) -> Any:
-    """Write the sums of the amounts at each of `number` indices."""
+    """Write for each of `number` indices the sum of the amounts added there."""
     empty = write("Expand", write.real(0.0, amounts), write.integers(number))
     return write("ScatterND", empty, write.as_column(indices), amounts, reduction="add")
 

@@ -13,7 +13,7 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 def _write_grouped_product(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write a product in which an axis of one or both operands is cut into groups.
+    """Write in ONNX a grouped matrix product: one axis is cut into groups.
 
     Rows [T, K] meet the matrix of their group, [G, K, N]; columns [K, N] that of theirs, [G, M,
     K]; of [M, K] and [K, N] the pieces of K give [G, M, N]. Other groups are zeros.
@@ -43,9 +43,7 @@ def _write_grouped_product(
 
 
 def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
-    """Write which of `number` indices lie in each group, [groups, indices], from the groups'
-    ends.
-    """
+    """Write in ONNX a boolean matrix [groups, indices]: which indices lie in each group."""
     ends = write.as_int64(offsets)
     indices = write.count_up(number)
     before = write("Less", indices, write.as_column(ends))  # the groups end in order
@@ -55,12 +53,12 @@ def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
 
 
 def _integer_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write a product of int8, summed in int32."""
+    """Write ONNX nodes for a matrix product of int8 operands, summed in int32."""
     return [write("MatMulInteger", *x)]
 
 
 def _running(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write the products of all elements up to each along an axis."""
+    """Write ONNX nodes for `cumprod`: running products along an axis."""
     import onnx_ir as ir
 
     shape, dtype = node.operands[0].shape, node.operands[0].dtype

@@ -21,7 +21,7 @@ class _Cell(NamedTuple):
 
 
 def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write i, f, o = sigmoid, g = tanh; c' = f c + i g, h' = W_hr (o tanh(c'))."""
+    """Write ONNX nodes for an LSTM step: c' = f c + i g, h' = W_hr (o tanh(c'))."""
     hidden, memory = states
     sums = write("Add", fed, _feed(write, hidden, cell.again, cell.biases[1:]))
     i, f, g, o = write.several(4, "Split", sums, axis=-1, num_outputs=4)
@@ -35,7 +35,7 @@ def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) 
 
 
 def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write r, z = sigmoid; n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
+    """Write ONNX nodes for a GRU step: n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
     back = _feed(write, states[0], cell.again, cell.biases[1:])
     fed_gates = write.several(3, "Split", fed, axis=-1, num_outputs=3)
     back_gates = write.several(3, "Split", back, axis=-1, num_outputs=3)
@@ -45,7 +45,7 @@ def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -
 
 
 def _plain_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write h' = tanh or relu."""
+    """Write in ONNX a simple RNN step: tanh or relu of the input plus state product."""
     function = "Relu" if "relu" in cell.kind else "Tanh"
     sums = write("Add", fed, _feed(write, states[0], cell.again, cell.biases[1:]))
     return [write(function, sums)]
@@ -61,12 +61,13 @@ _STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and wh
 
 
 def _feed(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
+    """Write in ONNX a recurrent cell's input part: rows @ weight, plus the bias if any."""
     product = write("MatMul", rows, weight)
     return write("Add", product, bias[0]) if bias else product
 
 
 def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write a recurrence on sequences [T, B, I] of equal length.
+    """Write ONNX nodes for a recurrent layer on sequences [T, B, I] of equal length.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
     """
@@ -77,7 +78,7 @@ def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 
 
 def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write a recurrence on the rows of sequences, step by step: padded, run, and packed again."""
+    """Write in ONNX a recurrent layer on a packed batch: padded, run, packed again."""
     (steps,), batch = node.operands[1].shape, node.operands[2].shape[1]
     sizes = write.as_column(x[1])
     mask = write("Less", write.count_up(batch), sizes)
@@ -96,8 +97,9 @@ def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _write_recurrent_layers(
     write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], there: Any
 ) -> list[Any]:
-    """Write all layers; return the output of the last layer and the last states of all. `there`
-    masks steps.
+    """Write in ONNX all recurrent layers; return the last output and all final states.
+
+    `there` masks the steps that a sequence does not have.
     """
     settings, number = node.settings, _STEPS[node.op_type][0]
     directions = 2 if settings["bidirectional"] else 1
@@ -124,7 +126,7 @@ def _write_recurrent_layers(
 
 
 def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
-    """Write a dropout with probability `share` between layers, as in training."""
+    """Write in ONNX a dropout with probability `share`, as in training, between layers."""
     import onnx_ir as ir
 
     training = write("Cast", write.integer(1), to=int(ir.DataType.BOOL))
@@ -132,13 +134,12 @@ def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
 
 
 def _recurrent_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
-    """Return the cell of the weights w_ih, w_hh, both biases where there are any, and w_hr where
-    it projects.
-    """
+    """Return a recurrent cell of its weights: w_ih, w_hh, biases and projection, if any."""
     into, again, *rest = weights
     biases = rest[:2] if node.settings["has_biases"] else []
 
     def turn(matrix: Any) -> Any:
+        """Write ONNX nodes for the transpose of a matrix."""
         return write("Transpose", matrix, perm=[1, 0])
 
     projects = rest[len(biases) :]
@@ -155,9 +156,7 @@ def _write_recurrent_scan(
     way: int,
     there: Any,
 ) -> list[Any]:
-    """Write the scan over all steps; return the last states, and the output states of all
-    steps.
-    """
+    """Write in ONNX a recurrence over all steps; return last states and all outputs."""
     import onnx_ir as ir
 
     kind, truth = ir.TensorType(node.operands[0].dtype), ir.TensorType(ir.DataType.BOOL)
@@ -181,7 +180,7 @@ def _write_recurrent_scan(
 
 
 def _pack(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write the rows of sequences [T, B, ...] step by step, and how many there are in each step.
+    """Write in ONNX the packing of sequences [T, B, ...]: rows by step, and counts per step.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
     """

@@ -25,7 +25,7 @@ class OpaqueNode(msgspec.Struct, frozen=True):
 
 
 def read_node(node: Any) -> OpaqueNode | None:
-    """Return the facts of a node of onnx_ir; None where a shape or a type is unknown."""
+    """Return an opaque ONNX node's description, None if a shape or dtype is unknown."""
     values = (*node.inputs, *node.outputs)
     described = [_describe_onnx_value(value) for value in values]
     known = [row for row in described if row is not None]
@@ -37,6 +37,7 @@ def read_node(node: Any) -> OpaqueNode | None:
 
 
 def _describe_onnx_value(value: Any) -> TensorDescription | None:
+    """Return shape, dtype and use of an ONNX value; None if shape or dtype is unknown."""
     if value is None or value.shape is None or value.dtype is None:
         return None
     if not all(isinstance(extent, int) for extent in value.shape):
@@ -49,15 +50,16 @@ class BodyWriter:
     """A writer that appends nodes to a body. The bodies of loops within it share its names."""
 
     def __init__(self, numbers: Iterator[int] | None = None) -> None:
+        """Start a function body without nodes; `numbers` give the names of its values."""
         self.nodes: list[Any] = []
         self._numbers = itertools.count() if numbers is None else numbers
 
     def __call__(self, operator: str, *operands: Any, **attributes: Any) -> Any:
-        """Append a node, and return its result."""
+        """Append an ONNX node of this operator to the body, and return its result."""
         return self.several(1, operator, *operands, **attributes)[0]
 
     def several(self, number: int, operator: str, *operands: Any, **attributes: Any) -> list[Any]:
-        """Append a node, and return its `number` results."""
+        """Append an ONNX node to the body, and return its `number` results."""
         import onnx_ir as ir
 
         results = [ir.Value(name=self.new_name()) for _ in range(number)]
@@ -66,45 +68,45 @@ class BodyWriter:
         return results
 
     def new_name(self) -> str:
-        """Return a new name in the body."""
+        """Return a new value name, unique in the body."""
         return f"value{next(self._numbers)}"
 
     def begin_inner(self) -> "BodyWriter":
-        """Return the writer of the body of a loop."""
+        """Return a new writer for the body of a loop within this body."""
         return BodyWriter(self._numbers)
 
     def integers(self, *numbers: int) -> Any:
-        """Append a list of integers, as axes and sizes are."""
+        """Append a constant list of integers, such as axes or sizes, and return its value."""
         return self("Constant", value_ints=list(numbers))
 
     def integer(self, number: int) -> Any:
-        """Append an integer."""
+        """Append a constant integer, and return its value."""
         return self("Constant", value_int=number)
 
     def real(self, number: float, like: Any) -> Any:
-        """Append a number of the type of a value."""
+        """Append a constant float in the dtype of a value, and return its value."""
         import onnx_ir as ir
 
         value = ir.tensor(number, dtype=ir.DataType.DOUBLE)
         return self("CastLike", self("Constant", value=value), like)
 
     def count_up(self, number: int) -> Any:
-        """Append the integers from 0 to `number` - 1."""
+        """Append the integers from 0 to `number` - 1 as a tensor."""
         return self("Range", self.integer(0), self.integer(number), self.integer(1))
 
     def zeros(self, result: TensorDescription) -> Any:
-        """Append zeros of the shape and type of a result."""
+        """Append a tensor of zeros of a result's shape and dtype."""
         import onnx_ir as ir
 
         value = ir.tensor([0], dtype=result.dtype)
         return self("ConstantOfShape", self.integers(*result.shape), value=value)
 
     def as_column(self, vector: Any) -> Any:
-        """Append a vector as a matrix of one column."""
+        """Append the reshape of a vector [N] to a column [N, 1]."""
         return self("Unsqueeze", vector, self.integers(1))
 
     def widen(self, value: Any, described: TensorDescription) -> Any:
-        """Append the value as float32 where its type has fewer bits."""
+        """Append a cast of a value to float32 if its dtype has fewer bits."""
         import onnx_ir as ir
 
         narrow = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
@@ -113,7 +115,7 @@ class BodyWriter:
         )
 
     def as_int64(self, value: Any) -> Any:
-        """Append the value as int64."""
+        """Append a cast of a value to int64."""
         import onnx_ir as ir
 
         return self("Cast", value, to=int(ir.DataType.INT64))
