@@ -22,7 +22,7 @@ _PLUGIN = rf"(?<![\w/.@=-]){NAME}-[a-z][a-z-]*[a-z](?![\w/.=-])"
 _SELF = rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )"
 
 
-def standing_here(text: str) -> str:
+def localize_commands(text: str) -> str:
     """Return the text with its pip and crossflops commands as this environment runs them."""
     if "pip " in text and re.search(_PIP, text):
         text = re.sub(_PLUGIN, lambda match: shlex.join(_pip_arguments(match[0])), text)

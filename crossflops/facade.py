@@ -17,7 +17,7 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
-from crossflops.report.view import By, TableView, focus, view
+from crossflops.report.view import By, TableView, restrict_to_module, view
 
 if TYPE_CHECKING:
     from crossflops.render.pages.nouns import Noun
@@ -114,7 +114,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
 
         Raises UnknownNameError where there is no such module.
         """
-        return focus(self, path)
+        return restrict_to_module(self, path)
 
     def view(
         self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crossflops import commands
-from crossflops.commands import program_command, python, standing_here
+from crossflops.commands import localize_commands, program_command, python
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -35,7 +35,7 @@ def command(path, name):
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_is_named_by_what_it_consists_of(extra):
     """No extra of crossflops is fetched from an index, where it need not be."""
-    line = standing_here(f"pip install 'crossflops[{extra}]'")
+    line = localize_commands(f"pip install 'crossflops[{extra}]'")
     words = shlex.split(line)
     assert words[:4] == [sys.executable, "-m", "pip", "install"]
     wanted = words[4:]
@@ -50,14 +50,14 @@ def test_an_extra_is_named_by_what_it_consists_of(extra):
 @pytest.mark.usefixtures("path")
 def test_an_extra_holds_those_that_it_names():
     """[rebuild] is [torch] and one more."""
-    line = standing_here("pip install 'crossflops[rebuild]'")
+    line = localize_commands("pip install 'crossflops[rebuild]'")
     assert shlex.split(line)[4:] == [*EXTRAS["torch"], EXTRAS["rebuild"][-1]]
 
 
 @pytest.mark.usefixtures("path")
 def test_a_plugin_is_installed_from_the_sources():
     """A plugin of this repository lies on no index."""
-    line = standing_here("choose one, or: pip install crossflops-thop crossflops-torch numpy")
+    line = localize_commands("choose one, or: pip install crossflops-thop crossflops-torch numpy")
     folders = [str(ROOT / "plugins" / name) for name in ("crossflops-thop", "crossflops-torch")]
     assert line == "choose one, or: " + shlex.join(
         [sys.executable, "-m", "pip", "install", "-e", folders[0], "-e", folders[1], "numpy"]
@@ -82,10 +82,10 @@ def test_without_the_sources_the_origin_of_the_installation_counts(
     monkeypatch.setattr(commands, "_install_origin", lambda: origin)
     declared = ["crossflops-thop; extra == 'thop'", "onnx2torch>=1; extra == 'rebuild'", "click"]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: declared)
-    assert standing_here("pip install 'crossflops[thop]'").endswith(f" pip install {plugin}")
-    rebuilt = standing_here("pip install 'crossflops[thop,rebuild]'")
+    assert localize_commands("pip install 'crossflops[thop]'").endswith(f" pip install {plugin}")
+    rebuilt = localize_commands("pip install 'crossflops[thop,rebuild]'")
     assert rebuilt.endswith(f" pip install {plugin} 'onnx2torch>=1'")
-    unknown = standing_here("pip install 'crossflops[no-such]'")
+    unknown = localize_commands("pip install 'crossflops[no-such]'")
     assert unknown.endswith(" pip install 'crossflops[no-such]'")
 
 
@@ -100,10 +100,10 @@ def test_the_python_is_named_as_it_can_be_typed(path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(path / "my venv" / "bin" / "python"))
     assert python() == "'my venv/bin/python'"
     monkeypatch.setattr(sys, "executable", "/else/bin/python")
-    assert standing_here("pip uninstall a, then pip install b") == (
+    assert localize_commands("pip uninstall a, then pip install b") == (
         "/else/bin/python -m pip uninstall a, then /else/bin/python -m pip install b"
     )
-    assert standing_here("/v/python -m pip install x") == "/v/python -m pip install x"
+    assert localize_commands("/v/python -m pip install x") == "/v/python -m pip install x"
 
 
 def test_the_command_is_named_as_it_was_called(path, monkeypatch):
@@ -111,12 +111,12 @@ def test_the_command_is_named_as_it_was_called(path, monkeypatch):
     hint = "see `crossflops doctor`"
     command(path, "crossflops")
     monkeypatch.setattr(sys, "argv", [str(path / "crossflops")])
-    assert standing_here(hint) == hint
+    assert localize_commands(hint) == hint
     monkeypatch.setattr(sys, "argv", [".venv/bin/crossflops"])
-    assert standing_here(hint) == "see `.venv/bin/crossflops doctor`"
+    assert localize_commands(hint) == "see `.venv/bin/crossflops doctor`"
     monkeypatch.setattr(sys, "argv", ["/site-packages/crossflops/__main__.py"])
     monkeypatch.setattr(sys, "executable", "/v/bin/python")
     assert program_command() == "/v/bin/python -m crossflops"
     monkeypatch.setattr(sys, "argv", ["pytest"])
-    assert standing_here(hint) == hint
-    assert standing_here("crossflops is a word") == "crossflops is a word"
+    assert localize_commands(hint) == hint
+    assert localize_commands("crossflops is a word") == "crossflops is a word"

@@ -508,7 +508,7 @@ def _build_kernel_row(
         seconds=seconds,
         calls=max((kernel.calls for kernel in kernels), default=0.0),
         nodes=tuple(count.node.key for count in counts),
-        does=_does(counts),
+        does=_operator_list_text(counts),
         macs=cost.macs,
         flops=cost.flops,
         bytes=cost.bytes_read + cost.bytes_written,
@@ -524,7 +524,7 @@ def _kernel_precision(precision: str, kernels: Iterable[KernelTime]) -> str:
     return "float32" if "float" not in precision and precision and not integers else precision
 
 
-def _does(counts: list[CountedNode | UncountedNode]) -> str:
+def _operator_list_text(counts: list[CountedNode | UncountedNode]) -> str:
     """Return the operators of the nodes as text, such as "Conv + 2 Relu"."""
     tally: dict[str, int] = {}
     for count in reversed(counts):

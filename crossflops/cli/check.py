@@ -14,7 +14,7 @@ from crossflops.cli.options import (
     verb,
     writable,
 )
-from crossflops.cli.output import deliver, keep, progress, say
+from crossflops.cli.output import deliver, progress, say, write_side_file
 from crossflops.errors import InputError
 
 
@@ -111,13 +111,13 @@ def check(
     if junit is not None:
         from crossflops.render.formats import junit as junit_text
 
-        keep(junit, junit_text(checks).encode())
+        write_side_file(junit, junit_text(checks).encode())
     if quality is not None:
         from crossflops.render.formats import code_quality
         from crossflops.verbs.revisions import repository
 
         folder = Path.cwd().resolve().relative_to(repository()).as_posix()
-        keep(quality, code_quality(checks, folder).encode())
+        write_side_file(quality, code_quality(checks, folder).encode())
     deliver(checks, as_json=as_json, file=file)
     if checks.is_refused:
         return 2

@@ -19,9 +19,9 @@ from crossflops.cli.options import (
     Group,
     Positive,
     command_options,
-    how,
     option_group,
     picture,
+    pop_input_options,
     pop_size_options,
     refuse_without_page,
     reject_options,
@@ -52,7 +52,7 @@ QUESTIONS: Group = option_group(
 )  # fmt: skip
 
 
-def questions(fields: dict[str, Any]) -> dict[str, Any]:
+def pop_report_questions(fields: dict[str, Any]) -> dict[str, Any]:
     """Remove --between, --module and --consensus from the fields; return their values."""
     return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
@@ -156,7 +156,9 @@ def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
     if target is None and stray is not None:
         flag = HOW[stray].replace("--", "--against-")
         raise InputError(f"{flag} requires a second model", "add --against TARGET")
-    provided = {name: value for name, value in how(fields, "against_").items() if value}
+    provided = {
+        name: value for name, value in pop_input_options(fields, "against_").items() if value
+    }
     return {"against": target, "against_options": provided}
 
 
@@ -242,7 +244,7 @@ def compare(
         memory=None if memory is None else round(memory * 2**30),
         python=python,
         teach_tools=teach_tools,
-        **questions(fields),
+        **pop_report_questions(fields),
         **_second_model_options(fields),
     )
     named = {

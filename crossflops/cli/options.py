@@ -289,10 +289,14 @@ def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
 
     limit(fields.pop("timeout"))
     setting = Setting(grad=not fields.pop("no_grad"), training=fields.pop("train_mode"))
-    return {**how(fields), "setting": setting, "allow_pickle": fields.pop("allow_pickle")}
+    return {
+        **pop_input_options(fields),
+        "setting": setting,
+        "allow_pickle": fields.pop("allow_pickle"),
+    }
 
 
-def how(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def pop_input_options(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Remove inputs, --arg and sizes with a prefix from the fields; return them parsed."""
     flag = f"--{prefix}".replace("_", "-")
     texts = {name: fields.pop(f"{prefix}{name}") for name in HOW}
@@ -430,9 +434,9 @@ OPTIMIZER: Group = option_group(
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Return the file name of a picture; raise an error if it cannot be made or written."""
     if value is not None:
-        from crossflops.render.figures.files import possible
+        from crossflops.render.figures.files import require_picture_suffix
 
-        possible(Path(value).suffix)
+        require_picture_suffix(Path(value).suffix)
         writable(Path(value))
     return value
 

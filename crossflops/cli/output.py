@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from crossflops.commands import standing_here
+from crossflops.commands import localize_commands
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import write_file
 from crossflops.render.layout import Noun
@@ -44,14 +44,14 @@ def deliver(result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "mac
     )  # a page in a terminal needs no format
 
     if file is not None:
-        keep(file, content_file_bytes(result, file, unit))
+        write_side_file(file, content_file_bytes(result, file, unit))
     if as_json:
         _print(_to_encodable_json(inert_json(FORMATS[".json"](result))))
 
 
 def say(text: str) -> None:
     """Write a line to stderr, with control characters escaped."""
-    line = legible(standing_here(" ".join(text.split())), WORD, _SAID)
+    line = legible(localize_commands(" ".join(text.split())), WORD, _SAID)
     try:
         click.echo(line, err=True)
     except OSError:  # no stream is left for a message, and the exit status says it
@@ -120,7 +120,9 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
     file, canvas = Path(plot), batch_curve_figure(bench.curve, bench.batch)
     title = f"{bench.name}, {bench.runtime}, {bench.device}"
-    keep(file, figure_file_bytes(sheet([TitledCanvas(title, canvas)], canvas.label), file.suffix))
+    write_side_file(
+        file, figure_file_bytes(sheet([TitledCanvas(title, canvas)], canvas.label), file.suffix)
+    )
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
@@ -138,7 +140,7 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
             "--plot needs a roofline, and the result has none", "add --roofline to `efficiency`"
         )
     title = report.report.name if report.report else "as given"
-    keep(file, figure_file_bytes(roofline_sheet(roofs[0], title), file.suffix))
+    write_side_file(file, figure_file_bytes(roofline_sheet(roofs[0], title), file.suffix))
     if len(roofs) > 1:
         say(f"--plot draws only the roofline of {roofs[0].device}")
 
@@ -152,10 +154,10 @@ def keep_comparison(report: "Report", plot: str) -> None:
     from crossflops.render.figures.files import figure_file_bytes
 
     file = Path(plot)
-    keep(file, figure_file_bytes(comparison(report, file.name), file.suffix))
+    write_side_file(file, figure_file_bytes(comparison(report, file.name), file.suffix))
 
 
-def keep(file: Path, data: bytes) -> None:
+def write_side_file(file: Path, data: bytes) -> None:
     """Write bytes to a file and print its name to stderr."""
     write_file(file, data)
     say(f"wrote {file}")

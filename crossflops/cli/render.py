@@ -7,7 +7,12 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from crossflops.cli.compare import NO_ANSWER, QUESTIONS, has_unanswered_comparison, questions
+from crossflops.cli.compare import (
+    NO_ANSWER,
+    QUESTIONS,
+    has_unanswered_comparison,
+    pop_report_questions,
+)
 from crossflops.cli.options import (
     OUTPUT,
     UNIT,
@@ -58,7 +63,7 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     """Convert a saved report to any output format."""
     from crossflops.verbs.compare.questions import answer_report_questions
 
-    requested = questions(fields)
+    requested = pop_report_questions(fields)
     data = _read_report_bytes(file_)
     if _has(data, "curve"):
         _reject_unused_render_options(fields, "a result of `bench`", "plot", pages=("top",))

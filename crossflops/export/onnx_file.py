@@ -18,7 +18,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, TargetError
 from crossflops.files import draft
-from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, sign
+from crossflops.frontends.onnx.noted_parameters import KEY, ParameterNotes, notes_text_with_digest
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost, CountedNode, UncountedNode
 from crossflops.load.order import onnx_node_label
@@ -263,7 +263,7 @@ def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
     with mapping_onnx_file(str(file)) as data:
         model = parse_model_proto(weightless(data))
     with open(file, "ab") as out:
-        out.write(_entry(KEY, sign(notes, model), _OF_MODEL))
+        out.write(_entry(KEY, notes_text_with_digest(notes, model), _OF_MODEL))
 
 
 def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:

@@ -25,7 +25,7 @@ def generators() -> Iterator[None]:
 
 
 @contextmanager
-def standing_in(state: Any) -> Iterator[None]:
+def setting_random_state(state: Any) -> Iterator[None]:
     """Set PyTorch's random state in this context, unless None, and restore it."""
     import torch
 

@@ -89,7 +89,7 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
     continued: dict[str, Cache] = {}
     for present in graph.outputs:
         name = _value_before_renames(present.name, makers)
-        for past, new in _pasts(name, present, makers.get(name), inputs, carried):
+        for past, new in _cache_input_candidates(name, present, makers.get(name), inputs, carried):
             if past.name not in continued:
                 continued[past.name] = Cache(past.name, present.name, new)
                 break
@@ -106,7 +106,7 @@ def _value_before_renames(name: str, makers: Mapping[str, Node]) -> str:
     return name
 
 
-def _pasts(
+def _cache_input_candidates(
     name: str,
     present: TensorSpec,
     node: Node | None,

@@ -16,7 +16,12 @@ from typing import Any
 from crossflops.errors import TargetError, nearest_name_hint
 from crossflops.load.beside import read_ahead, start_file_reader
 from crossflops.load.protobuf import messages, parse_model_proto
-from crossflops.load.reader import PLACE, bring_in, open_without_waiting, weightless
+from crossflops.load.reader import (
+    PLACE,
+    load_small_external_tensors,
+    open_without_waiting,
+    weightless,
+)
 from crossflops.load.validation import validate
 
 __all__ = [
@@ -40,10 +45,10 @@ def read_onnx_model(path: str) -> Any:
     """
     try:
         messages()  # is imported, while another process may read the file
-        data = read_ahead(path) or _rest(path)
+        data = read_ahead(path) or _read_without_weights(path)
         model = _parse_and_validate(data)
         if PLACE in data:
-            bring_in(model, Path(path).parent)
+            load_small_external_tensors(model, Path(path).parent)
         return model
     except TargetError as error:
         if path not in error.message:  # what is wrong inside of it, told without its name
@@ -54,7 +59,7 @@ def read_onnx_model(path: str) -> Any:
 def begin_to_read(path: str) -> None:
     """Start another process that reads a file ahead, if the system can fork."""
     if hasattr(os, "fork"):
-        start_file_reader(path, partial(_rest, path))
+        start_file_reader(path, partial(_read_without_weights, path))
 
 
 def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
@@ -85,7 +90,7 @@ def _parse_and_validate(data: bytes) -> Any:
     return model
 
 
-def _rest(path: str) -> bytes:
+def _read_without_weights(path: str) -> bytes:
     """Return the bytes of an ONNX file without its weights. Raises TargetError if unreadable."""
     try:
         with open(path, "rb", opener=open_without_waiting) as file:

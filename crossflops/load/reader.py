@@ -357,7 +357,7 @@ PLACE = (
 )
 
 
-def bring_in(model: Any, folder: Path) -> None:
+def load_small_external_tensors(model: Any, folder: Path) -> None:
     """Load small tensors from external files of a folder into the model, in place.
 
     One whose file is missing, too short, no regular file or outside of the folder stays outside.

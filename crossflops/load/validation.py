@@ -34,16 +34,16 @@ def validate(model: Any) -> None:
     """
     if not model.graph.node:
         raise TargetError("the model has no nodes", "export the model again")
-    _texts("the model", (imported.domain for imported in model.opset_import))
-    _own_domain(model.opset_import)
+    _check_names_are_text("the model", (imported.domain for imported in model.opset_import))
+    _normalize_default_domain(model.opset_import)
     _check_graph(model.graph, set(), "the graph")
     for number, function in enumerate(model.functions):
         where = f"function {number}"
-        _texts(where, (function.name, function.domain, function.overload))
-        _texts(where, (*function.input, *function.output, *function.attribute))
-        _texts(where, (imported.domain for imported in function.opset_import))
-        _own_domain((function, *function.opset_import))
-        _texts(where, (default.name for default in function.attribute_proto))
+        _check_names_are_text(where, (function.name, function.domain, function.overload))
+        _check_names_are_text(where, (*function.input, *function.output, *function.attribute))
+        _check_names_are_text(where, (imported.domain for imported in function.opset_import))
+        _normalize_default_domain((function, *function.opset_import))
+        _check_names_are_text(where, (default.name for default in function.attribute_proto))
         names = _check_nodes(function.node, set(function.input), set(), where)
         for body in subgraphs(function.attribute_proto):
             _check_graph(body, names, f"a subgraph of {where}")
@@ -56,11 +56,11 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
     provided = [value.name for value in graph.input]
     others = (value.name for value in (*graph.output, *graph.value_info))
-    _texts(where, (graph.name, *stored, *provided, *others))
+    _check_names_are_text(where, (graph.name, *stored, *provided, *others))
     _check_unique_names(provided, f"graph {graph.name!r}")
     _check_unique_names(stored, f"graph {graph.name!r}")
     for tensor in graph.initializer:
-        if wrong := _wrong(tensor):
+        if wrong := _tensor_problem(tensor):
             raise TargetError(f"initializer {tensor.name!r} {wrong}", _AGAIN)
     densify(graph)
     sound: set[bytes] = set()  # most values have one of a few types
@@ -101,7 +101,7 @@ def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) ->
                 raise TargetError(f"node {number} of {where} has no operator", _AGAIN)
             if attributes:
                 if operator == "Constant" and len(attributes) > 1:
-                    _single(node, number)
+                    _keep_first_constant_value(node, number)
                     del attributes[1:]
                 _check_attribute_tensors(node, number, attributes)
                 if subgraphs(attributes):
@@ -116,7 +116,7 @@ def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) ->
                     )
                 made.add(name)
     except TypeError:
-        raise _no_text(f"node {number} of {where}") from None
+        raise _invalid_text_error(f"node {number} of {where}") from None
     names = (outer | made) - {""}
     for number, node in holders:
         for body in node_subgraphs(node):
@@ -134,12 +134,12 @@ def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) ->
 def _check_attribute_tensors(node: Any, number: int, attributes: Iterable[Any]) -> None:
     """Raise TargetError if a tensor in a node's attributes has a bad size or type."""
     for attribute in attributes:
-        if attribute.HasField("t") and (wrong := _wrong(attribute.t)):
+        if attribute.HasField("t") and (wrong := _tensor_problem(attribute.t)):
             where = f"attribute {attribute.name!r} of node {onnx_node_label(node, number)!r}"
             raise TargetError(f"{where} {wrong}", _AGAIN)
 
 
-def _single(node: Any, number: int) -> None:
+def _keep_first_constant_value(node: Any, number: int) -> None:
     """Remove all but the first value of a Constant node, in place, as onnxruntime does.
 
     Source: onnxruntime/core/framework/tensorprotoutils.cc (ConstantNodeProtoToTensorProto).
@@ -167,7 +167,7 @@ def _check_outputs_defined(outputs: Iterable[str], known: set[str], where: str) 
 def _check_value_type(value: Any) -> None:
     """Raise TargetError if a declared value has dimension names or sizes that are not valid."""
     dims = value.type.tensor_type.shape.dim
-    _texts(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
+    _check_names_are_text(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
         raise TargetError(f"{value.name!r} {wrong}", _AGAIN)
 
@@ -187,7 +187,7 @@ def forget_negative(kind: Any) -> None:
                 dim.ClearField("dim_value")
 
 
-def _wrong(tensor: Any) -> str:
+def _tensor_problem(tensor: Any) -> str:
     """Return the problem with the shape or the payload of a tensor, or ""."""
     dims = tuple(tensor.dims[:])
     if wrong := payload.wrong_dims(dims):
@@ -204,7 +204,7 @@ def _wrong(tensor: Any) -> str:
     return next(filter(None, wrongs), "")
 
 
-def _own_domain(protos: Iterable[Any]) -> None:
+def _normalize_default_domain(protos: Iterable[Any]) -> None:
     """Write the domain "ai.onnx" of nodes or operator sets as "", in place."""
     for proto in protos:
         if proto.domain == "ai.onnx":
@@ -214,14 +214,14 @@ def _own_domain(protos: Iterable[Any]) -> None:
 # Names are texts: protobuf hands out bytes where a file holds what is no UTF-8.
 
 
-def _texts(where: str, texts: Iterable[Any]) -> None:
+def _check_names_are_text(where: str, texts: Iterable[Any]) -> None:
     """Raise TargetError if one of the names is not valid UTF-8 text."""
     try:
         "".join(texts)
     except TypeError:
-        raise _no_text(where) from None
+        raise _invalid_text_error(where) from None
 
 
-def _no_text(where: str) -> TargetError:
+def _invalid_text_error(where: str) -> TargetError:
     """Return the error for a name that is not valid UTF-8 text."""
     return TargetError(f"{where} has a name that is not valid UTF-8 text", _AGAIN)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.pytorch.load.tensors import exportable
+from crossflops.frontends.pytorch.load.tensors import to_exportable_result
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -239,7 +239,7 @@ def tensor_leaves(values: Any) -> "list[Tensor]":
     from torch import Tensor
     from torch.utils._pytree import tree_leaves
 
-    return [leaf for leaf in tree_leaves(exportable(values)) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in tree_leaves(to_exportable_result(values)) if isinstance(leaf, Tensor)]
 
 
 def _gradient_source(tensor: "Tensor") -> Any:

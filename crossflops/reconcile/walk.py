@@ -28,7 +28,7 @@ from crossflops.ir.reconciliation import (
     Reconciliation,
 )
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
-from crossflops.ir.training import gradients_of, rerun_of, scores_of
+from crossflops.ir.training import gradients_of, recomputed_scores_key, rerun_of
 from crossflops.rules.prediction import Prediction, RuleMatch
 from crossflops.rules.rule import Convention
 
@@ -185,7 +185,11 @@ PER_MAC = "unit.mac-vs-flop"
 SHARED = "module.shared-parents"
 CONVERTER = "graph.converter"
 DECOMPOSED, ALONE = "graph.export-decomposition", "graph.one-side-alone"
-_STEP = gradients_of(""), scores_of(""), rerun_of("")  # ends of the keys of the backward pass
+_STEP = (
+    gradients_of(""),
+    recomputed_scores_key(""),
+    rerun_of(""),
+)  # ends of the keys of the backward pass
 # Causes that say themselves why only the tool has work: what was run twice, or but begun.
 _OF_ONE_SIDE = frozenset({"backward", "control"})
 BY_MODE = "function.mode"

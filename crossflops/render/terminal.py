@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from crossflops.commands import standing_here
+from crossflops.commands import localize_commands
 from crossflops.render.layout import Noun, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
@@ -160,14 +160,14 @@ def _legible(block: Block) -> Block:
             return Heading(_join_digit_groups(legible(text)))
         case Text(text, mark, tone):
             return Text(
-                _join_digit_groups(legible(standing_here(text), WORD)), legible(mark), tone
+                _join_digit_groups(legible(localize_commands(text), WORD)), legible(mark), tone
             )
         case Code(text):
             return Code("\n".join(map(escape_control_chars, text.splitlines())))
         case Figure():  # `Page.without_figures` puts what stands in its stead
             return block
         case Command(text, mark):
-            return Command(escape_control_chars(standing_here(text)), legible(mark))
+            return Command(escape_control_chars(localize_commands(text)), legible(mark))
         case Table():
             return replace(
                 block,

@@ -292,7 +292,7 @@ _SHOWN = 6  # paths that an error names
 AnyReport = TypeVar("AnyReport", bound=Report)
 
 
-def focus(report: AnyReport, path: str) -> AnyReport:
+def restrict_to_module(report: AnyReport, path: str) -> AnyReport:
     """Return the report restricted to a module: its rows and each tool's numbers in it.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to

@@ -658,7 +658,7 @@ def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
     )
 
 
-def higher(first: BenchPeak, other: BenchPeak) -> BenchPeak:
+def max_peaks(first: BenchPeak, other: BenchPeak) -> BenchPeak:
     """Return a peak with the higher rate of two measurements for each precision."""
     rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
     return BenchPeak(
@@ -685,9 +685,9 @@ def with_kernel_account(
         peak = None if isinstance(measured, str) else measured
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
     account = _with_peak_profile(bench, ready, ran, peak)
-    if provided is None and peak is not None and _above(account):
+    if provided is None and peak is not None and _is_above_peak(account):
         again = own_peak(bench.threads, measure_anew=True)
-        peak = peak if isinstance(again, str) else higher(peak, again)
+        peak = peak if isinstance(again, str) else max_peaks(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
         *batches_above_peak(account),
@@ -738,7 +738,7 @@ def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak 
     return msgspec.structs.replace(bench, step=step)
 
 
-def _above(bench: Bench) -> bool:
+def _is_above_peak(bench: Bench) -> bool:
     """Return whether the run or one of its kernels is faster than the peak of the device."""
     return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
 
@@ -775,7 +775,7 @@ def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
         yield f"{len(uncounted)} nodes are not counted and are not in the rates"
 
 
-def _as_run(counted: CountedModel) -> Ledger:
+def _ledger_with_dead_nodes(counted: CountedModel) -> Ledger:
     """Return the ledger with nodes that run without effect on an output, at no cost."""
     dead = (
         msgspec.structs.replace(row, cost=ZERO) if isinstance(row, CountedNode) else row
@@ -787,7 +787,7 @@ def _as_run(counted: CountedModel) -> Ledger:
 def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
     """Match the kernels of a profiled run to the counted nodes; return times and rates."""
     assert ran.profile is not None
-    trace, ledger = read_trace_events(ran.profile), _as_run(ready.counted)
+    trace, ledger = read_trace_events(ran.profile), _ledger_with_dead_nodes(ready.counted)
     source = f"the profile of {ran.runtime}"
     if ran.graph is None:
         calls = match_torch_operators(trace, ready.counted.trace, ran.dropped)
@@ -833,7 +833,7 @@ def _profile_of_trace(
     ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
     """Match the kernels of a saved trace to the counted nodes; return the profile and notes."""
-    ledger = _as_run(ready.counted)
+    ledger = _ledger_with_dead_nodes(ready.counted)
     if not is_onnxruntime(traced):
         calls = match_torch_operators(traced, ready.counted.trace, 0)
         return build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace), ()

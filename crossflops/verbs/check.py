@@ -185,7 +185,7 @@ def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
 
 def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
     """Count the model of a budget as it was at a git revision checked out into a folder."""
-    from crossflops.verbs.revisions import count_in, place_at, refuse_pointer
+    from crossflops.verbs.revisions import count_in, path_at_revision, refuse_pointer
 
     then = msgspec.structs.replace(budget, target=old)
     moved_from = old if old != budget.target else ""
@@ -194,7 +194,7 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
     remedy = f"give inputs that the model accepts at {revision}, too"
     try:
         if Path(budget.target.partition(":")[0]).exists():
-            index = place_at(revision, path)
+            index = path_at_revision(revision, path)
             if index is None:
                 return Earlier(is_new=True)
             then = msgspec.structs.replace(then, target=index + colon + rest)

@@ -269,7 +269,7 @@ def _is_file(counted: CountedModel) -> bool:
 def _dead_macs(counted: CountedModel) -> int | UnsetType:
     """Return the MACs on which no output depends; UNSET if the framework hides them."""
     if _is_of_pytorch(counted.trace):
-        return sum(_dead(counted).values())
+        return sum(_dead_macs_by_module(counted).values())
     if not _is_file(counted):
         return UNSET
     dead = count_dead(counted.graph)
@@ -297,7 +297,9 @@ def _tell_dead_nodes(graph: Graph) -> None:
         warnings.warn(sentence, CrossflopsWarning, stacklevel=3)
 
 
-def _dead(counted: CountedModel, with_recomputation: bool = False) -> dict[str, int]:
+def _dead_macs_by_module(
+    counted: CountedModel, with_recomputation: bool = False
+) -> dict[str, int]:
     """Return by module the MACs of operators that run without effect on an output.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
@@ -451,10 +453,10 @@ def collecting_warnings() -> Iterator[list[str]]:
             yield sentences
     finally:
         for warning in recorded:
-            _tell(warning, sentences)
+            _issue_warning_once(warning, sentences)
 
 
-def _tell(warning: warnings.WarningMessage, sentences: list[str]) -> None:
+def _issue_warning_once(warning: warnings.WarningMessage, sentences: list[str]) -> None:
     """Issue a warning of the count once, and add its text to the list of sentences."""
     sentence = str(warning.message)
     if sentence in sentences:
@@ -493,9 +495,9 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         if build is None or settled is not request:
             build = build_for(settled)
         report, native = _count_report(build, settled.setting, conventions)
-        if _is_of_pytorch(native.trace) and (dead := _dead(native)):
+        if _is_of_pytorch(native.trace) and (dead := _dead_macs_by_module(native)):
             warnings.warn(_dead_work_message(dead), CrossflopsWarning, stacklevel=2)
-            if request.train and (inside := _dead(native, with_recomputation=True)):
+            if request.train and (inside := _dead_macs_by_module(native, with_recomputation=True)):
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.is_file:

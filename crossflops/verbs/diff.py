@@ -31,7 +31,7 @@ def diff(
     that is no report of a count.
     """
     (report, native), (report_of_second, native_of_second) = (
-        _side(side, on_progress) for side in (first, second)
+        _count_or_read_side(side, on_progress) for side in (first, second)
     )
     change = report_difference(report, report_of_second, (first[0], second[0]), most)
     if native is None or native_of_second is None:
@@ -48,7 +48,9 @@ def diff(
     return msgspec.structs.replace(change, causes=aligned.causes)
 
 
-def _side(side: Side, on_progress: Callable[[str], None]) -> tuple[Report, CountedModel | None]:
+def _count_or_read_side(
+    side: Side, on_progress: Callable[[str], None]
+) -> tuple[Report, CountedModel | None]:
     """Count one side of a diff, or read its saved report; return report and count."""
     name, source = side
     on_progress(f"counting {name}")

@@ -111,10 +111,10 @@ def portable(text: str) -> str:
     >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
     """
-    return text if "://" in text else ":".join(map(_from_here, text.split(":")))
+    return text if "://" in text else ":".join(map(_relative_path, text.split(":")))
 
 
-def _from_here(path: str) -> str:
+def _relative_path(path: str) -> str:
     """Return a path relative to the current folder; outside of it, only its last part."""
     if not path.startswith(_ROOTS) and ".." not in Path(path).parts:
         return path

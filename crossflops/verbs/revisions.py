@@ -62,7 +62,7 @@ def revision_of(text: str) -> tuple[str, str]:
     is_kept = is_file(target) or target.endswith((".json", ".json.gz"))
     if is_kept and before not in _LIBRARIES and not Path(text).exists():
         refuse_unknown(before)
-        place_at(before, target)  # raises for a file of a submodule
+        path_at_revision(before, target)  # raises for a file of a submodule
         raise InputError(
             f"{target} is not in {before}",
             nearest_name_hint(
@@ -130,7 +130,7 @@ def _files_at(revision: str) -> list[str]:
     return [name for name in listed if is_file(name)]
 
 
-def place_at(revision: str, path: str) -> str | None:
+def path_at_revision(revision: str, path: str) -> str | None:
     """Return the path of a file at a git revision, from this folder; None if absent there.
 
     Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError

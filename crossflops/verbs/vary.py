@@ -159,7 +159,7 @@ def _fit_dimension_line(
                 reason = reason if step > 1 or node else ""
                 return _Line(_dimension(name, step, sizes, node, reason), sizes, highest)
             if not node:
-                node = _bent(counter, name, base, sizes)
+                node = _first_non_polynomial_node(counter, name, base, sizes)
                 reason = reason or "its cost is not a polynomial in the size"
             problem = None
             if not (far and _has_saturated_cost(counter, name, base, node)):
@@ -206,7 +206,9 @@ def _degree(
     return None
 
 
-def _bent(counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]) -> str:
+def _first_non_polynomial_node(
+    counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
+) -> str:
     """Return the first node whose cost is not a polynomial of the dimension, or ""."""
     points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
     for key in points[0]:

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from crossflops.frontends.pytorch.load.libraries import mends  # noqa: E402
+from crossflops.frontends.pytorch.load.libraries import repair_torchvision_import  # noqa: E402
 from crossflops.ir.trace import Setting  # noqa: E402
 from crossflops.ledger.training.weights import TrainedWeights  # noqa: E402
 from crossflops.ledger.training.work import count_training_step, total_work  # noqa: E402
@@ -23,7 +23,7 @@ def made(name):
     try:
         model, args, kwargs = MODELS[name]()
     except Exception as error:  # transformers imports torchvision, whose wheel may want CUDA
-        if not mends(error):
+        if not repair_torchvision_import(error):
             raise
         model, args, kwargs = MODELS[name]()
     return model.eval(), args, kwargs

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from crossflops.cli import main
-from crossflops.commands import standing_here
+from crossflops.commands import localize_commands
 from crossflops.errors import MissingExtraError
 from crossflops.frontends.inputs import parse_inputs
 from crossflops.targets import from_object, load_target_source
@@ -44,7 +44,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package, without, cap
     assert out == ""
     assert err.splitlines() == [
         f"error: {package} is not installed",
-        standing_here(f"hint: pip install 'crossflops[{extra}]'"),
+        localize_commands(f"hint: pip install 'crossflops[{extra}]'"),
     ]
 
 

@@ -10,8 +10,8 @@ from crossflops.hardware.devices.catalogue import (
     dense_peak_rate,
     deviation,
     find_device,
-    one_of,
     peak_from_clock,
+    single_device_of_package,
 )
 from crossflops.hardware.devices.peaks import attainable, peak_rows, sparse, sparse_peak
 from crossflops.hardware.rates.remarks import conditions
@@ -128,7 +128,7 @@ def test_every_figure_of_a_package_is_shared_but_its_clock():
     assert (card.bandwidth, card.memory, card.units) == (1638.4e9, (64e9,), 110)
     assert card.clock == 1700e6
     with pytest.raises(InputError, match="cannot share"):
-        one_of(replace(card, framework_devices_per_package=3))
+        single_device_of_package(replace(card, framework_devices_per_package=3))
 
 
 def test_sparsity_is_a_precision_of_its_own():

@@ -18,7 +18,7 @@ from crossflops.ir.measurement import Unfit, measurement_of_runs
 from crossflops.ir.roofline import Ceiling, KernelBound, Load, Roofline
 from crossflops.render.figures.batches import batch_curve_figure
 from crossflops.render.figures.canvas import Words
-from crossflops.render.figures.files import figure_file_bytes, possible
+from crossflops.render.figures.files import figure_file_bytes, require_picture_suffix
 from crossflops.render.figures.roofline import roofline_sheet
 
 MACHINE = Ceiling(name="machine", peaks={"fp16": 1e14, "fp32": 1e13}, bandwidth=1e12)
@@ -179,7 +179,7 @@ def test_without_a_batch_that_ran_there_is_no_curve():
 def test_other_formats_are_refused(suffix):
     """By name."""
     with pytest.raises(UnknownNameError, match="format"):
-        possible(suffix)
+        require_picture_suffix(suffix)
 
 
 def test_without_matplotlib_there_is_no_png(monkeypatch):

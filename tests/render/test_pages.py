@@ -9,7 +9,7 @@ from crossflops.ir.reconciliation import Cause, Example, PathRow
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.render.formats import FORMATS
 from crossflops.render.pages.comparison import innermost_mismatches
-from crossflops.render.pages.explain import conditions, rule_amount_words, whom
+from crossflops.render.pages.explain import conditions, rule_amount_words, rule_subject
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
 from crossflops.render.terminal import terminal
 from crossflops.report.quantity import release
@@ -145,7 +145,7 @@ def test_every_condition_is_told():
         lacks("l"), run_as("f"), as_root(),
     )  # fmt: skip
     rule = made(targets=("t",), where=where)
-    assert whom(rule) == "t"
+    assert rule_subject(rule) == "t"
     assert conditions(rule) == (
         "called by .forward()",
         "in a subclass of b",
@@ -157,7 +157,7 @@ def test_every_condition_is_told():
         "run as f",
         "as the whole model",
     )
-    assert (whom(made()), conditions(made())) == ("any", ())
+    assert (rule_subject(made()), conditions(made())) == ("any", ())
 
 
 def made(**fields):

@@ -40,10 +40,12 @@ class Onnx(Frontend):
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
         """Raise an error where the file has other inputs, or cannot run on these."""
-        from crossflops.frontends.onnx.binding import agrees
+        from crossflops.frontends.onnx.binding import has_declared_input_sizes
         from crossflops.load import read_onnx_model
 
-        if not agrees(read_onnx_model(source.model.path).graph, source.model.specs):
+        if not has_declared_input_sizes(
+            read_onnx_model(source.model.path).graph, source.model.specs
+        ):
             raise InputError(
                 "the given inputs are not those of the file",
                 "give --input for the inputs of the file",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from crossflops.errors import CrossflopsWarning, InputError, TargetError
-from crossflops.frontends.onnx.dimensions import follow, formula_names
+from crossflops.frontends.onnx.dimensions import formula_names, formula_size
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
 from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
@@ -88,13 +88,13 @@ def bind(
         if size < 0:
             raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
     for name in sorted(names - bound.keys()):
-        size_of = follow(name, bound) if formula_names(name) else None
+        size_of = formula_size(name, bound) if formula_names(name) else None
         if size_of is not None:
             bound[name] = _not_negative(name, size_of)
     for value in inputs:
         spec = provided.get(value.name)
         if spec is not None:
-            _overridden(path, value.name, _file_input_sizes(value), spec.shape or ())
+            _warn_of_input_size(path, value.name, _file_input_sizes(value), spec.shape or ())
             _warn_of_input_type(path, value, spec.dtype)
         _write_input_sizes(value, None if spec is None else spec.shape, bound)
     _require_input_sizes(inputs, _TypedOptions(path, dims, specs))
@@ -124,7 +124,7 @@ def load_bound_model(file: OnnxFile) -> Any:
     return model
 
 
-def agrees(graph: Any, specs: Sequence[TensorSpec]) -> bool:
+def has_declared_input_sizes(graph: Any, specs: Sequence[TensorSpec]) -> bool:
     """Return whether shapes equal the file's declared input sizes, apart from the first axis.
 
     `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
@@ -265,7 +265,7 @@ def warn_about_file(path: str, sentence: str) -> None:
     warnings.warn_explicit(sentence, CrossflopsWarning, path, 0)
 
 
-def _overridden(
+def _warn_of_input_size(
     path: str, name: str, stated: tuple[int | None, ...], shape: tuple[int, ...]
 ) -> None:
     """Warn that an input is counted at another size than the file declares.

@@ -16,7 +16,7 @@ def formula_names(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def follow(name: str, bound: Mapping[str, int]) -> int | None:
+def formula_size(name: str, bound: Mapping[str, int]) -> int | None:
     """Return the size of a dimension formula for these sizes, or None."""
     tree = _parse_formula(name)
     return None if tree is None else _formula_value(tree, bound)

@@ -372,7 +372,7 @@ class Calls:
             if operand is None:
                 continue
             if operand.place == index:
-                _give(graph, name, operand)
+                _add_operand(graph, name, operand)
             else:
                 names[name] = function.input[operand.place]
         for name in dict.fromkeys(function.output):
@@ -429,7 +429,7 @@ def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
             put(value.type, kind.shape or (), kind.dtype)
 
 
-def _give(graph: Any, name: str, operand: Operand) -> None:
+def _add_operand(graph: Any, name: str, operand: Operand) -> None:
     """Add an operand to a graph: as a stored small value, or as an input of its type and shape."""
     number = _NUMBERS.get(operand.dtype, 0)
     if operand.value is not None:

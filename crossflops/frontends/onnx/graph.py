@@ -208,7 +208,7 @@ def _level_nodes(
                 conversion=_conversion_annotation(node) if reading.noted else NO_CONVERSION,
                 objection=wrong.problem
                 or _inference_objection(node)
-                or _shrunk(node, op, enclosing),
+                or _resize_scale_problem(node, op, enclosing),
                 remedy=wrong.remedy,
             )
         )
@@ -221,7 +221,7 @@ def _inference_objection(node: Any) -> str:
     return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
 
-def _shrunk(node: Any, op: Op, enclosing: Level) -> str:
+def _resize_scale_problem(node: Any, op: Op, enclosing: Level) -> str:
     """Return the problem with the scales of a Resize that onnxruntime rejects, or "".
 
     onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.

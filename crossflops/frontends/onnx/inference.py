@@ -205,7 +205,7 @@ _FORMATS = {6: "i", 7: "q"}  # TensorProto.INT32 and INT64
 _KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type that is pinned
 
 
-def pin(graph: Any) -> bool:
+def store_known_sizes(graph: Any) -> bool:
     """Store known sizes as constants where shape inference needs them; return if any was.
 
     Such a constant has the name of the value, followed by `PIN`.

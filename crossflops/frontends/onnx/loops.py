@@ -116,7 +116,7 @@ def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) ->
     most = scalar(values[0])
     if most is None and node.input[:1] not in ([], [""]):
         return None
-    if most is not None and (most <= 0 or _goes_on(node, enclosing)):
+    if most is not None and (most <= 0 or _is_condition_always_true(node, enclosing)):
         return max(most, 0)
     return _counter_trip_count(node, enclosing, most)
 
@@ -131,7 +131,7 @@ def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | 
     return loop_step_count(body, carried, most, inner.shapes, inner.values)
 
 
-def _goes_on(node: Any, enclosing: Level) -> bool:
+def _is_condition_always_true(node: Any, enclosing: Level) -> bool:
     """Return whether a Loop's continuation condition is always true."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
@@ -207,7 +207,7 @@ def loop_value_key(node: Any, value: Any) -> str:
     return f"{node.name}/{value.name}"
 
 
-def unproven(graph: Any) -> set[str]:
+def varying_loop_values(graph: Any) -> set[str]:
     """Return the loop-carried values whose shape may differ in the next run."""
     unproven_loops = set()
     for node in graph.node:
@@ -218,7 +218,7 @@ def unproven(graph: Any) -> set[str]:
             if came is not None and (gave is None or gave.shape != came):
                 unproven_loops.add(loop_value_key(node, value))
         for inner in node_subgraphs(node):
-            unproven_loops |= unproven(inner)
+            unproven_loops |= varying_loop_values(inner)
     return unproven_loops
 
 
@@ -368,7 +368,9 @@ def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> s
     return "" if condition is None else BRANCHES[0 if condition else 1]
 
 
-def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) -> bool:
+def write_chosen_branch_shapes(
+    graph: Any, branches: Mapping[str, str], outer: Level | None = None
+) -> bool:
     """Copy output shapes of the known branch to each If; return whether any changed.
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
@@ -388,5 +390,5 @@ def decide(graph: Any, branches: Mapping[str, str], outer: Level | None = None) 
                     enclosing, node.output, index, known_result.shape, known_result.dtype
                 )
         for inner in node_subgraphs(node):
-            changed |= decide(inner, branches, enclosing)
+            changed |= write_chosen_branch_shapes(inner, branches, enclosing)
     return changed

@@ -86,7 +86,7 @@ def _module_note(module: Module) -> NotedModule:
     return NotedModule(module.path, module.bases[0] if module.bases else "", tuple(rows))
 
 
-def sign(notes: ParameterNotes, model: Any) -> str:
+def notes_text_with_digest(notes: ParameterNotes, model: Any) -> str:
     """Return the text of parameter notes, with a digest of the ONNX model's weights."""
     signed = msgspec.structs.replace(notes, tensors=tensors_digest(model))
     return msgspec.json.encode(signed).decode()

@@ -94,7 +94,7 @@ def _expert_bits(node: Node) -> int:
     return 8 if kind == "fp8" else _bit_width_reader("expert_weight_bits", 4)(node)
 
 
-def _fpq4(node: Node, _place: int) -> int:
+def _fp4_weight_count(node: Node, _place: int) -> int:
     """Return the weights of a 4-bit float MatMul: last size of input times last size of output."""
     data, out = node.inputs[0], node.outputs[0]
     if data is None or out is None or not data.shape or not out.shape:
@@ -115,7 +115,7 @@ _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType
         **dict.fromkeys(
             (("MatMulNBitsMlp", 3), ("MatMulNBitsMlp", 6)), _attribute_product("N", "K")
         ),
-        ("MatMulFpQ4", 1): _fpq4,
+        ("MatMulFpQ4", 1): _fp4_weight_count,
         ("MatMulBlockQuantizedFp4Weight", 1): _elements_in_bytes(lambda _: 4),
         ("GatherBlockQuantized", 0): _elements_in_bytes(_bit_width_reader("bits", 4)),
         **dict.fromkeys((("QMoE", 2), ("QMoE", 5), ("QMoE", 8)), _EXPERTS),
@@ -277,7 +277,7 @@ def _node_weight_sizes(
         return _attribute_weight_sizes(node)
     for index in WEIGHTS.get(node.op.type, ()):
         spec = node.inputs[index] if index < len(node.inputs) else None
-        if spec is not None and _may_be(node, spec):
+        if spec is not None and _may_be_weight(node, spec):
             sizes = input_weight_count(node, index)
             own_sizes |= _roots(spec, makers, roots_taken, sizes, node.op.type in _INTEGER)
     return own_sizes
@@ -320,7 +320,7 @@ def _call_weight_sizes(
     return sizes
 
 
-def _may_be(node: Node, spec: TensorSpec) -> bool:
+def _may_be_weight(node: Node, spec: TensorSpec) -> bool:
     """Return whether an operand may be a weight, not just one number of a pointwise operator."""
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
 

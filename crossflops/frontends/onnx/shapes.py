@@ -13,16 +13,20 @@ import msgspec
 
 from crossflops.errors import CrossflopsWarning, TargetError
 from crossflops.frontends.onnx.functions import Calls
-from crossflops.frontends.onnx.inference import infer_onnx_shapes, pin, strict_inference_objection
+from crossflops.frontends.onnx.inference import (
+    infer_onnx_shapes,
+    store_known_sizes,
+    strict_inference_objection,
+)
 from crossflops.frontends.onnx.loops import (
     RAN,
-    decide,
     has_control_operator,
     is_control,
     levels,
     loop_value_key,
     refine,
-    unproven,
+    varying_loop_values,
+    write_chosen_branch_shapes,
 )
 from crossflops.frontends.onnx.stand_ins import has_foreign_operator, opset_of
 from crossflops.frontends.onnx.types import (
@@ -98,11 +102,11 @@ def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[
     for _ in range(_ROUNDS):
         before = len(grows)
         changed = refine(inferred.graph, requested.trips, grows)
-        changed |= decide(inferred.graph, requested.branches)
+        changed |= write_chosen_branch_shapes(inferred.graph, requested.branches)
         if requested.calls is not None:
             changed |= requested.calls.refine(inferred.graph)
         if not changed:
-            grows |= unproven(inferred.graph)
+            grows |= varying_loop_values(inferred.graph)
         if len(grows) > before:
             inferred = _infer_whole_model(model, requested)
         elif changed:
@@ -195,27 +199,27 @@ def infer_shapes(
     inferred = _levels(model.graph, grows, requested.flat)
     _warn_of_other_shapes(inferred, declared, "the file declares")
     _warn_of_other_shapes(inferred, ran, "the run has")
-    gaps = _open(inferred)
+    gaps = _unknown_shape_values(inferred)
     for _ in range(_DEEPEST):
-        if not gaps or not pin(model.graph):
+        if not gaps or not store_known_sizes(model.graph):
             break
         model, grows = infer_and_unroll(model, requested)
         inferred = _levels(model.graph, grows, requested.flat)
-        gaps = _open(inferred)
-    _object(model, gaps)
+        gaps = _unknown_shape_values(inferred)
+    _note_inference_errors(model, gaps)
     if gaps and _fill_shape_gaps(gaps, {**declared, **ran}):
         model, grows = infer_and_unroll(model, requested)
         inferred = _levels(model.graph, grows, requested.flat)
-        gaps = _open(inferred)
-        _object(model, gaps)
+        gaps = _unknown_shape_values(inferred)
+        _note_inference_errors(model, gaps)
     if gaps and _from_symbolic(model, inferred, gaps):
         model, grows = infer_and_unroll(model, requested)
         inferred = _levels(model.graph, grows, requested.flat)
-        _open(inferred)
+        _unknown_shape_values(inferred)
     return model, inferred[0].types
 
 
-def _object(model: Any, gaps: list[Gap]) -> None:
+def _note_inference_errors(model: Any, gaps: list[Gap]) -> None:
     """Note shape inference's errors at the nodes that cause them, in place.
 
     Their operands have shapes, and their results none.
@@ -364,7 +368,7 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
     return inside
 
 
-def _open(inferred: Iterable[_Level]) -> list[Gap]:
+def _unknown_shape_values(inferred: Iterable[_Level]) -> list[Gap]:
     """Return the tensors that nodes make and whose shapes are unknown.
 
     A value that a loop computes in another shape with every run is left out.

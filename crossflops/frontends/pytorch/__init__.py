@@ -124,9 +124,9 @@ class PyTorch(Frontend):
 
     def can_retry_after(self, error: Exception) -> bool:
         """Return whether torchvision's failed import is repaired, so a retry is useful."""
-        from crossflops.frontends.pytorch.load.libraries import mends
+        from crossflops.frontends.pytorch.load.libraries import repair_torchvision_import
 
-        return mends(error)
+        return repair_torchvision_import(error)
 
     def architecture(self, model: Any) -> "LanguageArchitecture":
         """Return the architecture of a model of transformers; InputError for any other model."""

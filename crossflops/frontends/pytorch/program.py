@@ -276,7 +276,7 @@ def _align_observed_runs(
     """Return the calls with their fused kernels, the calls of other views, and the kernels."""
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    for setting in sorted(observed, key=_turn):
+    for setting in sorted(observed, key=_run_order):
         if setting not in runs:
             continue
         run_calls, kernels = runs[setting]
@@ -334,7 +334,7 @@ def _runs_by_setting(
     known: dict[str, list[Ran]] = {}  # the kernels of runs that are alike
     asked: set[str] = set()  # the settings whose kernels are there
     hooks = hooks_matter(model)
-    for setting in sorted(observed, key=_turn):
+    for setting in sorted(observed, key=_run_order):
         level = _setting_level(setting)
         similar = setting if hooks else msgspec.structs.replace(setting, hooked=False)
         if level == "module" and not is_asked(model):
@@ -375,7 +375,7 @@ def _setting_level(setting: Setting) -> str:
     return setting.level if isinstance(setting, View) else "operator"
 
 
-def _turn(setting: Setting) -> int:
+def _run_order(setting: Setting) -> int:
     """Return a sort key: dispatch views first, then runs that show kernels, then others."""
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0

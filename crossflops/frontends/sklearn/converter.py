@@ -44,7 +44,7 @@ def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(_whole_numbers())
-        stack.enter_context(_any_number_of_rows())
+        stack.enter_context(_fixing_kmeans_bias())
         estimators = list(estimators)
         stack.enter_context(_transforming(estimators))
         for estimator in estimators:
@@ -140,7 +140,7 @@ def _whole_numbers() -> Iterator[None]:
 
 
 @contextmanager
-def _any_number_of_rows() -> Iterator[None]:
+def _fixing_kmeans_bias() -> Iterator[None]:
     """Make skl2onnx's products in KMeans fit any number of rows, in this context.
 
     skl2onnx/operator_converters/k_means.py writes a zero for every row where it adds one for every

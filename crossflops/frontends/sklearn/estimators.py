@@ -206,7 +206,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
     """Return the module table, root first: named estimators, those with nodes, and parents."""
     kept = {""}
     for path in (part.path for part in inside if part.named or part.path in with_nodes):
-        kept.update(_upwards(path))
+        kept.update(_path_and_ancestors(path))
     classes = {part.path: type(part.estimator).__name__ for part in inside}
     paths = ["", *sorted((path for path in kept if path), key=_order(inside))]
     ids = {path: number for number, path in enumerate(paths)}
@@ -233,12 +233,12 @@ def _order(inside: list[Part]) -> Callable[[str], list[int]]:
     """Return a sort key that orders module paths as they were found, parents first."""
     order: dict[str, int] = {}
     for number, part in enumerate(inside):
-        for path in _upwards(part.path):
+        for path in _path_and_ancestors(part.path):
             order.setdefault(path, number)
-    return lambda path: [order[above] for above in _upwards(path)]
+    return lambda path: [order[above] for above in _path_and_ancestors(path)]
 
 
-def _upwards(path: str) -> list[str]:
+def _path_and_ancestors(path: str) -> list[str]:
     """Return a dotted path and its ancestors, outermost first: "a", "a.b", "a.b.c"."""
     words = path.split(".")
     return [".".join(words[:end]) for end in range(1, len(words) + 1)]

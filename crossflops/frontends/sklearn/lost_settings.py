@@ -25,7 +25,7 @@ def _has_indicator(model: Any) -> bool:
     return indicator is not None and len(indicator.features_) > 0
 
 
-def _votes(model: Any) -> bool:
+def _lacks_probabilities(model: Any) -> bool:
     """Return whether one of an ensemble's estimators lacks class probabilities."""
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
@@ -43,7 +43,7 @@ def _scores_are_lost(model: Any) -> bool:
     is_written_otherwise = (
         name == "QuadraticDiscriminantAnalysis"
         or hasattr(inner, "best_estimator_")
-        or (name == "OneVsRestClassifier" and _votes(inner))
+        or (name == "OneVsRestClassifier" and _lacks_probabilities(inner))
         or getattr(inner, "probability", False) is True
     )
     return is_written_otherwise and hasattr(inner, "decision_function")
@@ -90,7 +90,12 @@ LOST = (
         "a threshold that was found",
         "the label of the larger probability is given",
     ),
-    Loss("BaggingClassifier", _votes, "estimators without probabilities", "votes are mixed up"),
+    Loss(
+        "BaggingClassifier",
+        _lacks_probabilities,
+        "estimators without probabilities",
+        "votes are mixed up",
+    ),
 )
 
 

@@ -192,7 +192,7 @@ def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
     return _replace_estimator_fields(state, graph=msgspec.structs.replace(graph, nodes=nodes))
 
 
-def _list(state: EstimatorConversion) -> EstimatorConversion:
+def _list_estimator_modules(state: EstimatorConversion) -> EstimatorConversion:
     """Add the table of the modules, one for each estimator, to the trace."""
     modules = list_modules(state.inside, set(state.owners.values()))
     return _replace_estimator_fields(
@@ -235,7 +235,7 @@ PIPELINE = Pipeline(
         ),
         Pass("read ONNX", _read_estimator_graph, fact_set(BYTES), fact_set(GRAPH)),
         Pass("stand for estimators", _stand_for_estimators, fact_set(GRAPH), fact_set(COMPUTED)),
-        Pass("list modules", _list, fact_set(WRITTEN), fact_set(MODULES)),
+        Pass("list modules", _list_estimator_modules, fact_set(WRITTEN), fact_set(MODULES)),
         Pass(
             "place in modules", _place_estimator_nodes, fact_set(GRAPH, COMPUTED), fact_set(PLACED)
         ),

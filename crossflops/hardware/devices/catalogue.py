@@ -100,7 +100,7 @@ def contains(device: Device, text: str) -> bool:
 # From the figures of a package to those of one framework device, and back.
 
 
-def one_of(package: Device) -> Device:
+def single_device_of_package(package: Device) -> Device:
     """Return one of the devices in a package, with an equal share of all but the clocks.
 
     A package with one framework device is that device. Raises InputError where the units
@@ -163,7 +163,7 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
     """
     match = _SLICE.fullmatch(name.strip())
     if not match:
-        return _uncut(name, find)
+        return _find_unsliced_device(name, find)
     device, slices = find(match["whole"]), int(match["slices"])
     per_slice = _UNITS.get(device.architecture)
     if per_slice is None or device.units is None or not device.memory:
@@ -209,7 +209,7 @@ def slice_device(device: Device, profile: str, units: int, memory: float) -> Dev
     )
 
 
-def _uncut(name: str, find: Callable[[str], Device]) -> Device:
+def _find_unsliced_device(name: str, find: Callable[[str], Device]) -> Device:
     """Find a device; raise an error for a virtual GPU whose share is unknown."""
     try:
         return find(name)
@@ -334,7 +334,7 @@ def _catalogue() -> tuple[Device, ...]:
     catalogue: list[Device] = []
     for name in _files():
         rows = msgspec.json.decode(folder.joinpath(name).read_bytes(), type=tuple[Device, ...])
-        catalogue += map(one_of, rows)
+        catalogue += map(single_device_of_package, rows)
     return tuple(catalogue)
 
 
@@ -531,7 +531,7 @@ def _device(key: str, row: Any, source: str) -> Device:
     except msgspec.ValidationError as error:
         raise InputError(f"{key} in {source}: {error}", _EXAMPLE) from error
     _refuse_small(device, source)
-    return one_of(device)
+    return single_device_of_package(device)
 
 
 def _refuse_small(device: Device, source: str) -> None:

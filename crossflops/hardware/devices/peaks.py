@@ -140,7 +140,7 @@ def denominators(
         if not provided and bandwidth is None:
             return Denominators(against=(None,))
         peaks = Peaks(given=provided, bandwidth=bandwidth)
-        _need(peaks, needed)
+        _require_peaks(peaks, needed)
         return Denominators(against=(peaks,))
     try:
         devices: tuple[Device, ...] = (find_device(requested.device, known),)
@@ -160,7 +160,7 @@ def denominators(
         for device in devices
     )
     if trouble is None:
-        _need(meant[0], needed)  # refused before the work begins
+        _require_peaks(meant[0], needed)  # refused before the work begins
         return Denominators(against=meant)
     return _able(meant, needed, trouble)
 
@@ -172,7 +172,7 @@ def _able(
     able, left = [], []
     for candidate in meant:
         try:
-            _need(candidate, needed)
+            _require_peaks(candidate, needed)
             able.append(candidate)
         except UnknownNameError as error:
             has = ", ".join(candidate.device.peaks) if candidate.device else ""
@@ -185,7 +185,7 @@ def _able(
     return Denominators(against=tuple(able), trouble=trouble, left_out=tuple(left))
 
 
-def _need(peaks: Peaks, precisions: tuple[str, ...]) -> None:
+def _require_peaks(peaks: Peaks, precisions: tuple[str, ...]) -> None:
     """Raise an error if a precision has no peak on the device."""
     if peaks.device is not None or peaks.given:
         for precision in precisions:
@@ -207,7 +207,7 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
     return precision.casefold(), tflops * 1e12
 
 
-def possible(device: Device, precision: str, rate: float) -> dict[str, float]:
+def peaks_at_least(device: Device, precision: str, rate: float) -> dict[str, float]:
     """Return by precision the other peaks of a device that are at least the rate."""
     tops = {
         name: top

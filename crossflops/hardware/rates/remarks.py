@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import isfinite
 
 from crossflops.hardware.devices.catalogue import clock_of, deviation, find_device, peak_from_clock
-from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, possible
+from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, peaks_at_least
 from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
 from crossflops.hardware.rates.numerators import Numerator, OmittedTool
 from crossflops.hardware.rates.question import Question, TrainingOptions
@@ -407,7 +407,7 @@ def _other_peaks(
         return ()
     (precision,) = ran
     rate = ratio * against.top(precision)
-    tops = possible(device, precision, rate)
+    tops = peaks_at_least(device, precision, rate)
     if not tops:
         return (
             "no peak of the device is that high: there were several devices, or counted "

@@ -33,7 +33,7 @@ _DPI = 160
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
-def possible(suffix: str) -> str:
+def require_picture_suffix(suffix: str) -> str:
     """Return the suffix in lower case; raise an error if no picture can be made with it.
 
     Raises UnknownNameError for any other, and MissingExtraError for a PNG without matplotlib,
@@ -50,7 +50,7 @@ def possible(suffix: str) -> str:
 
 def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
     """Return the canvas as the bytes of an SVG or PNG file."""
-    if possible(suffix) == ".svg":
+    if require_picture_suffix(suffix) == ".svg":
         return f"{svg(canvas, alone=True)}\n".encode()
     try:
         from matplotlib import rc_context

@@ -103,7 +103,13 @@ def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
     """Return the cells of a precision: dense and sparse peak, ridge, derivation, deviation."""
     rates = (row.peak, row.package_peak, row.sparse)
     figures = (_peak_rate_cell(row, rate) for rate in rates)
-    return (row.precision, *figures, _ridge(row), _peak_product_text(device, row), _off(row))
+    return (
+        row.precision,
+        *figures,
+        _ridge(row),
+        _peak_product_text(device, row),
+        _peak_deviation_text(row),
+    )
 
 
 def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
@@ -133,7 +139,7 @@ def _peak_product_text(device: Device, row: PeakRow) -> str:
     return f"{product} = {short_amount(row.derived)}"
 
 
-def _off(row: PeakRow) -> str:
+def _peak_deviation_text(row: PeakRow) -> str:
     """Return by how many percent clock x units differs from the data sheet, or "-"."""
     return "-" if row.deviation is None else percent_change(row.deviation + 1, 1)
 
@@ -142,7 +148,7 @@ def _device_doubts(content: DeviceSheet) -> list[str]:
     """Return sentences on doubtful figures of a device: peaks that differ, shared names."""
     off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
-        f"{row.precision}: the data sheet's peak and clock x units differ by {_off(row)}"
+        f"{row.precision}: the data sheet's peak and clock x units differ by {_peak_deviation_text(row)}"
         for row in off
     ]
     low = content.device.low_confidence

@@ -81,14 +81,14 @@ def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
     return lines
 
 
-def more(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
+def additional_columns(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
     """Return the additional columns of a table of several efficiency rows, such as HFU."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
         columns.append(("HFU", _hfu))
     if any(_has_causal_half(row) for row in rows):
-        columns += [("full square", _full_attention_mfu), ("causal", _half)]
+        columns += [("full square", _full_attention_mfu), ("causal", _causal_attention_mfu)]
     if any(row.others is not UNSET for row in rows):
         columns.append(("of measured", _other_share))
     if any(moved.mbu is not None for moved in map(_byte_traffic_or_none, rows) if moved):
@@ -170,7 +170,7 @@ def _attention_note_with_shares(row: Efficiency) -> str:
         or not _has_causal_half(row)
     ):
         return _attention_note(row)
-    return f"{_attention_note(row)}; MFU full {_full_attention_mfu(row)}, causal {_half(row)}"
+    return f"{_attention_note(row)}; MFU full {_full_attention_mfu(row)}, causal {_causal_attention_mfu(row)}"
 
 
 def _has_causal_half(row: Efficiency) -> bool:
@@ -184,7 +184,7 @@ def _full_attention_mfu(row: Efficiency) -> str:
     return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
 
 
-def _half(row: Efficiency) -> str:
+def _causal_attention_mfu(row: Efficiency) -> str:
     """Return the MFU with the causal half of attention counted, in percent, or "-"."""
     return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
@@ -550,7 +550,7 @@ def _varying(rows: tuple[Efficiency, ...]) -> Table:
     ]
     if any(row.ratio is not None for row in rows):
         shown.append((Column(head="MFU", right=True), _mfu))
-    shown += [(Column(head=head, right=True), cell) for head, cell in more(rows)]
+    shown += [(Column(head=head, right=True), cell) for head, cell in additional_columns(rows)]
     return Table(
         columns=tuple(column for column, _ in shown),
         rows=tuple(

@@ -146,7 +146,7 @@ def _rule_text(rule: Rule) -> str:
     ...            targets=("aten.batch_norm.default",), amount=output_elements))
     'batch_norm: 2 x n(y)'
     """
-    return f"{', '.join([whom(rule), *conditions(rule)])}: {rule_amount_words(rule)}"
+    return f"{', '.join([rule_subject(rule), *conditions(rule)])}: {rule_amount_words(rule)}"
 
 
 # What a rule says, in words: whom it is about, under which conditions, and what it books.
@@ -156,7 +156,7 @@ _KNOWN = "a layer counted above"
 _ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 
 
-def whom(rule: Rule) -> str:
+def rule_subject(rule: Rule) -> str:
     """Return the layers or functions that a rule applies to, as text with short names.
 
     >>> whom(Rule(id="x", cause="bias.conv", level="module", kind="part",
@@ -449,7 +449,7 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
 def _rule_summary(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
     """Return what a rule applies to, and its texts that are not shared with other rules."""
     alone = [text for text in texts if text not in shared]
-    return "; ".join([whom(rule), *alone])
+    return "; ".join([rule_subject(rule), *alone])
 
 
 def _rule_modifiers(rule: Rule) -> tuple[str, ...]:

@@ -214,7 +214,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
     ):  # fmt: skip
         rate, native = (
             content.rate(times * row.macs, seconds),
-            content.rate(_right(content, times), seconds),
+            content.rate(_native_phase_macs(content, times), seconds),
         )
         cells = (
             short_amount(times * row.macs),
@@ -249,7 +249,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
     return blocks
 
 
-def _right(content: TrainingProfile, times: int) -> int:
+def _native_phase_macs(content: TrainingProfile, times: int) -> int:
     """Return the native MACs of the forward pass (1), backward pass (2) or both (3)."""
     forward, backward = content.work.forward_macs, content.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]

@@ -99,7 +99,7 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
 
 def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
     """Return whether the model may be of another framework than some of its tools."""
-    requested = {choice.conventions[tool].framework for tool in runners(choice)}
+    requested = {choice.conventions[tool].framework for tool in model_running_tools(choice)}
     return len(requested) > 1 or may_be_of_another(
         full_target_name(request.target or ""), requested
     )
@@ -145,14 +145,14 @@ def file_reading_tools(choice: Choice) -> tuple[str, ...]:
     )
 
 
-def runners(choice: Choice) -> set[str]:
+def model_running_tools(choice: Choice) -> set[str]:
     """Return the tools that run a model, not those that read an ONNX file."""
     return set(choice.conventions) - set(file_reading_tools(choice))
 
 
 def _natives(choice: Choice, source: Source) -> set[str]:
     """Return the tools that take the model in its own framework, or its ONNX file."""
-    framework, running = require_frontend(source.model).name, runners(choice)
+    framework, running = require_frontend(source.model).name, model_running_tools(choice)
     return {
         tool
         for tool, convention in choice.conventions.items()

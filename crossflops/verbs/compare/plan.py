@@ -149,7 +149,7 @@ def _plan_model(
     with collecting_warnings() as sentences:
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
-            choice = _trainers(choice)
+            choice = _keep_training_tools(choice)
         if comparison.teach_tools:
             choice = teach_tools(choice)
     is_shared = can_fork and comparison.isolate and can_be_forked(request, choice)
@@ -204,7 +204,7 @@ def _distant_failure(tool: str) -> Failure:
     )
 
 
-def _trainers(choice: Choice) -> Choice:
+def _keep_training_tools(choice: Choice) -> Choice:
     """Return the choice of tools that count a training step; warn about the others."""
     others = [tool for tool, rules in choice.conventions.items() if not rules.step]
     if others and not choice.named:

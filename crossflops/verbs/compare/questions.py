@@ -11,7 +11,7 @@ from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.ir.profile import Failure, Profile
 from crossflops.report.comparison import Against, Contrast, contrast
 from crossflops.report.report import Report
-from crossflops.report.view import focus
+from crossflops.report.view import restrict_to_module
 
 if TYPE_CHECKING:
     from crossflops.verbs.count import CountedModel
@@ -81,7 +81,9 @@ def answer_report_questions(
     consensus: bool = False,
 ) -> Report:
     """Return the report for --between, --module and --consensus."""
-    report = contrast_tools(report if module is None else focus(report, module), between)
+    report = contrast_tools(
+        report if module is None else restrict_to_module(report, module), between
+    )
     if not consensus:
         return report
     from crossflops.report.consensus import build_consensus

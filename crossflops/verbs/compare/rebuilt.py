@@ -11,7 +11,7 @@ from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
 from crossflops.verbs.compare.answers import FORWARD, Answers, Progress
 from crossflops.verbs.compare.counts import count_by_training_mode
-from crossflops.verbs.compare.groups import ToolGroup, runners
+from crossflops.verbs.compare.groups import ToolGroup, model_running_tools
 from crossflops.verbs.count import CountedModel
 from crossflops.workers.observe import fake_weights_error
 
@@ -81,4 +81,8 @@ def rebuild_for_tools(
 
 def _tools_of(framework: str, choice: Choice) -> list[str]:
     """Return the chosen tools that run models of the framework, such as "torch"."""
-    return [tool for tool in runners(choice) if choice.conventions[tool].framework == framework]
+    return [
+        tool
+        for tool in model_running_tools(choice)
+        if choice.conventions[tool].framework == framework
+    ]

@@ -439,7 +439,7 @@ def rate_run_table(
     lines += [
         f"{table.name}, line {line}: {error.message}; {error.hint}" for line, error in errors
     ]
-    trouble = _trouble(table, len(errors)) if errors else None
+    trouble = _invalid_rows_error(table, len(errors)) if errors else None
     if not rows:
         raise InputError("; ".join(lines), "correct these rows")
     content = with_request_record(
@@ -455,7 +455,7 @@ def _surplus_column_notes(table: runs.RunTable) -> list[str]:
     return [f"{table.name}: unused columns: {', '.join(table.unused)}"]
 
 
-def _trouble(table: runs.RunTable, number: int) -> InputError:
+def _invalid_rows_error(table: runs.RunTable, number: int) -> InputError:
     """Return the error that says how many rows of a table of runs are invalid."""
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(

@@ -119,7 +119,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
         if roofing.has_byte_total
         else _loads_from_counts(model, roofing)
     )
-    base = _base(roofing)
+    base = _requested_variant(roofing)
     rows = loads_of(base.model, base.formats, base.run.scale)
     step = step_bound(rows, base.run)
     nodes = () if roofing.has_byte_total else node_bounds(rows, base.run)
@@ -156,7 +156,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
     )
 
 
-def _base(roofing: Roofing) -> Variant:
+def _requested_variant(roofing: Roofing) -> Variant:
     """Build the roofline variant that was requested: device, batch size, passes and formats."""
     scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(
@@ -218,12 +218,12 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
         """Return work and bytes of each node for a byte model, formats and batch scale."""
         counts = ledger if byte_model == "unfused" else count_whole(graph)
         rows = loads(graph, counts, byte_model, formats, scale)
-        return tuple(_precisely(row, roofing.precision_of) for row in rows)
+        return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
 
     return loads_of
 
 
-def _precisely(load: Load, patterns: Mapping[str, str]) -> Load:
+def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
     """Return the load with the precision of the last name pattern that it matches."""
     names = (load.op, load.node, load.path)
     kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]

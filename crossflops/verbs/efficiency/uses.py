@@ -83,7 +83,7 @@ class Use(NamedTuple):
     remedy: str = "leave it out"
 
 
-def _always(work: AskedWork) -> bool:
+def _has_use_always(work: AskedWork) -> bool:
     """Return True: the field has a use in every question."""
     return True
 
@@ -93,7 +93,7 @@ def _is_training_work(work: AskedWork) -> bool:
     return bool(work.fields["train"])
 
 
-ALWAYS = (Use(_always),)
+ALWAYS = (Use(_has_use_always),)
 _OF_NODES = Use(lambda work: work.has_nodes, f"{_UNTOLD}", _NODES)
 _OF_SIZES = Use(
     lambda work: work.has_only_sizes,
@@ -108,13 +108,13 @@ _OF_A_CACHE = Use(
 )
 
 
-def _attends(work: AskedWork) -> bool:
+def _has_attention(work: AskedWork) -> bool:
     """Return whether attention can be counted: from nodes, or from sizes with a width."""
     return work.has_nodes or (work.has_only_sizes and work.has_width)
 
 
 _OF_ATTENTION = Use(
-    _attends,
+    _has_attention,
     f"{_UNTOLD}, and sizes need the width of attention",
     "give the model without --as and --compare, or --layers, --hidden and --seq beside --params",
 )

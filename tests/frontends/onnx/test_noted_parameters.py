@@ -10,7 +10,7 @@ from crossflops.frontends.onnx.noted_parameters import (
     NotedModule,
     NotedParameter,
     ParameterNotes,
-    sign,
+    notes_text_with_digest,
 )
 from crossflops.ir.trace import Setting
 from crossflops.reconcile.parameters import reconcile_stored
@@ -43,7 +43,9 @@ NOTES = ParameterNotes(
 def noted(text=None):
     """The model with a note, of which only the text is given."""
     model = with_weights(TEXT, "w", "b")
-    model.metadata_props.add(key=KEY, value=sign(NOTES, model) if text is None else text)
+    model.metadata_props.add(
+        key=KEY, value=notes_text_with_digest(NOTES, model) if text is None else text
+    )
     return model
 
 

@@ -237,7 +237,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
         lowering(recorder, opaque),
         rules.patching_lowering_rules(),
         _keeping(),
-        _living(pure),
+        _converting_live_equations(pure),
         search_by_value(),
         resizes_named(),
     ):
@@ -360,7 +360,7 @@ _WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's a
 
 
 @contextmanager
-def _living(pure: Pure) -> Iterator[None]:
+def _converting_live_equations(pure: Pure) -> Iterator[None]:
     """Let jax2onnx convert only equations that a result depends on, in this context.
 
     jax2onnx/converter/conversion_api.py: the program of _trace_to_jaxpr is lowered as a whole,

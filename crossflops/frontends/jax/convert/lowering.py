@@ -345,7 +345,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 return lower_body(ctx, eqn, recorder.mesh, native)
             if (kind := _kind_without_equal(eqn)) is not None:
                 return _opaque(ctx, eqn, kind, recorder.is_looped)
-            better = _better(eqn, recorder)
+            better = _replacement_of_equation(eqn, recorder)
             if better is None and recorder.to_run and id(eqn) not in native:
                 better = special_function_at_poles(eqn)
             if better is not None:
@@ -393,7 +393,7 @@ def _kind_without_equal(eqn: Any) -> str | None:
     return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
 
 
-def _better(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
+def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
     """Return equivalent JAX code for an equation that jax2onnx converts wrongly, or None."""
     for rewrite in (single_product, permuting_reshape, whole_array_update):
         if (same := rewrite(eqn)) is not None:

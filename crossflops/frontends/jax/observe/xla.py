@@ -326,7 +326,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
         key=_program_position,
     )
     forward, gradients, again = (
-        [call for call in contractions if _pass(call) == number] for number in _PASSES
+        [call for call in contractions if _pass_number(call) == number] for number in _PASSES
     )
     of: dict[str, list[str]] = {contraction.key: [] for contraction in contractions}
     forward = _best_matching_calls(forward, lambda some: _match_in_order(some, operators))
@@ -388,7 +388,7 @@ _PASSES = FORWARD, BACKWARD, AGAIN = range(3)
 _AGAIN = "rematted_computation"  # jax/_src/ad_checkpoint.py
 
 
-def _pass(call: Call) -> int:
+def _pass_number(call: Call) -> int:
     """Return the pass of an instruction as a number: forward, backward or recomputed."""
     if not call.settings["backward"]:
         return FORWARD

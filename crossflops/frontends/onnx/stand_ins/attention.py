@@ -67,7 +67,7 @@ def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
             draft.put("Einsum", (draft.input(0), draft.input(2)), out, equation=_JOIN)
         elif query is not None and value is not None:
             draft.put_filled_tensor((*query[:2], value[2]), out, draft.dtype(0))
-        _presents(draft, past, past_length, (query, key, value), heads)
+        _write_present_states(draft, past, past_length, (query, key, value), heads)
 
     return write
 
@@ -75,7 +75,7 @@ def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
 _JOIN = "bsh,btv->bsv"
 
 
-def _presents(
+def _write_present_states(
     draft: Draft,
     past: int,
     past_length: int,
@@ -227,7 +227,7 @@ def _branch(draft: Draft, attribute: Any, scores: str) -> None:
         branch.g.output.extend(attribute.g.output)
 
 
-def learn(original: Any, stand_in: Any) -> None:
+def copy_branch_shapes(original: Any, stand_in: Any) -> None:
     """Copy the shapes inferred in an If branch to the body that it replaced, in place."""
     branch = next(attribute.g for attribute in stand_in.attribute if attribute.name == _THEN)
     body = next(attribute.g for attribute in original.attribute if attribute.name == stand_in.name)

@@ -15,7 +15,7 @@ from crossflops.frontends.onnx.stand_ins import (
     products,
     training,
 )
-from crossflops.frontends.onnx.stand_ins.attention import learn
+from crossflops.frontends.onnx.stand_ins.attention import copy_branch_shapes
 from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT32, Draft, Types
 from crossflops.frontends.onnx.types import (
     graph_value_types,
@@ -128,7 +128,7 @@ class _Exchange:
             changed = True
             original = self.originals[index]
             if node.op_type == "If" and inferred:
-                learn(original, node)
+                copy_branch_shapes(original, node)
             if index not in back:
                 back.add(index)
                 kept_nodes.append(original)

@@ -212,7 +212,7 @@ class Decomposer:
             raise NotUnderstoodError(target)
         if target._schema.is_mutable:
             written = writes.target_of(node)
-            target = _twin(target)
+            target = _out_of_place_operator(target)
         full = self._stays_whole(target)
         if written is not None and full:
             full = _is_alike(node, written)
@@ -533,7 +533,7 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 # Operators that write into a tensor become those that give a new one.
 
 
-def _twin(target: Any) -> Any:
+def _out_of_place_operator(target: Any) -> Any:
     """Return the out-of-place variant of an in-place operator: `add` for `add_`."""
     import torch
     from torch._export.utils import _is_cia_op
@@ -1221,13 +1221,13 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
             inventory.EXPORT_DECOMPOSITION,
         ),
         patching_attribute(
-            interpreter, "run_node", _looking(run_node), inventory.EXPORT_PROMOTION
+            interpreter, "run_node", _promoting_run_node(run_node), inventory.EXPORT_PROMOTION
         ),
     ):
         yield
 
 
-def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
+def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
     """Return a `run_node` that only promotes dtypes for programs assembled from pieces.
 
     PyTorch runs every operator without values once more to get the types of all results, which the
@@ -1235,7 +1235,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
     """
     from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
 
-    def look(self: Any, node: Any) -> Any:
+    def promote_node_types(self: Any, node: Any) -> Any:
         """Promote the types of a call node's operands by rule; return its fake value."""
         if _STAMPED not in self.module.meta or node.op != "call_function":
             return run_node(self, node)
@@ -1245,7 +1245,7 @@ def _looking(run_node: Callable[..., Any]) -> Callable[..., Any]:
                 self._maybe_promote_node(node, rule)
         return node.meta["val"]
 
-    return look
+    return promote_node_types
 
 
 def _decomposer(registry: Any) -> Decomposer:

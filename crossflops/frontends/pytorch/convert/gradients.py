@@ -64,9 +64,9 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
     calls = {call.key: call for call in operators.values()}
     cut = {key for key, call in calls.items() if not call.grad}
     writers = (node for node in program.graph.nodes if _writes_unseen(node))
-    cut |= {operators[node.name].key for node in writers if not _gives_more(node)}
+    cut |= {operators[node.name].key for node in writers if not _has_further_results(node)}
     present = {node.call for node in graph.nodes}
-    ways, outputs = _ways(program, operators, present)
+    ways, outputs = _gradient_paths(program, operators, present)
     detached = {pair: flags for pair, flags in ways.items() if any(flags)}
     ends = outputs if len(outputs) == len(graph.outputs) else ()
     if not cut and not detached and not any(ends):
@@ -216,7 +216,7 @@ def _leaves_of_lost_calls(
             roots[node] = call.key
         elif call is not None and len(provided) == 1 and provided[0] in roots:
             root = roots[provided[0]]
-            hands_on = _hands_on(provided[0], node)
+            hands_on = _passes_gradient_on(provided[0], node)
             if call.key in lost and (detaches(call) or (hands_on and root.startswith("="))):
                 leaves.setdefault(root, set()).add(call.key)
             elif hands_on:
@@ -268,14 +268,14 @@ def _constants_with_gradients(
             full = (
                 len(provided) == 1
                 and provided[0].whole
-                and _hands_on(_gradient_argument_nodes(node)[0], node)
+                and _passes_gradient_on(_gradient_argument_nodes(node)[0], node)
             )
             sources = frozenset().union(*(value.sources for value in provided))
             stored[node.name] = _FoldedConstant(sources, full, dtype)
     return stored
 
 
-def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
+def _passes_gradient_on(provided: "fx.Node", node: "fx.Node") -> bool:
     """Return whether a node's gradient equals its operand's element by element."""
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
@@ -288,15 +288,15 @@ def _hands_on(provided: "fx.Node", node: "fx.Node") -> bool:
 
 def with_hook_marks(graph: Graph, names: Collection[str]) -> Graph:
     """Return the graph with nodes marked that read a parameter with a gradient hook."""
-    return _taking(graph, names, _HOOK)
+    return _with_weight_reason(graph, names, _HOOK)
 
 
 def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
     """Return the graph with nodes marked that read parameters frozen or trained in a run."""
-    return _taking(graph, names, TURNED)
+    return _with_weight_reason(graph, names, TURNED)
 
 
-def _taking(graph: Graph, names: Collection[str], reason: str) -> Graph:
+def _with_weight_reason(graph: Graph, names: Collection[str], reason: str) -> Graph:
     """Return the graph with `reason` as `own_backward` of nodes that use named weights."""
     nodes = (
         node.with_training(own_backward=reason)
@@ -321,7 +321,7 @@ def mark_handed_out(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """Return the graph with nodes marked whose results a reentrant checkpoint detaches."""
-    handed = [node for node in program.graph.nodes if _is_handed_out(node, operators)]
+    handed = [node for node in program.graph.nodes if _is_checkpoint_output(node, operators)]
     if not handed:
         return graph
     origins = gradient_sources(program, operators, {node.call for node in graph.nodes})
@@ -366,7 +366,7 @@ def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _is_handed_out(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
+def _is_checkpoint_output(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
     """Return whether a node is a reentrant checkpoint's detached result, used outside it."""
     call = operators.get(node.name)
     if call is None or not detaches(call) or call.checkpoint is None:
@@ -465,7 +465,7 @@ def _writes_unseen(node: "fx.Node") -> bool:
     return is_third_party_operator(node) and bool(target._schema.is_mutable)
 
 
-def _gives_more(node: "fx.Node") -> bool:
+def _has_further_results(node: "fx.Node") -> bool:
     """Return whether an in-place operator returns more than the written tensor."""
     target: Any = node.target
     return bool(target._schema.returns) and write_and_return_node(node) is None
@@ -511,7 +511,7 @@ def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int,
     return cut
 
 
-def _ways(
+def _gradient_paths(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[_Ways, tuple[bool, ...]]:
     """Return the gradient paths between calls, and which outputs all paths leave detached.
@@ -555,7 +555,7 @@ def gradient_sources(
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
             before = {call.key: (False,)}
-        if detaches(call) and not _is_handed_out(node, operators):
+        if detaches(call) and not _is_checkpoint_output(node, operators):
             before = {source: (True,) * len(flags) for source, flags in before.items()}
         reached[node] = before
     return reached

@@ -49,7 +49,7 @@ def simplify(program: "ONNXProgram") -> None:
 
     model = program.model
     weights, origins = weight_names(program), _operand_uses(program.model)
-    _stand_in_for_hollow_tensors(model)
+    _fill_fake_weights(model)
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
         """Return whether an ONNX node computes shapes or small constants and may be folded."""
@@ -60,7 +60,7 @@ def simplify(program: "ONNXProgram") -> None:
             return False
         if all(map(_is_small_or_integer, node.outputs)):
             return True
-        return all(map(_is_small_or_integer, inputs)) and not _works(node)
+        return all(map(_is_small_or_integer, inputs)) and not _is_computing(node)
 
     def fold() -> None:
         """Fold the constants of the ONNX model, only those of shape arithmetic."""
@@ -106,7 +106,7 @@ def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
             node.resize_outputs(results)
 
 
-def _works(node: "ir.Node") -> bool:
+def _is_computing(node: "ir.Node") -> bool:
     """Return whether an ONNX operator computes, not only moves or creates data."""
     if node.op_type == "Range":
         return False
@@ -116,7 +116,7 @@ def _works(node: "ir.Node") -> bool:
 
 def _computes_floats(node: "ir.Node") -> bool:
     """Return whether an ONNX node computes floats, not indices or shapes."""
-    return not all(map(_is_integer, node.outputs)) and _works(node)
+    return not all(map(_is_integer, node.outputs)) and _is_computing(node)
 
 
 class _OperandUses(NamedTuple):
@@ -205,7 +205,7 @@ def _has_bias(node: Any) -> bool:
     return len(node.args) > 2 and node.args[2] is not None
 
 
-def _stand_in_for_hollow_tensors(model: "ir.Model") -> None:
+def _fill_fake_weights(model: "ir.Model") -> None:
     """Give weights without data zeros that take no memory, since a folder reads them."""
     import numpy as np
     import onnx_ir as ir
@@ -403,7 +403,7 @@ def _convert_graph_nodes(
                     _onnx_value_spec(v, origins) if v is not None else None for v in node.inputs
                 ),
                 outputs=tuple(
-                    _onnx_value_spec(v, origins) if _is_there(v) else None for v in node.outputs
+                    _onnx_value_spec(v, origins) if _has_result(v) else None for v in node.outputs
                 ),
                 attrs={**schema_defaults(schema, op), **_attributes(node)},
                 values=_constant_input_values(node),
@@ -467,7 +467,7 @@ def _scan_trip_count(node: "ir.Node") -> int | None:
     return first if isinstance(first, int) else None
 
 
-def _is_there(value: "ir.Value") -> bool:
+def _has_result(value: "ir.Value") -> bool:
     """Return whether an ONNX node's result exists, as optional results may be absent."""
     known = value.dtype is not None or value.shape is not None
     return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())

@@ -226,7 +226,7 @@ def renumbering_opsets() -> Iterator[None]:
             common.InlinePass()(model)
             common.RemoveUnusedFunctionsPass()(model)
             common.RemoveUnusedOpsetsPass()(model)
-        if not _stays(model, target_version):
+        if not _has_same_operators(model, target_version):
             return convert(model, target_version, *args, **kwargs)
         if model.opset_imports[""] != target_version:
             for node in model.graph:
@@ -241,7 +241,7 @@ def renumbering_opsets() -> Iterator[None]:
         yield
 
 
-def _stays(model: Any, target: int) -> bool:
+def _has_same_operators(model: Any, target: int) -> bool:
     """Return whether all operators of a model are the same in opset `target`."""
     from onnxscript.version_converter import _version_converter as converter
 

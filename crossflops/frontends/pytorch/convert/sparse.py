@@ -46,14 +46,14 @@ def mark_sparsity_dependent_calls(
     program: "ExportedProgram", calls: dict[str, Call]
 ) -> dict[str, Call]:
     """Return the calls, those marked whose work depends on the sparsity of inputs."""
-    names = _dependent(program) if has_sparse(program) else set()
+    names = _sparsity_dependent_names(program) if has_sparse(program) else set()
     return {
         name: msgspec.structs.replace(call, depends_on_inputs=True) if name in names else call
         for name, call in calls.items()
     }
 
 
-def _dependent(program: "ExportedProgram") -> set[str]:
+def _sparsity_dependent_names(program: "ExportedProgram") -> set[str]:
     """Return the names of nodes whose work depends on the sparsity of the inputs."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()  # tensors whose values depend on an input
@@ -72,7 +72,7 @@ def _dependent(program: "ExportedProgram") -> set[str]:
         if is_sparse(value):
             of_places = [s for s in sources if is_sparse(s.meta.get("val"))]
             decisive = patterns if of_places else varying
-            asked = of_places or (sources[:1] if _is_made(node) else sources)
+            asked = of_places or (sources[:1] if _is_sparse_constructor(node) else sources)
             if any(source in decisive for source in asked):
                 patterns.add(node)
     return {
@@ -82,7 +82,7 @@ def _dependent(program: "ExportedProgram") -> set[str]:
     }
 
 
-def _is_made(node: "fx.Node") -> bool:
+def _is_sparse_constructor(node: "fx.Node") -> bool:
     """Return whether a node makes a sparse COO tensor from indices and values.
 
     Its first argument are the stored positions.

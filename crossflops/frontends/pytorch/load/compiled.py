@@ -34,7 +34,7 @@ def running_uncompiled() -> Iterator[None]:
 
     stated: Any = frames._callback_from_stance
 
-    def callback(provided: Any) -> Any:
+    def operator_callback(provided: Any) -> Any:
         """Return Dynamo's callback if an operator set it or it is off, None otherwise."""
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
         return stated(provided) if by_operator or provided in (False, None) else None
@@ -44,7 +44,7 @@ def running_uncompiled() -> Iterator[None]:
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
 
     instead = {
-        "_callback_from_stance": callback,
+        "_callback_from_stance": operator_callback,
         "set_fullgraph_compiled_frame_count": count_frames,
     }
     with ExitStack() as undo:

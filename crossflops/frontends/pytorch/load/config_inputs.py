@@ -55,10 +55,12 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
     if _image_token(config) is None:
         _refuse_unnamed_token(model, config)
         specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
-        return Usual(specs, notes=(_WITHOUT_SOUND,) if _hears(model, config, specs) else ())
+        return Usual(
+            specs, notes=(_WITHOUT_SOUND,) if _lacks_sound_input(model, config, specs) else ()
+        )
     try:
         usual = _with_image(model, config, sizes, dtype)
-        notes = (_IMAGE_WITHOUT_SOUND,) if _hears(model, config, usual.specs) else ()
+        notes = (_IMAGE_WITHOUT_SOUND,) if _lacks_sound_input(model, config, usual.specs) else ()
         return msgspec.structs.replace(usual, notes=notes)
     except InputError:
         raise
@@ -77,7 +79,7 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         return Usual(with_float_dtype(text, dtype), notes=(note,))
 
 
-def _hears(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
+def _lacks_sound_input(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
     """Return whether a model's text may have sound tokens, but no input is a sound."""
     named = hasattr(config, "audio_token_id") or hasattr(config, "audio_token_index")
     sounds = {"input_features", "input_values"} & set(inspect.signature(model.forward).parameters)
@@ -183,9 +185,11 @@ def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -
     if grid is None:
         (pixels,) = with_float_dtype((_config_image_spec(config, sizes),), dtype)
         details = (
-            with_float_dtype(tuple(_details(config, sizes)), dtype) if _DETAILS in taken else ()
+            with_float_dtype(tuple(_high_resolution_image_spec(config, sizes)), dtype)
+            if _DETAILS in taken
+            else ()
         )
-        rows = _features(model, (pixels, *details)) // batch
+        rows = _image_feature_count(model, (pixels, *details)) // batch
     else:
         pixels, rows = _patches(config, grid, batch, dtype)
     if not rows or ("seq" in sizes and sizes["seq"] <= rows):
@@ -213,13 +217,13 @@ def _row_table_shape(rows: Any) -> tuple[int, ...]:
     return (len(rows), len(rows[0]))
 
 
-def _details(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
+def _high_resolution_image_spec(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
     """Yield the image input of a model's second, high-resolution vision tower."""
     seen = config.high_res_vision_config
     yield image_input_spec(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
 
 
-def _features(model: Any, images: tuple[TensorSpec, ...]) -> int:
+def _image_feature_count(model: Any, images: tuple[TensorSpec, ...]) -> int:
     """Return the number of rows of image features that the model computes."""
     import torch
 

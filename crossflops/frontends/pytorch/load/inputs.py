@@ -73,7 +73,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
             "the model calls crossflops in its own forward while it is counted",
             "call crossflops outside of the model",
         )
-    _refuse_fakes((*model.parameters(), *args, *kwargs.values()))
+    _check_tensor_kinds((*model.parameters(), *args, *kwargs.values()))
     if model._forward_pre_hooks:
         return
     try:
@@ -91,7 +91,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         ) from error
 
 
-def _refuse_fakes(tensors: Iterable[Any]) -> None:
+def _check_tensor_kinds(tensors: Iterable[Any]) -> None:
     """Raise InputError for nested tensors and for fake tensors that crossflops did not make."""
     for tensor in tensors:
         if getattr(tensor, "is_nested", False):

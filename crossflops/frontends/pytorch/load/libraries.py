@@ -196,7 +196,7 @@ class Transformers(Library):
         notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
         dtype = dtype or (UNPACKED if quantization(content) else "")
         config = _config(transformers, name, {**content, **others}, dtype)
-        _refuse_strays(name, config, others)
+        _check_config_arguments(name, config, others)
         if getattr(config, "use_cache", False):
             config.use_cache = False
             notes.append(f"hf:{name} is counted without a key-value cache")
@@ -273,7 +273,7 @@ def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: st
     return transformers.AutoConfig.for_model(kind, **content)
 
 
-def _refuse_strays(name: str, config: Any, arguments: Mapping[str, object]) -> None:
+def _check_config_arguments(name: str, config: Any, arguments: Mapping[str, object]) -> None:
     """Raise TargetError for an argument that configs of this kind do not have.
 
     Configs store any argument, but no model reads an unknown one.
@@ -392,7 +392,7 @@ _SCHEMAS = (
 _libraries: list[Any] = []  # a library that is collected takes its operators with it
 
 
-def mends(error: Exception) -> bool:
+def repair_torchvision_import(error: Exception) -> bool:
     """Return whether an error is torchvision's missing operators; declare them if so."""
     if not _names_its_operators(error) or _libraries:
         return False

@@ -170,7 +170,7 @@ def prepare_torch_model(
     """
     import torch
 
-    while isinstance(model, torch._dynamo.OptimizedModule if _compiles() else ()):
+    while isinstance(model, torch._dynamo.OptimizedModule if _is_compiler_imported() else ()):
         model = model._orig_mod
     if not _is_lazy(model):
         return model
@@ -186,7 +186,7 @@ def prepare_torch_model(
     return model
 
 
-def _compiles() -> bool:
+def _is_compiler_imported() -> bool:
     """Return whether PyTorch's compiler has been imported."""
     import sys
 

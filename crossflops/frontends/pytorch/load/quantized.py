@@ -218,8 +218,8 @@ def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., 
         kind = str(requested).removeprefix("torch.q")
         kind = kind if kind in _RANGE else "uint8"  # numbers of 4 and of 2 bits are stored so
         if isinstance(input, list | tuple):
-            return [_round_through(x, kind) for x in input]
-        return _round_through(input, kind)
+            return [_quantize_and_dequantize(x, kind) for x in input]
+        return _quantize_and_dequantize(input, kind)
 
     return quantize
 
@@ -240,7 +240,7 @@ def _replace_operators(stack: ExitStack) -> None:
         stack.enter_context(_patched(owner, "quantized_gru", _gru))
 
 
-def _round_through(x: Any, kind: str = "uint8") -> Any:
+def _quantize_and_dequantize(x: Any, kind: str = "uint8") -> Any:
     """Return a float tensor quantized to integers and dequantized."""
     return _float(_quantize(x, kind))
 
@@ -292,12 +292,12 @@ def _float_convolution(
     if weight.dim() > axes + 2:
         weight = weight.squeeze(2)
     sizes = [_last_axis_sizes(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
-    x = _round_through(x) if dynamic else x
+    x = _quantize_and_dequantize(x) if dynamic else x
     result = torch.ops.aten.convolution.default(
         x, weight, p.bias, *sizes, transposed,
         _last_axis_sizes(p.output_padding, axes) or [0] * axes, p.groups,
     )  # fmt: skip
-    return after(result) if dynamic else _round_through(after(result))
+    return after(result) if dynamic else _quantize_and_dequantize(after(result))
 
 
 def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
@@ -305,9 +305,9 @@ def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) ->
     import torch
 
     halves = p.weight.dtype == torch.float16
-    x = _round_through(x) if dynamic and not halves else x
+    x = _quantize_and_dequantize(x) if dynamic and not halves else x
     result = after(torch.ops.aten.linear.default(x, _float(p.weight), p.bias))
-    return result if dynamic else _round_through(result)
+    return result if dynamic else _quantize_and_dequantize(result)
 
 
 def _identity_function(x: Any) -> Any:
@@ -357,16 +357,16 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
         for name, of_two in (("add", aten.add), ("mul", aten.mul)):
             for kind in ("", "_scalar", "_out", "_scalar_out"):
                 table[f"{name}{kind}{suffix}"] = table[f"{name}{suffix}{kind}"] = (
-                    lambda a, b, *_, f=after, g=of_two, **__: _round_through(f(g(a, b)))
+                    lambda a, b, *_, f=after, g=of_two, **__: _quantize_and_dequantize(f(g(a, b)))
                 )
-        table[f"cat{suffix}"] = lambda xs, dim=0, *_, f=after, **__: _round_through(
+        table[f"cat{suffix}"] = lambda xs, dim=0, *_, f=after, **__: _quantize_and_dequantize(
             f(aten.cat(xs, dim))
         )
         for axes in ("", "1d", "2d", "3d"):
             table[f"batch_norm{axes}{suffix}"] = lambda x, w, b, m, v, eps, *_, f=after: (
-                _round_through(f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False)))
+                _quantize_and_dequantize(f(aten.batch_norm(x, w, b, m, v, False, 0.0, eps, False)))
             )
-    table["matmul"] = lambda a, b, *_: _round_through(aten.matmul(a, b))
+    table["matmul"] = lambda a, b, *_: _quantize_and_dequantize(aten.matmul(a, b))
     table |= _norm_and_activation_table()
     for name, cell in _cell_functions().items():
         table[f"quantized_{name}_cell_dynamic"] = lambda x, h, *p, f=cell: _run_float_cell(
@@ -374,7 +374,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
         )
     for bits in ("byte", "4bit", "2bit"):
         table[f"embedding_{bits}"] = lambda p, at, *_, **__: aten.embedding(_float(p.weight), at)
-        table[f"embedding_bag_{bits}"] = lambda p, at, offsets=None, *_, **k: _bag(
+        table[f"embedding_bag_{bits}"] = lambda p, at, offsets=None, *_, **k: _float_embedding_bag(
             p, at, offsets, k
         )
     table["embedding_bag_byte_rowwise_offsets"] = table["embedding_bag_byte"]
@@ -388,23 +388,29 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
 
     aten = torch.ops.aten
     return {
-        "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_, **__: _round_through(
-            aten.layer_norm(x, list(shape), weight, bias, eps)
+        "layer_norm": lambda x, shape, weight=None, bias=None, eps=1e-5, *_, **__: (
+            _quantize_and_dequantize(aten.layer_norm(x, list(shape), weight, bias, eps))
         ),
-        "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_, **__: _round_through(
-            aten.group_norm(x, groups, weight, bias, eps)
+        "group_norm": lambda x, groups, weight=None, bias=None, eps=1e-5, *_, **__: (
+            _quantize_and_dequantize(aten.group_norm(x, groups, weight, bias, eps))
         ),
-        "instance_norm": lambda x, weight=None, bias=None, eps=1e-5, *_, **__: _round_through(
-            aten.instance_norm(x, weight, bias, None, None, True, 0.0, eps, False)
+        "instance_norm": lambda x, weight=None, bias=None, eps=1e-5, *_, **__: (
+            _quantize_and_dequantize(
+                aten.instance_norm(x, weight, bias, None, None, True, 0.0, eps, False)
+            )
         ),
-        "hardswish": lambda x, *_, **__: _round_through(aten.hardswish(x)),
-        "sigmoid": lambda x, *_, **__: _round_through(aten.sigmoid(x)),
+        "hardswish": lambda x, *_, **__: _quantize_and_dequantize(aten.hardswish(x)),
+        "sigmoid": lambda x, *_, **__: _quantize_and_dequantize(aten.sigmoid(x)),
         "relu6": lambda x, *_, **__: aten.relu6(x),
-        "elu": lambda x, *_, **__: _round_through(aten.elu(x)),
-        "celu": lambda x, *_, **__: _round_through(aten.celu(x)),
-        "leaky_relu": lambda x, slope=0.01, *_, **__: _round_through(aten.leaky_relu(x, slope)),
-        "prelu": lambda x, weight, *_, **__: _round_through(aten.prelu(x, _detach_weight(weight))),
-        "softmax": lambda x, dim, *_, **__: _round_through(aten.softmax(x, dim)),
+        "elu": lambda x, *_, **__: _quantize_and_dequantize(aten.elu(x)),
+        "celu": lambda x, *_, **__: _quantize_and_dequantize(aten.celu(x)),
+        "leaky_relu": lambda x, slope=0.01, *_, **__: _quantize_and_dequantize(
+            aten.leaky_relu(x, slope)
+        ),
+        "prelu": lambda x, weight, *_, **__: _quantize_and_dequantize(
+            aten.prelu(x, _detach_weight(weight))
+        ),
+        "softmax": lambda x, dim, *_, **__: _quantize_and_dequantize(aten.softmax(x, dim)),
     }
 
 
@@ -420,9 +426,9 @@ def _functional_replacements() -> dict[str, Callable[..., Any]]:
     )
     same = {name: getattr(plain, name) for name in similar if hasattr(quantized, name)}
     return same | {
-        "elu": lambda x, _s, _z, alpha=1.0: _round_through(plain.elu(x, alpha)),
-        "celu": lambda x, _s, _z, alpha=1.0: _round_through(plain.celu(x, alpha)),
-        "hardswish": lambda x, *_: _round_through(plain.hardswish(x)),
+        "elu": lambda x, _s, _z, alpha=1.0: _quantize_and_dequantize(plain.elu(x, alpha)),
+        "celu": lambda x, _s, _z, alpha=1.0: _quantize_and_dequantize(plain.celu(x, alpha)),
+        "hardswish": lambda x, *_: _quantize_and_dequantize(plain.hardswish(x)),
         "leaky_relu": lambda x, slope=0.01, *_, **__: plain.leaky_relu(x, slope),
         "clamp": lambda x, low, high: x.clamp(low, high),
     }
@@ -452,15 +458,15 @@ def _run_float_cell(
     """Return a quantized recurrent cell's result, computed in float with its inputs rounded."""
     weights = _float(first.weight), _float(second.weight)
     states = (
-        list(map(_round_through, state[:1])) + list(state[1:])
+        list(map(_quantize_and_dequantize, state[:1])) + list(state[1:])
         if isinstance(state, tuple)
         else None
     )
-    rounded = tuple(states) if states else _round_through(state)
-    return function(_round_through(x), rounded, *weights, *biases)
+    rounded = tuple(states) if states else _quantize_and_dequantize(state)
+    return function(_quantize_and_dequantize(x), rounded, *weights, *biases)
 
 
-def _bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
+def _float_embedding_bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
     """Return the sums of embedding rows for each bag of indices, computed in float."""
     import torch
 
@@ -501,10 +507,12 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
     if packed:  # (data, batch_sizes, state, params, biased, layers, dropout, train, bidirectional)
         hidden, params, *plain = rest
         return packet.data(
-            _round_through(x), state, hidden, _flat_layer_weights(params), *plain[:5]
+            _quantize_and_dequantize(x), state, hidden, _flat_layer_weights(params), *plain[:5]
         )
     params, *plain = rest
-    return packet.input(_round_through(x), state, _flat_layer_weights(params), *plain[:6])
+    return packet.input(
+        _quantize_and_dequantize(x), state, _flat_layer_weights(params), *plain[:6]
+    )
 
 
 def _is_states(value: Any) -> bool:

@@ -146,7 +146,7 @@ def plain_json_value(value: Any) -> Scalar:
 # What a model returns -> the tensors in it, which is all that an export can return.
 
 
-def exportable(result: Any) -> Any:
+def to_exportable_result(result: Any) -> Any:
     """Return a model's result, as a list of tensors if export rejects its type.
 
     Numbers, texts and None are dropped. Containers of classes that PyTorch cannot flatten are
@@ -208,16 +208,20 @@ def values_by_name(value: Any) -> dict[Any, Any] | None:
     return None
 
 
-def plainly(value: Any) -> Any:
+def with_plain_dicts(value: Any) -> Any:
     """Return a value with dataclasses and the like replaced by dicts, at any depth."""
     from torch.utils._pytree import SUPPORTED_NODES
 
     if type(value) in (list, tuple):
-        return type(value)(map(plainly, value))
+        return type(value)(map(with_plain_dicts, value))
     if type(value) is dict:
-        return {name: plainly(item) for name, item in value.items()}
+        return {name: with_plain_dicts(item) for name, item in value.items()}
     stored = None if type(value) in SUPPORTED_NODES else values_by_name(value)
-    return value if stored is None else {name: plainly(item) for name, item in stored.items()}
+    return (
+        value
+        if stored is None
+        else {name: with_plain_dicts(item) for name, item in stored.items()}
+    )
 
 
 @contextmanager

@@ -19,7 +19,12 @@ from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.recorder import ROOT, Frame, Recorder, short_target_name
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
-from crossflops.ir.training import checkpoint_stop_key, gradients_of, rerun_of, scores_of
+from crossflops.ir.training import (
+    checkpoint_stop_key,
+    gradients_of,
+    recomputed_scores_key,
+    rerun_of,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -75,7 +80,7 @@ def align_observed_calls(
     by_key = {call.key: call for call in calls}
     root = next(call.key for call in calls if call.parent is None)
     forward = [call for call in seen if call.phase == "forward"]
-    owners = [_home(call.frames, by_key) or root for call in forward]
+    owners = [_innermost_exported_call(call.frames, by_key) or root for call in forward]
     enclosing = _frame if view.level == "dispatch" else _innermost_module_call
     indices = [enclosing(key, by_key) for key in owners]
     ran = [call.key for call in calls if call.level == "operator" and _has_run_in_view(call, view)]
@@ -164,7 +169,7 @@ def _match_backward_calls(
             all_of_it = call.phase == "own" or _is_fused_gradient(call)
             if call.phase == "own":
                 keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
-            again = map(scores_of, keys) if all_of_it else ()
+            again = map(recomputed_scores_key, keys) if all_of_it else ()
             yield call, owner, (*map(gradients_of, keys), *again)
 
 
@@ -208,7 +213,7 @@ def _convert_watched_call(
         )
 
 
-def _home(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
+def _innermost_exported_call(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
     """Return the key of the innermost enclosing frame that is among the exported calls."""
     return next((key for key in frames if key in by_key), None)
 

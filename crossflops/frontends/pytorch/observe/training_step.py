@@ -17,7 +17,7 @@ from crossflops.frontends.pytorch.load.model import (
     restoring_module_variables,
     switch,
 )
-from crossflops.frontends.pytorch.load.tensors import exportable
+from crossflops.frontends.pytorch.load.tensors import to_exportable_result
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import is_trained
@@ -66,7 +66,7 @@ def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
     import torch
     from torch.utils._pytree import tree_leaves
 
-    outputs = [leaf for leaf in tree_leaves(exportable(result)) if torch.is_tensor(leaf)]
+    outputs = [leaf for leaf in tree_leaves(to_exportable_result(result)) if torch.is_tensor(leaf)]
     reached = step.reached or (True,) * len(outputs)
     pairs = zip(outputs, reached, strict=True)
     return [output for output, is_reached in pairs if is_reached and output.requires_grad]
@@ -102,7 +102,9 @@ def torch_loss_dependence(
             result = model(*args, **kwargs)
         except Exception as error:
             raise model_run_error(error) from error
-        outputs = [leaf for leaf in tree_leaves(exportable(result)) if torch.is_tensor(leaf)]
+        outputs = [
+            leaf for leaf in tree_leaves(to_exportable_result(result)) if torch.is_tensor(leaf)
+        ]
         try:
             value = loss(result)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:

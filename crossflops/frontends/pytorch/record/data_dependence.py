@@ -21,8 +21,8 @@ import numpy as np
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_of
-from crossflops.frontends.pytorch.record.python_steps import READ, as_run
-from crossflops.frontends.seeds import RandomDraws, seeding_generators, standing_in
+from crossflops.frontends.pytorch.record.python_steps import READ, using_real_values
+from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_random_state
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patching_attribute
@@ -88,7 +88,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
         patching_attribute(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
         seeding_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
-        as_run() as arrays,
+        using_real_values() as arrays,
     ):
         yield drawn
         drawn.left = arrays.taken
@@ -383,7 +383,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     """
     if str(node.target) in _OPEN_COMPOSITES:
         return True
-    if asks_for_values(node.target) and not _takes_places(node):
+    if asks_for_values(node.target) and not _is_integer_indexing(node):
         return not _passes_value_to_python(node.target)
     if not any(source in sized for source in node.all_input_nodes):
         return False
@@ -396,7 +396,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     return first in sized or shape != getattr(first.meta["val"], "shape", ())
 
 
-def _takes_places(node: "fx.Node") -> bool:
+def _is_integer_indexing(node: "fx.Node") -> bool:
     """Return whether a node indexes by integers, not by a boolean mask."""
     import torch
 
@@ -497,7 +497,7 @@ def _run_program_nodes(
 
         def run_node(self, n: Any) -> Any:
             """Run an FX node with its random state, and store its result if requested."""
-            with standing_in(None if known else generator_of(n, states)):
+            with setting_random_state(None if known else generator_of(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
                 has_drawn = not torch.equal(before, torch.get_rng_state())

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from crossflops.frontends.pytorch.load.running_models import RUNNING
-from crossflops.frontends.pytorch.load.tensors import plainly
+from crossflops.frontends.pytorch.load.tensors import with_plain_dicts
 from crossflops.frontends.pytorch.record.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.record.custom_functions import (
     function_of,
@@ -28,7 +28,7 @@ from crossflops.frontends.pytorch.record.operators import (
     mark_start,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.seeds import standing_in
+from crossflops.frontends.seeds import setting_random_state
 from crossflops.patches import inventory
 from crossflops.patches.patching import Patch, patching_attribute, patching_attributes
 
@@ -391,7 +391,7 @@ def _using_default_generator(
         return
     state = own.get_state()
     recorder.generators.append(state)
-    with standing_in(state), annotate({GENERATOR: len(recorder.generators) - 1}):
+    with setting_random_state(state), annotate({GENERATOR: len(recorder.generators) - 1}):
         yield {name: value for name, value in kwargs.items() if name != "generator"}
         own.set_state(default.get_state())
 
@@ -438,7 +438,9 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
         # The export pushes modes of its own before it enters the model; ours must be on top.
         with mode():
             result = recorder.module_call(self, call, args, kwargs)
-            return result if recorder.bare else plainly(result)  # tracers see what the model gives
+            return (
+                result if recorder.bare else with_plain_dicts(result)
+            )  # tracers see what the model gives
 
     _replace_attribute(undo, nn.Module, "_call_impl", call_impl, inventory.MODULE_CALLS)
     owners = {base for cls in recorder.index.classes for base in cls.__mro__}

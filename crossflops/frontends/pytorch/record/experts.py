@@ -97,7 +97,7 @@ def _topk_idle_weights(
     Groups of experts are chosen before experts are: of several choices the largest counts.
     """
     idle: dict[int, int] = {}
-    for choice, stacks in _choices(trace, modules, calls):
+    for choice, stacks in _expert_choices(trace, modules, calls):
         for stored in stacks:
             rest = _idle(stored, choice.experts, choice.used)
             idle[stored.storage] = min(rest, idle.get(stored.storage, rest))
@@ -112,7 +112,7 @@ class _Choice(NamedTuple):
     experts: int
 
 
-def _choices(
+def _expert_choices(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[_Choice, Sequence[Parameter]]]:
     """Yield each `topk` over expert scores, with the stacked weights of the experts."""
@@ -126,7 +126,11 @@ def _choices(
             continue
         for number in (call.module, holders.get(call.module)):
             scope = modules[number] if number is not None else None
-            stacks = list(_stacks(scope, modules, calls, experts, used)) if scope else []
+            stacks = (
+                list(_stacked_expert_weights(scope, modules, calls, experts, used))
+                if scope
+                else []
+            )
             if stacks:
                 yield _Choice(prod(tokens), used, experts), stacks
                 break
@@ -146,14 +150,14 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
     calls = _calls_by_module(trace, "module")
     products = _calls_by_module(trace, "operator")
     unchosen = {}
-    for choice, stacks in _choices(trace, modules, calls):
+    for choice, stacks in _expert_choices(trace, modules, calls):
         stored = [stored_value.shape for stored_value in stacks if len(stored_value.shape) == 3]
         shapes = {*stored, *((of, second, first) for of, first, second in stored)}
         for number in {holders[stored_value.storage] for stored_value in stacks}:
             for call in products[number]:
                 if _is_product_of_all(call, shapes, choice):
                     unchosen[call.key] = (choice.used, choice.experts)
-    for experts, used, all_run in _lists(trace, modules, calls):
+    for experts, used, all_run in _expert_lists(trace, modules, calls):
         within = {number for expert in experts for number in _module_tree_ids(expert, modules)}
         if all_run:
             keys = (call.key for number in within for call in products[number])
@@ -173,7 +177,7 @@ def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _
     )
 
 
-def _stacks(
+def _stacked_expert_weights(
     module: Module,
     modules: Mapping[int, Module],
     calls: Mapping[int, Sequence[Call]],
@@ -200,7 +204,7 @@ def _stacks(
             yield from below
             return
     for _, number in module.children:
-        yield from _stacks(modules[number], modules, calls, experts, used)
+        yield from _stacked_expert_weights(modules[number], modules, calls, experts, used)
 
 
 def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
@@ -219,7 +223,7 @@ class _ListedExperts(NamedTuple):
     all_run: bool
 
 
-def _lists(
+def _expert_lists(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[_ListedExperts]:
     """Yield module lists that are experts, with how many of them a token uses.
@@ -262,7 +266,7 @@ def _expert_list_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
     """Yield storage and unused elements of experts that are modules in a list."""
-    for listed in _lists(trace, modules, calls):
+    for listed in _expert_lists(trace, modules, calls):
         weights = list(_module_tree_parameters(listed.experts[0], modules))
         idle = len(listed.experts) - listed.used
         yield weights[0].storage, sum(stored.numel for stored in weights) * idle

@@ -27,7 +27,7 @@ class Arrays:
 
 
 @contextmanager
-def as_run() -> Iterator[Arrays]:
+def using_real_values() -> Iterator[Arrays]:
     """Give NumPy arrays real values, and end `while_loop` by them, in this context."""
     import importlib
 

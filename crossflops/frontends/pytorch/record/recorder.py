@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.pytorch.load.tensors import (
-    exportable,
     lists,
     plain_argument_settings,
+    to_exportable_result,
     torch_tensor_specs,
     torch_value_kind,
 )
@@ -301,7 +301,7 @@ class Recorder:
         with self.muting_recorder():
             frame.outputs = tuple(torch_tensor_specs(result))
             frame.returns = torch_value_kind(result) if frame.level == "module" else ""
-            return result if self.stack else exportable(result)
+            return result if self.stack else to_exportable_result(result)
 
     def has_gradients(self) -> bool:
         """Return whether gradients are on; always true if they are off for the model.

@@ -81,7 +81,7 @@ class Answers:
 
 
 @contextmanager
-def questions(denied: bool) -> Iterator[Answers]:
+def watching_trace_questions(denied: bool) -> Iterator[Answers]:
     """Watch calls of `is_exporting` and similar in this context; `denied` answers False."""
     asked = Answers()
     wrappers = {
@@ -133,7 +133,7 @@ def is_asked(model: "nn.Module") -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def answers(
+def causal_mask_answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
     """Return a real run's answers whether masks are causal, in order; empty if it raises.
@@ -355,7 +355,7 @@ def _attempt_export(
     recorder = Recorder(index, running_context=_marking_module_number)
     with (
         carrying_real_tensors() if with_values else seeding_generators() as drawn,
-        questions(denied) as questioned,
+        watching_trace_questions(denied) as questioned,
         restoring_module_variables(asked.model),
         replacing_quantized_operators(quantized),
     ):
@@ -383,7 +383,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
     args, kwargs = asked.args, asked.kwargs
     full = callable_by_export(model)
     training = asked.setting.training
-    known = answers(model, args, kwargs, training) if is_asked(model) else []
+    known = causal_mask_answers(model, args, kwargs, training) if is_asked(model) else []
     try:
         with (
             preserve_node_meta(),
@@ -392,7 +392,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
             replaying_mask_answers(known),
             recording_entry_points(recorder),
             detaching_tensor_data(lambda: bool(recorder.stack)),
-            _as_first_run(model),
+            _running_scripts_unoptimized(model),
             sparse_constants(),
             transforms_first(),
         ):
@@ -411,7 +411,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
         raise not_traced(error, recorder.derives) from error
 
 
-def _as_first_run(model: "nn.Module") -> Any:
+def _running_scripts_unoptimized(model: "nn.Module") -> Any:
     """Return a context in which TorchScript runs unoptimized, as in its first run.
 
     From the second run on it differentiates parts of a module by itself, and detaches their

@@ -50,7 +50,7 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
     names = [branch.name for branch in node.attr["branches"].list.func]
     index, number = node.input[0], node.attr[_FIRST].i
     if len(names) > 2:
-        rest = _rest(library, node, names[1:], number + 1)
+        rest = _remaining_case_function(library, node, names[1:], number + 1)
         names = [_reading_index(library, names[0]).signature.name, rest]
         node.input.insert(1, index)
         node.attr["Tin"].list.type.insert(0, _INT32)
@@ -70,7 +70,7 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
         node.attr.pop(key, None)
 
 
-def _rest(library: Any, node: Any, names: list[str], number: int) -> str:
+def _remaining_case_function(library: Any, node: Any, names: list[str], number: int) -> str:
     """Return the name of a new function that is a Case of the remaining branches."""
     function = _reading_index(library, names[0])
     del function.node_def[:], function.signature.control_output[:]

@@ -479,7 +479,7 @@ def training_step_calls(
         for name, call in of_step.items()
         if name not in known
     )
-    return (*_as_in(of_step, forward), *more)
+    return (*_forward_calls_of_step(of_step, forward), *more)
 
 
 def _used(graph: Any) -> set[str]:
@@ -506,7 +506,7 @@ def _common_operation_name(name: str) -> str:
     return _NUMBERED.sub(r"/\1/", name).replace(*CALLS)
 
 
-def _as_in(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
+def _forward_calls_of_step(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
     """Yield the forward calls that a training step's graph has, as they are there."""
     for call in forward:
         if (there := of_step.get(_common_operation_name(call.key))) is not None:

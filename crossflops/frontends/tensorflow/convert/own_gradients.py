@@ -202,7 +202,7 @@ def gradients_from_registry(graph: Any) -> RegisteredGradients:
         ):
             continue
         if op.type not in verdicts:
-            verdicts[op.type] = _hands_on(op)
+            verdicts[op.type] = _gradient_verdict(op)
         verdict = verdicts[op.type]
         if isinstance(verdict, str):
             reasons[op.name] = verdict
@@ -216,7 +216,7 @@ def _has_float_tensors(tensors: Iterable[Any]) -> bool:
     return any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in tensors)
 
 
-def _hands_on(op: Any) -> bool | str:
+def _gradient_verdict(op: Any) -> bool | str:
     """Return whether an operation passes gradients to an operand, or why that is unknown.
 
     A gradient that cannot be made of this operation alone is assumed to reach one.

@@ -122,7 +122,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
             return before(self, *provided, **named)
         return tf.identity(tensors[id(self)], name="ReadVariableOp")
 
-    def anew(self: Any, *provided: Any, **named: Any) -> Any:
+    def call_retraced_copy(self: Any, *provided: Any, **named: Any) -> Any:
         """Call a copy of a traced function that is traced again."""
         return call(self._clone(None), *provided, **named)
 
@@ -130,7 +130,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
         patching_attribute(
             BaseResourceVariable, "_read_variable_op", read, inventory.VARIABLE_READS
         ),
-        patching_attribute(Function, "__call__", anew, inventory.FUNCTION_CALLS),
+        patching_attribute(Function, "__call__", call_retraced_copy, inventory.FUNCTION_CALLS),
     ):
         yield
 

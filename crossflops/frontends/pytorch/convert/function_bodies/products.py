@@ -57,7 +57,9 @@ def _integer_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[Any
     return [write("MatMulInteger", *x)]
 
 
-def _running(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
+def _write_cumulative_product(
+    write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
+) -> list[Any] | None:
     """Write ONNX nodes for `cumprod`: running products along an axis."""
     import onnx_ir as ir
 
@@ -85,5 +87,5 @@ BODIES: Mapping[str, Body] = {
     "aten._grouped_mm.default": _write_grouped_product,
     "transformers.grouped_mm_fallback.default": _write_grouped_product,
     "aten._int_mm.default": _integer_matrix_product,
-    "aten.cumprod.default": _running,
+    "aten.cumprod.default": _write_cumulative_product,
 }

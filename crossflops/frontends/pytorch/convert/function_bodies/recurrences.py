@@ -23,7 +23,7 @@ class _Cell(NamedTuple):
 def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for an LSTM step: c' = f c + i g, h' = W_hr (o tanh(c'))."""
     hidden, memory = states
-    sums = write("Add", fed, _feed(write, hidden, cell.again, cell.biases[1:]))
+    sums = write("Add", fed, _write_input_part(write, hidden, cell.again, cell.biases[1:]))
     i, f, g, o = write.several(4, "Split", sums, axis=-1, num_outputs=4)
     kept = write("Mul", write("Sigmoid", f), memory)
     taken = write("Mul", write("Sigmoid", i), write("Tanh", g))
@@ -36,7 +36,7 @@ def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) 
 
 def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for a GRU step: n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
-    back = _feed(write, states[0], cell.again, cell.biases[1:])
+    back = _write_input_part(write, states[0], cell.again, cell.biases[1:])
     fed_gates = write.several(3, "Split", fed, axis=-1, num_outputs=3)
     back_gates = write.several(3, "Split", back, axis=-1, num_outputs=3)
     r, z = (write("Sigmoid", write("Add", fed_gates[gate], back_gates[gate])) for gate in (0, 1))
@@ -47,7 +47,7 @@ def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -
 def _plain_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
     """Write in ONNX a simple RNN step: tanh or relu of the input plus state product."""
     function = "Relu" if "relu" in cell.kind else "Tanh"
-    sums = write("Add", fed, _feed(write, states[0], cell.again, cell.biases[1:]))
+    sums = write("Add", fed, _write_input_part(write, states[0], cell.again, cell.biases[1:]))
     return [write(function, sums)]
 
 
@@ -60,7 +60,7 @@ _STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and wh
 }
 
 
-def _feed(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
+def _write_input_part(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
     """Write in ONNX a recurrent cell's input part: rows @ weight, plus the bias if any."""
     product = write("MatMul", rows, weight)
     return write("Add", product, bias[0]) if bias else product
@@ -171,7 +171,10 @@ def _write_recurrent_scan(
     for result in results:
         result.type = kind
     body = ir.Graph([*states, fed, *runs], results, nodes=inner.nodes, name="step")
-    scanned = [_feed(write, rows, cell.into, cell.biases[:1]), *([there] if runs else [])]
+    scanned = [
+        _write_input_part(write, rows, cell.into, cell.biases[:1]),
+        *([there] if runs else []),
+    ]
     return write.several(
         len(results), "Scan", *start, *scanned,
         num_scan_inputs=len(scanned), scan_input_directions=[way] * len(scanned),
