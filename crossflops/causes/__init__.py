@@ -61,6 +61,7 @@ def _from_plugins() -> Iterator[tuple[str, Cause]]:
 
 
 def _warn_about_causes(text: str) -> None:
+    """Emit `text` as a `CrossflopsWarning`."""
     warnings.warn(text, CrossflopsWarning, stacklevel=2)
 
 
@@ -130,6 +131,7 @@ def _score(requested: list[str], cause: Cause) -> int:
 
 
 def _worth(form: str, name: str, page: str) -> int:
+    """Return the search score of a word form: high in a cause's name, lower in its page, or 0."""
     return _NAME if form in name else _PAGE if form in page else 0
 
 
@@ -141,10 +143,12 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _begins(words: str, cause: Cause) -> bool:
+    """Return whether the title of `cause` begins with a form of the searched words."""
     return any(_plain_search_text(cause.title).startswith(form) for form in _forms(words))
 
 
 def _plain_search_text(text: str) -> str:
+    """Return a text in lower case without characters other than a-z and 0-9."""
     return re.sub(r"[^a-z0-9]", "", text.casefold())
 
 

@@ -70,6 +70,7 @@ def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
 
 
 def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
+    """Return name, operator type and first output of a node from its bytes in an ONNX file."""
     texts: dict[int, str] = {}
     for part in fields(data, field.value, field.end):
         if part.number in (_OUTPUT, _NAME, _OP_TYPE) and part.wire == BYTES:
@@ -157,6 +158,7 @@ def _key_prefixes(key: str) -> Iterator[str]:
 
 
 def _node_note(name: str, counts: Sequence[CountedNode | UncountedNode]) -> NodeNote:
+    """Return the summed cost of a node's counts, with its exactness and a reason if uncounted."""
     counted = [count for count in counts if isinstance(count, CountedNode)]
     grades = {count.exactness for count in counted}
     return NodeNote(
@@ -210,6 +212,7 @@ def copy_model(
 
 
 def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
+    """Write a copy of an ONNX file to `out`, with counts as metadata of the noted nodes."""
     graph = main_graph_field(data)
     changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
@@ -239,6 +242,7 @@ def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> byt
 
 
 def _is_note(data: Data, part: Field) -> bool:
+    """Return whether a field of a node is a metadata entry with one of crossflops' counts."""
     if part.number != METADATA or part.wire != BYTES:
         return False
     return any(
@@ -249,6 +253,7 @@ def _is_note(data: Data, part: Field) -> bool:
 
 
 def _entry(key: str, value: str, field: int = METADATA) -> bytes:
+    """Return a key and its value as the protobuf bytes of a metadata entry."""
     texts = (key.encode(), value.encode())
     parts = [length_prefix(number, len(text)) + text for number, text in enumerate(texts, 1)]
     body = b"".join(parts)
@@ -267,6 +272,7 @@ def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
 
 
 def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
+    """Copy the bytes from `begin` to `end` of `data` to a file, block by block."""
     for at in range(begin, end, _BLOCK):
         out.write(data[at : min(at + _BLOCK, end)])
 

@@ -88,6 +88,7 @@ def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
 
 
 def _checkpoint_tensor_names(specs: Iterable[object]) -> set[str]:
+    """Return the non-empty names of tensor specs."""
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 

@@ -267,6 +267,7 @@ class _Work:
                     yield _many(count, f"{runs.body.name}/{count.node.key}", times[runs.key])
 
     def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
+        """Append the calls of shared functions to `order`, each after those in its own body."""
         for count in counts:
             if isinstance(count, _Runs) and count.key not in seen:
                 seen.add(count.key)
@@ -274,6 +275,7 @@ class _Work:
                 order.append(count)
 
     def _function(self, runs: _Runs) -> Counts:
+        """Return the counts of a shared function's body; count it at its first call only."""
         if runs.key not in self._functions:
             names = (spec.name for spec in runs.body.inputs)
             stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
@@ -281,6 +283,7 @@ class _Work:
         return self._functions[runs.key]
 
     def _loop(self, node: Node, stored: Precisions) -> Counts:
+        """Return the counts of a loop: its body times the iterations, uncounted if unknown."""
         if node.trips is None:
             reason = f"the number of iterations depends on data: give --trips {node.key}=N"
             return (UncountedNode(node, f"{node.op}: {reason}"),)
@@ -341,6 +344,7 @@ class _Work:
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
+        """Return the MACs, the FLOPs and the number of uncounted nodes of some counts."""
         inner = tuple(self.flat(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
         return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
@@ -368,10 +372,12 @@ def _upper_bound_counts(counts: Counts) -> Counts:
 
 
 def _counts_within_holder(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
+    """Return the counts of a node's body, multiplied by `times` and named under that node."""
     return tuple(_count_of_repetitions(holder, count, times) for count in counts)
 
 
 def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
+    """Return a count of a body's node, multiplied by `times`, with its holder's call and path."""
     if isinstance(count, _Runs):
         return count._replace(times=count.times * times)
     node = msgspec.structs.replace(
@@ -384,6 +390,7 @@ def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
 
 
 def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNode | UncountedNode:
+    """Return a count with its amounts multiplied by `times`, under a new node key."""
     node = msgspec.structs.replace(count.node, key=key)
     if times.bit_length() > _MOST_RUNS:
         return UncountedNode(node, f"it runs more than 2^{_MOST_RUNS} times")
@@ -402,10 +409,12 @@ def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNo
 
 
 def _sum_of_costs(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    """Return the sum of the costs of the counted nodes."""
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:
+    """Return a cost with the given numbers of bytes read and written."""
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
 
 
@@ -452,6 +461,7 @@ def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
 
 
 def _join_precisions(names: Iterable[str]) -> str:
+    """Return the distinct element types joined by "x", unsigned ones under their signed names."""
     unsigned = [name.removeprefix("u") if name.startswith("uint") else name for name in names]
     return "x".join(dict.fromkeys(name for name in unsigned if name))
 

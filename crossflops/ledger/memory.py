@@ -112,6 +112,7 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
 
 
 def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
+    """Return the bytes of a graph's parameters by element type, or UNSET if they do not add up."""
     by_type = dict(graph.param_bytes_by_type)
     is_known = "" not in by_type and sum(by_type.values()) == graph.param_bytes
     return by_type if is_known else UNSET
@@ -140,10 +141,12 @@ def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
 
 
 def _size_in_type(dtype: str) -> Size:
+    """Return a function that gives a tensor's bytes if it is stored as `dtype`, else 0."""
     return lambda spec: spec.nbytes if spec.storage_dtype == dtype else 0
 
 
 def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
+    """Return how many tensor elements the counted nodes of a ledger read and write."""
     read = written = 0
     for counted in ledger.counted:
         for node in counted.node.operations_to_count:
@@ -292,6 +295,7 @@ def _names_that_node_reads(node: Node) -> Iterable[str]:
 
 
 def _reads_inside(node: Node) -> Iterator[str]:
+    """Yield the names of outer tensors that the bodies of a node read."""
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
         defined: set[str] = {spec.name for spec in body.inputs}
         for inner in body.nodes:
@@ -301,4 +305,5 @@ def _reads_inside(node: Node) -> Iterator[str]:
 
 
 def _present_tensor_names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:
+    """Yield the names of the tensor specs that are not None."""
     return (spec.name for spec in specs if spec is not None)

@@ -37,6 +37,7 @@ def _register_optimizer(name: str, *, source: str, **options: float) -> Callable
     """Register an update; an option that is not 0 is on."""
 
     def declare(update: Update) -> Update:
+        """Register an update formula as the optimizer `name`."""
         OPTIMIZERS[name] = Optimizer(name, update, {**options, CLIP: 0.0}, source)
         return update
 
@@ -94,6 +95,7 @@ _ADAM = "torch/optim/adam.py: _single_tensor_adam"
 
 
 def _adam_family_update(parameter: Parameter, options: Options, decay: Cost) -> Cost:
+    """Return the cost of an Adam-like update of a parameter; `decay` is its cost per element."""
     element = Cost(muls=5, adds=5, divs=1, specials=1)
     if options["bias_correction"]:
         element = element + Cost(divs=1)
@@ -247,6 +249,7 @@ def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
 
 
 def _parse_optimizer_option(pair: str, value: str) -> float:
+    """Return the value of an optimizer's option as a number; raise InputError if invalid."""
     try:
         number = _WORDS[value] if value in _WORDS else float(value)
     except ValueError:

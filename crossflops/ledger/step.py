@@ -51,6 +51,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
 
     def without_absent_calls(call: Call) -> Call:
+        """Return a call whose list of source calls has only calls that are in the trace."""
         return replace(call, of=tuple(key for key in call.of if key in keys))
 
     return (

@@ -115,6 +115,7 @@ def own_content(owner: Any, name: str) -> Any:
 
 
 def _library_version_text(library: str) -> str:
+    """Return the installed version of a library, or "as it is installed" if it is unknown."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

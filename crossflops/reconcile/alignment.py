@@ -63,6 +63,7 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
 
 
 def _alignment_inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
+    """Return the first model inputs of two ledgers."""
     return Inputs(*(ledger.inputs[0] if ledger.inputs else () for ledger in (first, second)))
 
 
@@ -104,6 +105,7 @@ def _is_same_operator_kind(first: Contraction, second: Contraction) -> bool:
 
 
 def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
+    """Return the summed MACs, FLOPs and parameters of contractions and other operations."""
     work = Work()
     for operation in ones:
         macs = operation.macs if isinstance(operation, Contraction) else 0

@@ -136,11 +136,13 @@ def _contraction_by_example(
 
 
 def _contraction_input_shape(node: Node, index: int) -> tuple[int, ...] | None:
+    """Return the shape of a node's input, or None if there is no such input or shape."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     return spec.shape if spec is not None else None
 
 
 def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
+    """Return kernel, channel, group and bias sizes of a convolution; None for another operator."""
     index = _CONVOLUTIONS.get(node.op.type)
     source, result = (
         _contraction_input_shape(node, 0),
@@ -172,9 +174,11 @@ def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
 def _convolution_window(
     node: Node, before: tuple[int, ...], after: tuple[int, ...], kernel: tuple[int, ...]
 ) -> Window:
+    """Return sizes before and after, kernel, strides, pads and dilations of a convolution."""
     rank = len(kernel)
 
     def attribute_by_axis(name: str, default: int) -> tuple[int, ...]:
+        """Return an attribute's value for each spatial axis, or `default` for every axis."""
         values = node.attrs.get(name)
         return values if isinstance(values, tuple) and values else (default,) * rank  # type: ignore[return-value]
 
@@ -191,6 +195,7 @@ def _convolution_window(
 
 
 def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
+    """Return rows, inner and outer sizes of a matrix product; None if the node is not one."""
     result = node.outputs[0].shape if node.outputs[0] else None
     if node.op.type not in _PRODUCTS or not result or not macs:
         return None
@@ -209,6 +214,7 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
     """Return the elements of the largest operand that depends on no input."""
 
     def is_constant_operand(spec: TensorSpec | None) -> bool:
+        """Return whether a tensor is a parameter or a constant."""
         return spec is not None and (
             spec.role in ("parameter", "constant") or spec.name in constant
         )
@@ -377,6 +383,7 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
 
 
 def _example_batch_size(graph: Graph) -> int:
+    """Return the first axis of the model's first input as batch size, or 1 if it has none."""
     shape = graph.inputs[0].shape if graph.inputs else None
     return shape[0] if shape and len(shape) > 1 and shape[0] else 1
 
@@ -414,6 +421,7 @@ class _Reader:
         self._own(node, owner)
 
     def _contraction(self, count: CountedNode) -> None:
+        """Add a node's contractions to the list, and its other FLOPs as an operation."""
         node, stored = count.node, self._held.pop(count.node.key, 0)
         parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
         beyond = count.cost.flops - 2 * count.cost.macs
@@ -435,6 +443,7 @@ class _Reader:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
     def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
+        """Add FLOPs and parameters beyond MACs as an operation owned by contraction `owner`."""
         node = count.node
         if count.node.constant:
             maker = len(self._beside), tuple(spec.name for spec in node.inputs if spec)
@@ -469,6 +478,7 @@ class _Reader:
                     todo += sources
 
     def _pass_on(self, node: Node) -> None:
+        """Mark the result of a node that only moves or scales a contraction's result as such."""
         source = node.inputs[0] if node.inputs else None
         if source is None or source.name not in self._bare:
             return
@@ -500,6 +510,7 @@ class _Reader:
         return None
 
     def _add_bias(self, count: CountedNode) -> int:
+        """Book a bias addition on the contraction before it; return that one's index."""
         known = self._bias_addition(count.node)
         assert known is not None
         index, size = known

@@ -36,6 +36,7 @@ def reconcile_formulas(
 def _formula_account(
     convention: Convention, work: TokenSequence, sequences: int, native_macs: int
 ) -> FormulaAccount:
+    """Return a closed-form formula's number next to our count, with the explanations."""
     formula = convention.formula
     assert formula is not None
     native = convention.unit * native_macs
@@ -55,6 +56,7 @@ def _formula_account(
 
 
 def _rule_amount(rule: Rule, work: TokenSequence) -> int:
+    """Return the amount that a rule of a closed-form formula adds, with its sign and factor."""
     assert rule.amount is not None
     assert not isinstance(rule.amount, CostWeights)
     return rule.factor * int(rule.amount(work))

@@ -63,6 +63,7 @@ def _backtrack_pairs(
 
 
 def _bit(row: NDArray[np.uint8], index: int) -> bool:
+    """Return bit number `index` of a row of packed bits."""
     return bool(row[index >> 3] >> (7 - (index & 7)) & 1)
 
 
@@ -96,6 +97,7 @@ class _Table:
 
 
 def _path_number(paths: dict[str, int], path: str) -> int:
+    """Return the integer that identifies a module path, 0 for the empty path."""
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
@@ -111,6 +113,7 @@ def contraction_scores(
     depthwise = other.groups > 1
 
     def row(i: int) -> Scores:
+        """Return the scores of contraction `i` of one model with all of the other."""
         taps = other.taps == own.taps[i]
         inner = _ratio_similarity(other.inner, own.inner[i])
         outer = _ratio_similarity(other.outer, own.outer[i])
@@ -145,6 +148,7 @@ def operation_scores(
     owners = np.array([operation.owner for operation in second])
 
     def row(i: int) -> Scores:
+        """Return the scores of operation `i` of one model with all of the other."""
         operation = first[i]
         owned = owners == partner.get(operation.owner, -2)
         points = 20 + 50 * owned + 30 * (sizes == operation.size)
@@ -210,6 +214,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     heads = [head for head, _ in both]
 
     def place(group: Group) -> tuple[int, int]:
+        """Return the key that sorts a group: its index in the first model, then in the second."""
         if group.first:
             return group.first[0], -1
         before = bisect_left(heads, group.second[0])
@@ -219,6 +224,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 
 def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
+    """Return kind, kernel taps, channels and groups of a contraction as a key for comparison."""
     return (
         contraction.kind,
         contraction.taps,
@@ -229,6 +235,7 @@ def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
 
 
 def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
+    """Return the key of a contraction with its number of output positions."""
     return (*_contraction_signature(contraction), contraction.places)
 
 
@@ -448,6 +455,7 @@ def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[i
 def _operations_by_home(
     ones: Sequence[Operation], owners: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
+    """Return the operations that are not excluded, by the index of their owning contraction."""
     by_home: dict[int, list[Operation]] = {}
     for index, operation in enumerate(ones):
         if index not in without:
@@ -517,7 +525,10 @@ def _shifts_without_partner(
 
 
 def _operation_difference_text(ones: list[Operation], others: list[Operation]) -> str:
+    """Return a text on the operators of two groups: "A -> B", or which model alone has them."""
+
     def operator_names_text(operations: list[Operation]) -> str:
+        """Return the distinct operator names of some operations, joined by commas."""
         return ", ".join(dict.fromkeys(operation.op for operation in operations))
 
     if ones and others:

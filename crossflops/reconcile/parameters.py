@@ -120,6 +120,7 @@ def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> 
 
 
 def _ids_of_called_modules(trace: Trace) -> frozenset[int]:
+    """Return the ids of the modules that a trace records as called."""
     return frozenset(
         call.module for call in trace.calls if call.level == "module" and call.via == "call"
     )
@@ -205,6 +206,7 @@ def reconcile_stored(
 def _parameter_explanation(
     cause: str, amounts: Mapping[str, int], reference: str
 ) -> ParamsExplanation:
+    """Return the explanation of a parameter difference: its cause, its total and the names."""
     return ParamsExplanation(
         cause=cause,
         amount=sum(amounts.values()),

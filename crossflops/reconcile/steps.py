@@ -87,6 +87,7 @@ def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[
 
 
 def _contraction_macs(contraction: Contraction) -> int:
+    """Return the MACs of a contraction: batch, positions, taps and channels multiplied."""
     return (
         contraction.batch
         * contraction.places
@@ -103,6 +104,7 @@ def _flops(contraction: Contraction) -> int:
 
 
 def _contraction_parameters(contraction: Contraction) -> int:
+    """Return the number of weights and biases of a contraction."""
     facts = (
         contraction.taps * contraction.inner * contraction.outer
         if contraction.kind == WEIGHTED and contraction.weights
@@ -114,6 +116,7 @@ def _contraction_parameters(contraction: Contraction) -> int:
 def _intermediate_contractions(
     first: Contraction, second: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, Contraction, str]]:
+    """Yield the contractions between `first` and `second`, one changed property at a time."""
     now = first
     if now.batch != second.batch:
         note = f"batch {now.batch} -> {second.batch}"
@@ -172,6 +175,7 @@ def _channels(
 
 
 def _kernel_size_text(contraction: Contraction) -> str:
+    """Return the kernel size of a contraction as text, such as "3x3"."""
     return (
         "x".join(map(str, contraction.window.kernel))
         if contraction.window
@@ -261,10 +265,12 @@ def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) ->
 
 
 def _sizes_with_padding(window: Window) -> tuple[int, ...]:
+    """Return the input size plus the padding along each axis of a convolution."""
     return tuple(size + pad for size, pad in zip(window.before, window.pads, strict=True))
 
 
 def _product_of_sizes(sizes: tuple[int, ...]) -> int:
+    """Return the product of sizes."""
     product = 1
     for size in sizes:
         product *= size
@@ -272,4 +278,5 @@ def _product_of_sizes(sizes: tuple[int, ...]) -> int:
 
 
 def _equal_sizes_text(sizes: tuple[int, ...]) -> str:
+    """Return sizes as text: one number if all are equal, else joined by "x"."""
     return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))

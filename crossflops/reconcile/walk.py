@@ -339,6 +339,7 @@ def _mode_change_explanations(
 
 
 def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
+    """Return the steps with an amount whose cause is not the forced evaluation mode."""
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
@@ -511,6 +512,7 @@ def _contraction_steps(
     native, written = macs
 
     def step(stage: Stage, cause: str, amount: int) -> PathStep:
+        """Return a reconciliation step of the rule with a stage, a cause and an amount."""
         return PathStep(stage, cause, amount, call, rule.reference, path, amount)
 
     if rule.amount is None:
@@ -532,6 +534,7 @@ def _contraction_steps(
 
 
 def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> PathStep:
+    """Return the step for one match of a tool's rule: its amount and its cause."""
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
@@ -577,6 +580,7 @@ def _is_dead(call: Call, trace: Trace) -> bool:
 
 
 def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
+    """Yield the nearest operator calls beneath a call."""
     for child in trace.children.get(call.key, ()):
         if child.level == "operator":
             yield child

@@ -169,10 +169,12 @@ class Condition:
 
 
 def _module_ancestors(site: Site) -> list[Call]:
+    """Return the module calls that enclose a site, the innermost first."""
     return [call for call in site.around if call.level == "module"]
 
 
 def _function_ancestors(site: Site) -> list[Call]:
+    """Return the function calls that enclose a site, the innermost first."""
     return [call for call in site.around if call.level == "function"]
 
 
@@ -238,6 +240,7 @@ def by_forward() -> Condition:
 
 
 def _came_by(site: Site, via: str) -> bool:
+    """Return whether the innermost enclosing module was entered in the way `via`."""
     modules = _module_ancestors(site)
     return bool(modules) and modules[0].via == via
 
@@ -297,6 +300,7 @@ def captured() -> Condition:
 
 
 def _is_reached_by(site: Site, *ways: str) -> bool:
+    """Return whether the innermost enclosing function was entered in one of these ways."""
     functions = _function_ancestors(site)
     return bool(functions) and functions[0].via in ways
 
@@ -316,6 +320,7 @@ def through(*functions: str) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether the innermost enclosing function is one of `functions`."""
         enclosing = _function_ancestors(site)
         return fits(enclosing[0].target if enclosing else "", functions)
 
@@ -445,6 +450,7 @@ def setting(**values: Scalar) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether all the required settings have their values at a site."""
         settings = site.module.settings if site.call.level == "module" else site.settings
         return all(name in settings and settings[name] == value for name, value in values.items())
 
@@ -511,6 +517,7 @@ def lacks(*names: str) -> Condition:
 
 
 def _site_tensor_names(site: Site) -> set[str]:
+    """Return the names of a module's parameters, or of the inputs of another call."""
     if site.call.level == "module":
         return {parameter.name for parameter in site.module.params}
     return {spec.name for spec in site.inputs}
@@ -531,6 +538,7 @@ def run_as(*kernels: str) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether a site ran as one of the fused kernels in its setting."""
         fused = site.call.fused
         return site.setting in fused and fits(fused[site.setting], kernels)
 

@@ -45,6 +45,7 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
 
 
 def _node_call(key: str, level: Level, node: Node) -> Call:
+    """Return a graph node as a call record without a parent."""
     settings: dict[str, Any] = dict(node.attrs)
     return Call(
         key=key,
@@ -58,6 +59,7 @@ def _node_call(key: str, level: Level, node: Node) -> Call:
 
 
 def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
+    """Return the node of a count, with its outputs that are model results marked as such."""
     node = count.node
     if not any(spec is not None and spec.name in results for spec in node.outputs):
         return node
@@ -162,6 +164,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(left)
 
     def _share(self, booking: RuleMatch) -> Share:
+        """Return the amount, call and batch divisor of a rule's match."""
         unit = self.convention.unit if booking.rule.kind == "core" else 1
         return Share(
             booking.rule,
@@ -310,9 +313,11 @@ class _Walk:
         )
 
     def _site(self, call: Call) -> Site:
+        """Return a call with its trace, setting and node, as rules read it."""
         return Site(call, self.trace, self.setting, self.nodes.get(call.key))
 
     def _divisors(self) -> dict[Any, int]:
+        """Return the batch size by which each batch function divides; raise if unknown."""
         batches = dict.fromkeys(rule.batch for rule in self.convention.rules if rule.batch)
         divisors = {}
         for batch in batches:
@@ -370,6 +375,7 @@ class _Walk:
         return core
 
     def _visit(self, call: Call, above: int | None) -> int | None:
+        """Apply the rules to a call; return the index of the booking that covers its calls."""
         core = self._parent_core(call, above)
         hidden = core == _SHADOWED and call.level != "function"
         if self._counts(call) and not hidden and not self._is_opaque(core, call):
@@ -429,6 +435,7 @@ class _Walk:
         return any(fits(below.target, stands_for) for below in self._beneath(call))
 
     def _beneath(self, call: Call) -> Iterator[Call]:
+        """Yield the nearest operator calls beneath a call."""
         for child in self.trace.children.get(call.key, ()):
             if child.level == "operator":
                 yield child
@@ -475,6 +482,7 @@ class _Walk:
         return self.bookings[above].rule.level == "module"
 
     def _counts(self, call: Call) -> bool:
+        """Return whether the tool counts a call: a live one, or a stored or dead one."""
         kernel = call.fused.get(self.setting, NESTED)
         if call.level == "function" and not kernel.startswith(NESTED):
             return False  # it ran in the place of the function
@@ -482,6 +490,7 @@ class _Walk:
         return call.live or stored or self.convention.counts_dead
 
     def _matches(self, rule: Rule, site: Site) -> bool:
+        """Return whether a rule matches a site and counts it at least once."""
         return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
@@ -497,6 +506,7 @@ class _Walk:
         return 1 if rule.times is None else self.times[rule.times][owner.id]
 
     def _book(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
+        """Record the match of a rule at a site with its amount and how often it counts."""
         call = site.call
         if call.level == "module":
             self.counted.add(call.key)
@@ -512,12 +522,14 @@ class _Walk:
         )
 
     def _path(self, site: Site) -> str:
+        """Return the path of the module in which a site ran, or "" if it has none."""
         if site.node is not None:
             return site.node.path
         owner = self._owner(site.call)
         return owner.path if owner else ""
 
     def _amount(self, rule: Rule, site: Site) -> Amount:
+        """Return the amount that a rule gives at a site; raise PredictionError if it cannot."""
         if rule.amount is None or isinstance(rule.amount, CostWeights):
             native = self._native(site)
             return rule.amount.cost_amount(native) if rule.amount else 0
@@ -530,6 +542,7 @@ class _Walk:
             raise self._fails(site.key, error, name) from error
 
     def _native(self, site: Site) -> Cost:
+        """Return crossflops' own cost of a site; raise if its node is uncounted."""
         count = self.counts.get(site.key)
         if isinstance(count, UncountedNode):
             raise _UnknownError(count.reason)
@@ -546,22 +559,26 @@ class _Walk:
             raise _UnknownError(str(error)) from error
 
     def _node_fails(self, rule: Rule, node: Node) -> PredictionError:
+        """Return the error that a tool cannot count a node's operator."""
         return PredictionError(
             f"{self.convention.tool} cannot count {node.key}, which is a {node.op}",
             f"see its rule {rule.id} ({rule.reference})",
         )
 
     def _fails(self, what: str, error: object, rule: str) -> PredictionError:
+        """Return the error that a tool's rule cannot count `what`."""
         return PredictionError(
             f"{self.convention.tool} cannot count {what}: {error}", f"see its rule {rule}"
         )
 
     def _cost(self, call: Call) -> Cost:
+        """Return the cost of a call and of all calls beneath it."""
         cost = self.costs.get(call.key, ZERO)
         below = (self._cost(child) for child in self.trace.children.get(call.key, ()))
         return sum(below, cost)
 
     def _settle(self, call: Call, core: int | None) -> None:
+        """Record which booking covers an operator call, or why the tool does not see it."""
         if core is not None and core != _SHADOWED:
             stands_for = self.bookings[core].rule.stands_for
             if fits(call.target, stands_for):

@@ -119,6 +119,7 @@ class GradientFlow:
     def _live_results(
         self, level: GraphLevel, values: Values, ends: set[str]
     ) -> dict[str, set[str]]:
+        """Return by node key the names of its results through which gradients reach the loss."""
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):
             for part in level.stops.get(node.key, ()):

@@ -75,6 +75,7 @@ class _CheckpointSearch:
         return again
 
     def _places(self, node: Node) -> frozenset[int]:
+        """Return the positions of a node's inputs that need a gradient."""
         return frozenset(
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )

@@ -181,6 +181,7 @@ class _StepCounter:
             self.unknown[key] = Unknown(key, node, _CUT)
 
         def varies(index: int) -> bool:
+            """Return whether an operand of the node varies from run to run, or is unknown."""
             operands = provided.get(index, ())
             if index != DIRECTLY and not operands:
                 return True
@@ -215,6 +216,7 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
+        """Yield keys and training costs of the nodes in a loop, branch or function node."""
         if node.op.type in ("Loop", "Scan") and node.trips is None:
             self._name_unknown(prefix + node.key, node, "the number of iterations depends on data")
             return
@@ -366,6 +368,7 @@ class _StepCounter:
         return node_gradient(self._flow, node, known, indices, forward, live)
 
     def _name_unknown(self, key: str, node: Node, reason: str) -> TrainingStep:
+        """Record that the backward cost of a node is unknown, and why; return an empty step."""
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
 
@@ -382,5 +385,6 @@ def _forward_cost(node: Node) -> Cost:
 
 
 def _forward_size(work: Work) -> tuple[int, int]:
+    """Return MACs and FLOPs of the forward pass of a work."""
     forward = sum(work.values(), NO_STEP).forward
     return forward.macs, forward.flops
