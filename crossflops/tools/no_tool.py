@@ -121,6 +121,7 @@ def gates(node: Node) -> int:
 
 
 def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
+    """Return (batch, heads, tokens, head size) of an attention input, 3-D or 4-D."""
     dims = _require_shape(node.inputs, index)
     if len(dims) == 4:
         return dims

@@ -69,6 +69,7 @@ def volume(shape: Shape) -> int:
 
 
 def _true(node: Node) -> Shape:
+    """Return the true shape of a node's first output."""
     return onnx_tool_shape(node.outputs[0])
 
 
@@ -88,7 +89,10 @@ def _integers_of_input(node: Node, index: int) -> Shape:
 def _register_shape_rule(
     rules: dict[str, ShapeRule], *types: str
 ) -> Callable[[ShapeRule], ShapeRule]:
+    """Return a decorator that registers a shape rule for ONNX operator types in `rules`."""
+
     def declare(rule: ShapeRule) -> ShapeRule:
+        """Register a shape rule for the operator types, and return it."""
         rules.update(dict.fromkeys(types, rule))
         return rule
 
@@ -127,6 +131,7 @@ def _broadcast(node: Node, shapes: Shapes) -> Shape:
     "LayerNormalization", "CumSum", "ScatterND", "ScatterElements",
 )  # fmt: skip
 def _first_input_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the shape of the first input as the shape of the result."""
     return shapes[0]
 
 
@@ -300,6 +305,7 @@ def _top_k_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
+    """Return the node's axis counted from the front; raise LookupError if out of range."""
     axis = node.attrs.get("axis", default)
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise LookupError(f"{node.key} has no axis {axis!r}")
@@ -402,6 +408,7 @@ def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 def _padding(node: Node) -> str:
+    """Return the auto_pad attribute of a node as text, "NOTSET" by default."""
     value = node.attrs.get("auto_pad", "NOTSET")
     return value.decode() if isinstance(value, bytes) else str(value)
 
@@ -547,6 +554,7 @@ def _with_onnx_tool_types(graph: Graph) -> Graph:
     """
 
     def with_onnx_tool_type(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return a tensor spec with the element type that onnx-tool reads constants as."""
         if spec is None or spec.role not in ("parameter", "constant") or spec.dtype in READABLE:
             return spec
         if spec.name in graph.listed or spec.dtype in _EIGHT_BYTES or 0 in (spec.shape or ()):
@@ -634,6 +642,7 @@ def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided:
 def _with_wrong_shape(
     spec: TensorSpec | None, wrong: Mapping[str, Shape | None]
 ) -> TensorSpec | None:
+    """Return a tensor spec with onnx-tool's wrong shape, if the tool computes a wrong one."""
     if spec is None or spec.name not in wrong:
         return spec
     return msgspec.structs.replace(spec, shape=wrong[spec.name])
@@ -728,4 +737,5 @@ def _check_nameless_shapes(
 
 
 def _names_or_empty(specs: Sequence[TensorSpec | None]) -> list[str]:
+    """Return the name of each tensor spec, "" for a missing one."""
     return [spec.name if spec is not None else "" for spec in specs]

@@ -162,6 +162,7 @@ _BIASED = has("bias*")
 
 
 def _ptflops_result_shape(call: Site) -> tuple[int, ...]:
+    """Return the shape of a call's result; raise LookupError if it is unknown."""
     shape = call.result.shape
     if shape is None:
         raise LookupError(f"the shape of the result of {call.key} is not known")
@@ -226,6 +227,7 @@ def linear_bias(call: Site) -> int:
 
 
 def _ptflops_parameter_elements(call: Site, name: str) -> int:
+    """Return the number of elements of a module's parameter; raise LookupError without it."""
     for parameter in call.module.params:
         if parameter.name == name:
             return parameter.numel
@@ -441,6 +443,7 @@ tensors = Rules("function", by_name(), source=f"{_OPS}: TENSOR_OPS_MAPPING", **_
 
 
 def _ptflops_function_names(*names: str) -> tuple[str, ...]:
+    """Return the full names of functions in torch.nn.functional."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
@@ -472,6 +475,7 @@ def _interpolation_mode_condition(nearest: bool) -> Condition:
     """Return the condition: the mode of the interpolation begins with "nearest" (or does not)."""
 
     def holds(site: Site) -> bool:
+        """Return whether the mode begins with "nearest", if `nearest`, or else does not."""
         mode = site.settings.get("mode", site.settings.get("3", "nearest"))
         return str(mode).startswith("nearest") == nearest
 
@@ -521,6 +525,7 @@ def interpolation(call: Site) -> Amount:
 
 
 def _ptflops_method_names(*names: str) -> tuple[str, ...]:
+    """Return the full names of functions in torch and of methods of torch.Tensor."""
     return tuple(f"{owner}.{name}" for name in names for owner in ("torch", "torch.Tensor"))
 
 
@@ -607,6 +612,7 @@ def ptflops_total_amount(shares: Sequence[Share]) -> Amount:
 
 
 def _is_functional(share: Share) -> bool:
+    """Return whether the rule of a share counts functions of torch.nn.functional."""
     return any(target.startswith("torch.nn.functional.") for target in share.rule.targets)
 
 

@@ -89,16 +89,19 @@ def all_conventions() -> tuple[Convention, ...]:
 
 @functools.cache
 def _conventions_of_file(file: str) -> tuple[Convention, ...]:
+    """Return the conventions that a module of crossflops.tools defines."""
     known: tuple[Convention, ...] = import_module(f"crossflops.tools.{file}").CONVENTIONS
     return known
 
 
 def _from_outside() -> dict[str, EntryPoint]:
+    """Return the entry points of installed plugins that add tools, by name."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 @functools.cache
 def _conventions_of_plugin(point: EntryPoint) -> tuple[Convention, ...]:
+    """Return the conventions of a plugin's entry point, or () if the plugin fails to load."""
     try:
         adapter = point.load()()
     except Exception:  # a plugin may do anything; `crossflops tools` shows its failure
@@ -163,6 +166,7 @@ def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
 
 
 def _matching(pattern: str) -> list[Convention]:
+    """Return the conventions of tools whose names match a glob; raise UnknownNameError if none."""
     known = list(
         dict.fromkeys(
             convention.tool for convention in all_conventions() if convention.formula is None

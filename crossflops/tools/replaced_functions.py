@@ -89,6 +89,7 @@ class Arguments:
         self._lists = {self._argument_name(name) for name in call.call.lists}
 
     def _argument_name(self, name: str) -> str:
+        """Return the name of a function's argument, given by its name or its position."""
         if name.isdigit() and int(name) < len(self._names):
             return self._names[int(name)]
         if name in self._names:
@@ -424,6 +425,7 @@ def norm_covered(call: Site) -> int:
 
 
 def _norm_adds_per_element(call: Site) -> int:
+    """Return the additions that the tool counts per element of a norm: 5 with a weight, else 4."""
     return 5 if Arguments(call).has("weight") else 4
 
 
@@ -454,6 +456,7 @@ for name, cause, targets in POOLS:
 
 
 def _copies(call: Site) -> bool:
+    """Return whether a resampling copies the nearest elements."""
     return str(_resampling_argument(call, "mode", "3", "nearest")).startswith("nearest")
 
 
@@ -467,6 +470,7 @@ def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site
     """
 
     def declare(amount: Callable[[Site], int]) -> Callable[[Site], int]:
+        """Add one amount for copying and for interpolating resampling, and return it."""
         for name, cause, condition in (
             ("resampling.copied", "upsample.nearest", _COPIED),
             ("resampling.interpolated", "upsample.linear", _INTERPOLATED),
@@ -479,6 +483,7 @@ def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site
 
 
 def _resampling_argument(call: Site, name: str, location: str, default: Any = None) -> Any:
+    """Return a resampling argument that was given by name or by position."""
     return call.settings.get(name, call.settings.get(location, default))
 
 
@@ -514,6 +519,7 @@ _ELEMENTWISE = {"RNN": 1, "GRU": 7, "LSTM": 10}  # how often H is added in each 
 
 
 def _is_cell(call: Site) -> bool:
+    """Return whether a call is of a recurrent cell, such as LSTMCell."""
     return call.target.endswith("Cell")
 
 

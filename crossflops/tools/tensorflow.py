@@ -57,6 +57,7 @@ def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
 
 
 def _input(call: Site, index: int) -> Shape:
+    """Return the shape of a call's input; raise if it is not fully known."""
     shape = call.inputs[index].shape
     if shape is None:
         raise _OpenShapeError
@@ -64,6 +65,7 @@ def _input(call: Site, index: int) -> Shape:
 
 
 def _tensorflow_result_shape(call: Site) -> Shape:
+    """Return the shape of a call's first output; raise if it is not fully known."""
     shape = call.outputs[0].shape
     if shape is None:
         raise _OpenShapeError
@@ -71,6 +73,7 @@ def _tensorflow_result_shape(call: Site) -> Shape:
 
 
 def _tensorflow_setting_sizes(call: Site, name: str) -> Sequence[int]:
+    """Return a setting of a call that is a list of sizes."""
     return cast(Sequence[int], call.settings[name])
 
 

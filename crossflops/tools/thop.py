@@ -47,6 +47,7 @@ _DROPPED = "attention.padding-skipped"
 
 
 def _edition(edition: str, verified: str) -> Tool:
+    """Return the tool description of one thop version."""
     return Tool(
         "thop",
         edition=edition,
@@ -165,10 +166,12 @@ _ELEMENTWISE = {
 
 
 def _thop_cell_kind(call: Site) -> str:
+    """Return the kind of a recurrent cell: RNN, GRU or LSTM."""
     return call.target.rpartition(".")[2].removesuffix("Cell")
 
 
 def _thop_gate_count(call: Site) -> int:
+    """Return the number of gates of a recurrent cell: 1 for RNN, 3 for GRU, 4 for LSTM."""
     return {"RNN": 1, "GRU": 3, "LSTM": 4}[_thop_cell_kind(call)]
 
 

@@ -40,6 +40,7 @@ begun = tool.rules(
 
 
 def _profiler_setting_pair(call: Site, name: str) -> tuple[int, int]:
+    """Return a setting of two numbers, from a list or from one number for both."""
     value = call.settings[name]
     if isinstance(value, list):
         return int(value[0]), int(value[-1])
@@ -88,6 +89,7 @@ def convolution_in_body(call: Site) -> int:
 
 
 def _twice(value: Any) -> tuple[int, int]:
+    """Return a value of two numbers, from a list or from one number for both."""
     return (int(value[0]), int(value[-1])) if isinstance(value, list) else (int(value),) * 2
 
 
@@ -130,10 +132,12 @@ def profiler_batch_product_macs(call: Site) -> int:
 
 
 def _is_stopped(call: Site) -> bool:
+    """Return whether an observed call comes from a call that the profiler saw only begin."""
     return any(call.trace.calls_by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
 def _is_twice(call: Site) -> bool:
+    """Return whether a call is recorded as run twice and comes from a checkpoint."""
     of_checkpoint = (call.trace.calls_by_key[key].checkpoint is not None for key in call.call.of)
     return call.settings.get("twice") is True and any(of_checkpoint)
 

@@ -107,10 +107,12 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
 
 
 def _torchinfo_parameter_elements(parameter: Parameter) -> int:
+    """Return the elements of a parameter, without pruned ones if it is pruned."""
     return parameter.numel if parameter.kept is None else parameter.kept
 
 
 def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
+    """Yield the indices of the lines below a module's line in torchinfo's table."""
     for below in range(index + 1, len(lines)):
         if lines[below][1] <= lines[index][1]:
             return
@@ -237,6 +239,7 @@ def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _top_level_name(spec: TensorSpec) -> str:
+    """Return the name of the argument or list to which a tensor belongs."""
     return spec.name.partition(".")[0]
 
 

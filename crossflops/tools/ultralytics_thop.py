@@ -68,6 +68,7 @@ def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
 
 
 def _ultralytics_result_shape(call: Site) -> tuple[int, ...]:
+    """Return the shape of a call's result; raise LookupError unless it is one tensor."""
     if call.call.returns not in ("", "tensor"):
         raise LookupError(f"{call.key} does not return one tensor")
     return call.result.shape or ()
@@ -98,6 +99,7 @@ def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
 
 
 def _ultralytics_filter_taps(call: Site, shape: tuple[int, ...]) -> int:
+    """Return kernel size times input channels per group, for an input of this shape."""
     kernel = _ultralytics_kernel_extents(call)
     return shape[-1 - len(kernel)] // call.number("groups") * prod(kernel)
 
@@ -138,6 +140,7 @@ _GATES = "rnn.gate-elementwise"
 
 
 def _ultralytics_gate_count(call: Site) -> int:
+    """Return the number of gates of a recurrent layer: 1 for RNN, 3 for GRU, 4 for LSTM."""
     for base in call.module.bases:
         kind = base.rpartition(".")[2].removesuffix("Cell")
         if base.startswith("torch.nn.modules.rnn.") and kind in ("RNN", "GRU", "LSTM"):
@@ -167,6 +170,7 @@ def _layer_inputs(call: Site) -> list[int]:
 
 
 def _samples(call: Site) -> int:
+    """Return the rows of a 2-D input, or 1 for another rank."""
     shape = argument(call)
     return shape[0] if len(shape) == 2 else 1
 
@@ -253,6 +257,7 @@ class _Attention(NamedTuple):
         return self.batch * self.width * (projections + 2 * self.queries * self.attended)
 
     def softmax(self) -> int:
+        """Return the work of the attention's softmax over all its rows."""
         return _softmax_work(self.batch * self.heads * self.queries, self.attended)
 
 
@@ -272,6 +277,7 @@ def attention_softmax(call: Site) -> int:
 
 
 def _ultralytics_attention_sizes(call: Site) -> _Attention:
+    """Return the sizes of an attention, from a module's or a function's call."""
     return (
         _attention_sizes_of_module(call)
         if call.call.level == "module"
@@ -280,6 +286,7 @@ def _ultralytics_attention_sizes(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_module(call: Site) -> _Attention:
+    """Return the sizes of a MultiheadAttention module's call."""
     settings = call.module.settings
     batch_first = settings.get("batch_first") is True
     biased = any(parameter.name == "bias_k" for parameter in call.module.params)
@@ -312,6 +319,7 @@ def _attention_sizes_of_function(call: Site) -> _Attention:
 
 
 def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
+    """Return a setting of a call that was given by position or by name."""
     return call.settings.get(str(index), call.settings.get(name))
 
 
@@ -428,6 +436,7 @@ def _pool_axis_count(call: Site) -> int:
 
 
 def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
+    """Return a setting's value for each axis; repeat a single number for all axes."""
     extents = call.extents(name)
     return extents if isinstance(call.module.settings[name], list) else extents * axes
 
@@ -474,6 +483,7 @@ def condition_outside_classes(*classes: str) -> Condition:
     known = frozenset(classes)
 
     def holds(site: Site) -> bool:
+        """Return whether no enclosing module with the tool's hook is of a known class."""
         early = False  # pre-hooks that the model had before run ahead of the tool's own
         for call in site.around:
             if call.target == PRE_HOOK:
@@ -493,6 +503,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
     """Return the condition: a function of PyTorch encloses the call (or none does)."""
 
     def holds(site: Site) -> bool:
+        """Return whether a function that PyTorch defines encloses the call, or else does not."""
         functions = [call for call in site.around if call.level == "function"]
         outer = functions[1:] if site.call.level == "function" else functions
         return any(not fits(call.target, _TRANSPARENT) for call in outer) == expected
@@ -585,6 +596,7 @@ def _ultralytics_equation(call: Site) -> str:
 
 
 def _letters(call: Site, location: str) -> str:
+    """Return einsum subscripts that were given as a list of integers as letters."""
     subscripts = call.settings[location]
     if not isinstance(subscripts, list):
         raise TypeError(f"{call.key} has no subscripts at {location}")

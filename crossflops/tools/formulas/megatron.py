@@ -59,6 +59,7 @@ def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
 
 
 def _model_window(work: TokenSequence) -> int:
+    """Return the smallest attention window of the layers in tokens, or 0 without such layers."""
     return min((layer.window or work.tokens for layer in cut_attentions(work)), default=0)
 
 
@@ -89,6 +90,7 @@ def window_of_all_layers(work: TokenSequence) -> int:
 
 
 def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
+    """Add the differences that the Megatron formulas share: norms, router, padded vocabulary."""
     return (
         formula.adds("formula.norms-as-matmul", of.rank_norm_parameters)
         .adds("formula.router-missing", of.router_dropped)
@@ -97,6 +99,7 @@ def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
 
 
 def _half_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
+    """Return the Megatron convention that halves attention for causal masks."""
     formula = ArchitectureFormula(
         tool, edition, megatron_lm, source=source, prints="FLOPs", per="sequence"
     )
@@ -135,6 +138,7 @@ _QWEN = ("qwen3", "qwen3_moe")
 
 
 def _is_qwen(work: TokenSequence) -> bool:
+    """Return whether the architecture is a Qwen model."""
     return work.architecture.model_type in _QWEN
 
 

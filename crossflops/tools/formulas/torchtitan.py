@@ -47,12 +47,14 @@ def torchtitan_huggingface(work: TokenSequence) -> int:
 
 
 def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+    """Return the convention of torchtitan's FLOPs-per-token formula in one edition."""
     return ArchitectureFormula(
         "torchtitan", edition, number, source=source, prints="num_flops_per_token"
     )
 
 
 def _add_active_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
+    """Add the differences of a formula that counts all active parameters as matrix products."""
     return formula.adds(
         "formula.embedding-as-matmul", of.position_table
     ).adds(
