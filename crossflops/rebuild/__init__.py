@@ -33,6 +33,7 @@ def rebuild(file: OnnxFile) -> Source:
 
 
 def _require_onnx2torch() -> None:
+    """Import onnx2torch; raise MissingExtraError if it is not installed."""
     try:
         load_with_retry(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
@@ -43,6 +44,7 @@ def _require_onnx2torch() -> None:
 
 
 def _rebuilt(model: Any, name: str) -> Source:
+    """Return a torch module, built from an ONNX model, as a model source with its input shapes."""
     try:
         with filter_warnings("ignore"):
             module = _convert_to_torch(model)
@@ -85,6 +87,7 @@ def _bind_file_inputs(file: OnnxFile) -> Any:
 
 
 def _convert_to_torch(model: Any) -> Any:
+    """Return a torch module in evaluation mode that computes the ONNX model."""
     from crossflops.rebuild.converters import convertible, lent
 
     rewritten = convertible(model)

@@ -33,6 +33,7 @@ Whole = Callable[[NodeFacts], tuple[Any, tuple[int, ...]]]
 
 
 def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+    """Return the torch layer of ONNX Trilu and its input positions, or None and ()."""
     diagonal = facts.constant(1)
     if facts.has(1) and diagonal is None:
         return None, ()
@@ -41,6 +42,7 @@ def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+    """Return the torch layer of ONNX OneHot and its input positions, or None and ()."""
     depth, values = facts.constant(1), facts.constant(2)
     if depth is None or values is None:
         return None, ()
@@ -49,6 +51,7 @@ def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+    """Return the torch layer of ONNX GlobalMaxPool and its input positions, or None and ()."""
     shape = facts.shape(0)
     pools = {3: nn.AdaptiveMaxPool1d, 4: nn.AdaptiveMaxPool2d, 5: nn.AdaptiveMaxPool3d}
     kind = None if shape is None else pools.get(len(shape))
@@ -93,23 +96,28 @@ MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wra
 
 
 def _convert_reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Reshape whose shape is constant."""
     return layers.Reshape(constants[0], bool(attributes.get("allowzero", 0)))
 
 
 def _convert_expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Expand whose shape is constant."""
     return layers.Expand(constants[0])
 
 
 def _convert_tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Tile whose repeats are constant."""
     return layers.Tile(constants[0])
 
 
 def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Split with its number of outputs."""
     sizes = constants[0] if constants else attributes.get("split")
     return layers.Split(attributes.get("axis", 0), sizes, outputs)
 
 
 def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Slice with constant bounds, None before opset 10."""
     if len(constants) < 2:
         return None  # before opset 10 these are attributes
     starts, ends, *more = constants
@@ -119,6 +127,7 @@ def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
 
 
 def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Pad, or None if its mode is not supported."""
     mode = MODES.get(attributes.get("mode", "constant"))
     if not constants or mode is None:
         return None
@@ -127,11 +136,15 @@ def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> 
 
 
 def _single_number(value: Any) -> Any:
+    """Return the first item of a list, or the value itself."""
     return value[0] if isinstance(value, list) else value
 
 
 def _axes_converter(insert: bool) -> Converter:
+    """Return a converter of ONNX Unsqueeze (`insert`) or Squeeze to a torch layer."""
+
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+        """Return a torch layer that inserts or removes axes, or None if these are unknown."""
         axes = constants[0] if constants else attributes.get("axes")
         return None if axes is None else layers.Axes(axes, insert)
 
@@ -139,7 +152,10 @@ def _axes_converter(insert: bool) -> Converter:
 
 
 def _reduce(which: str) -> Converter:
+    """Return a converter of an ONNX reduction to a torch layer."""
+
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+        """Return a torch layer of the reduction, or None if it does nothing."""
         axes = (constants[0] if constants else None) or attributes.get("axes") or []
         if not axes and attributes.get("noop_with_empty_axes"):
             return None
@@ -149,6 +165,7 @@ def _reduce(which: str) -> Converter:
 
 
 def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch GELU layer of an ONNX Gelu, exact or by tanh."""
     from torch import nn
 
     return nn.GELU(approximate=attributes.get("approximate", "none"))
@@ -188,14 +205,17 @@ def operators_without_converter(model: Any) -> set[tuple[str, int]]:
 
 
 def _full_operator_name(domain: str, operator: str) -> str:
+    """Return "DOMAIN.OPERATOR", or the operator alone without a domain."""
     return f"{domain}.{operator}".lstrip(".")
 
 
 def _used(model: Any) -> set[tuple[str, str]]:
+    """Return the (domain, operator type) pairs of the nodes of an ONNX model."""
     return {(domain_of(node.domain), node.op_type) for node in model.graph.node}
 
 
 def _registry() -> Any:
+    """Return the module of onnx2torch in which its converters are registered."""
     return importlib.import_module("onnx2torch.node_converters.registry")
 
 
@@ -231,7 +251,10 @@ def _has_equal_meaning(schema: Any, operator: str, version: int, provided: froze
 
 
 def _face(schema: Any) -> tuple[Any, ...]:
+    """Return names and options of an operator schema's inputs and outputs."""
+
     def formal_options(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+        """Return name and option of each formal parameter of a schema."""
         return tuple((formal.name, formal.option) for formal in formals)
 
     return formal_options(schema.inputs), formal_options(schema.outputs)
@@ -252,6 +275,7 @@ def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> 
 
 
 def _says_default(attribute: Any, default: Any) -> bool:
+    """Return whether an ONNX attribute has the type and value of its default."""
     same = ("type", "i", "f", "s")
     return all(getattr(attribute, name) == getattr(default, name) for name in same)
 
@@ -285,6 +309,7 @@ def _ours_before(operator: str, other: Any) -> Any:
     """Return a converter that tries ours first and then that of onnx2torch."""
 
     def convert(node: Any, graph: Any) -> Any:
+        """Convert an ONNX node to a torch layer, by our converter or by onnx2torch's own."""
         layer, indices = _layer_for_node(operator, _node_facts(operator, node, graph))
         if layer is not None:
             common = importlib.import_module("onnx2torch.utils.common")
@@ -313,6 +338,7 @@ def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ..
 
 
 def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
+    """Return name, attributes, constant inputs, shapes and outputs of an ONNX node."""
     names, known = node.input_values, graph.initializers
     return NodeFacts(
         operator=operator,
@@ -382,6 +408,7 @@ def convertible(model: Any) -> Any:
 
 
 def _older(model: Any, opset: int) -> Any:
+    """Return the ONNX model converted to an older opset, or None if that is impossible."""
     from onnx import version_converter
 
     if opset >= opsets(model).get("", 1):
@@ -393,6 +420,7 @@ def _older(model: Any, opset: int) -> Any:
 
 
 def _inline_unconvertible(model: Any) -> Any:
+    """Return the model with the operators that lack a converter replaced by their bodies."""
     return inline_function_bodies(
         model, lambda candidate: {name for name, _ in operators_without_converter(candidate)}
     )
@@ -470,6 +498,7 @@ def _without_data() -> Iterator[None]:
     read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
+        """Return an ONNX tensor as an array; a tensor without data gets a constant number."""
         proto = tensor.proto
         if not is_dataless_tensor(proto):
             return read(tensor)
@@ -480,6 +509,7 @@ def _without_data() -> Iterator[None]:
 
 
 def _is_of_sizes(value: Any) -> bool:
+    """Return whether an ONNX value can be a list of sizes: small, or not of floats."""
     if value.shape is None:
         return False
     sizes = [size if isinstance(size, int) else _SMALL + 1 for size in value.shape]

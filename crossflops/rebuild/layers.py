@@ -252,6 +252,7 @@ class Recurrent(nn.Module):
         return (h, c) if isinstance(self.layer, nn.LSTM) else h
 
     def _swap_layout(self, state: Any) -> Any:
+        """Return a recurrent state with its first two axes swapped if `layout` is batch-first."""
         return state.transpose(0, 1) if self.layout else state
 
 
@@ -302,6 +303,7 @@ def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
 
 
 def _zero(value: Any) -> bool:
+    """Return whether an array is given and all zero."""
     return value is not None and not np.any(value)
 
 
@@ -345,5 +347,6 @@ def _has_full_sequences(facts: NodeFacts) -> bool:
 
 
 def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
+    """Return the error that torch has no layer for a feature of an ONNX operator."""
     name = f"{facts.operator} {facts.name}".strip()
     return NormalizeError(f"{name} has {what}, which no torch layer supports", READ_IT)

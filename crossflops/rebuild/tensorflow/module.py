@@ -160,12 +160,14 @@ class _Run:
                 self.values[name] = value
 
     def _operations(self, node: Any) -> list[Any]:
+        """Run the TensorFlow operations of an ONNX node, and return the results."""
         with tf.name_scope(f"{self._scopes[node.name]}/"):
             inputs = [self.tensor(name) if name else None for name in node.input]
             results = RULES[node.op_type](self._node_inputs(node, inputs))
         return results if isinstance(results, list) else [results]
 
     def _node_inputs(self, node: Any, inputs: list[Any]) -> NodeInputs:
+        """Return inputs, constant values, attributes and version of an ONNX node for its rule."""
         domain = domain_of(node.domain)
         version = since(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
@@ -203,6 +205,7 @@ class _Run:
 
 
 def _is_of_sizes(array: Any) -> bool:
+    """Return whether an array can be a list of sizes: small, or of integers or booleans."""
     return bool(array.size <= _SMALL or array.dtype.kind in "iub")
 
 
@@ -286,6 +289,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
 
 
 def _inline_ruleless_bodies(model: Any) -> Any:
+    """Return the model with operators without a rule replaced by their bodies, or raise."""
     try:
         return inline_function_bodies(model, _operators_without_rule)
     except Exception as error:  # the types of a body's values do not follow
@@ -294,6 +298,7 @@ def _inline_ruleless_bodies(model: Any) -> Any:
 
 
 def _operators_without_rule(model: Any) -> set[str]:
+    """Return the names of the model's operators that have no TensorFlow rule."""
     return {
         f"{domain_of(node.domain)}.{node.op_type}".lstrip(".")
         for node in model.graph.node
@@ -396,6 +401,7 @@ def product_node(node: Node, call: Call, key: str) -> Node:
 
 
 def _channels_first(shape: Shape) -> Shape:
+    """Return a shape (batch, ..., channels) as (batch, channels, ...)."""
     return (shape[0], shape[-1], *shape[1:-1])
 
 

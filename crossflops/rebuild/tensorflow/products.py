@@ -49,6 +49,7 @@ def _compute_gemm(inputs: NodeInputs) -> Result:
 
 
 def _compute_einsum(inputs: NodeInputs) -> Result:
+    """Return the Einstein sum of the inputs (ONNX Einsum)."""
     return tf.einsum(inputs.get("equation", "").replace(" ", ""), *inputs.inputs)
 
 
@@ -88,6 +89,7 @@ def _compute_attention(inputs: NodeInputs) -> Result:
 
 
 def _split_heads(x: Any, heads: int) -> Any:
+    """Return (batch, tokens, width) reshaped to (batch, heads, tokens, width / heads)."""
     batch, tokens, width = definite_shape(x)
     return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
 
@@ -180,12 +182,14 @@ def _compute_convolution(inputs: NodeInputs) -> Result:
 
 
 def _add_channel_bias(y: Any, bias: Any) -> Any:
+    """Return `y` plus a bias per channel of its last axis, or `y` if there is no bias."""
     return y if bias is None else tf.nn.bias_add(y, bias)
 
 
 def _convolve_plane(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
+    """Return the 2-D convolution of a channels-last input with ONNX weights."""
     explicit = _explicit(padding)
     out, per_group, *kernel = definite_shape(weights)
     depthwise = per_group == 1 and group == definite_shape(x)[-1] and strides[0] == strides[1]
@@ -198,6 +202,7 @@ def _convolve_plane(
 
 
 def _explicit(padding: Pads) -> Any:
+    """Return explicit pads as TensorFlow expects them for NHWC, "VALID" if all are 0."""
     if not any(map(any, padding)):
         return "VALID"
     return [[0, 0], *map(list, padding), [0, 0]]
@@ -227,10 +232,12 @@ def _convolve_space(
 
 
 def _split_groups(tensor: Any, group: int, axis: int) -> list[Any]:
+    """Return a tensor split into `group` parts along an axis."""
     return [tensor] if group == 1 else list(tf.split(tensor, group, axis))
 
 
 def _join_groups(parts: list[Any]) -> Any:
+    """Return the parts concatenated along the last axis."""
     return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
 
 
@@ -357,6 +364,7 @@ def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> 
 
 
 def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
+    """Return a pooling of the padded input, without dilations."""
     x = inputs.inputs[0]
     kernel = list(inputs.get("kernel_shape", ()))
     axes = tensor_rank(x) - 2
@@ -378,7 +386,10 @@ def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
 
 
 def _over_all(reduce: Any) -> Rule:
+    """Return a rule that reduces all spatial axes, for global pooling."""
+
     def rule(inputs: NodeInputs) -> Result:
+        """Return the input reduced over all spatial axes, which become 1."""
         x = inputs.inputs[0]
         return reduce(x, list(range(2, tensor_rank(x))), keepdims=True)
 
