@@ -110,6 +110,7 @@ def _editions(
 
 
 def _domain(op: Op) -> str:
+    """Return an operator's domain, with "" for the ONNX standard."""
     return "" if op.domain == "ai.onnx" else op.domain
 
 
@@ -124,6 +125,7 @@ def find_operator_rule(op: Op) -> OperatorRule | None:
 
 @lru_cache(maxsize=4096)
 def _find_package_rule(op: Op) -> OperatorRule | None:
+    """Return the rule of the package for an operator in its opset, or None."""
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
@@ -135,6 +137,7 @@ def is_counted_by_package(op: Op) -> bool:
 
 
 def _find_formula_rule(op: Op) -> OperatorRule | None:
+    """Return the rule that a registered formula gives an operator, or None."""
     from crossflops.operators.formula_sources import find_formula_rule
 
     return find_formula_rule(op)
@@ -194,4 +197,5 @@ def not_counted() -> Mapping[str, str]:
 
 
 def _all_operator_families() -> tuple[ModuleType, ...]:
+    """Return the modules that define operator rules, of all domains."""
     return (*_families(MICROSOFT), *_families(ML), *_families(TORCH))

@@ -373,6 +373,7 @@ def _trilinear_work(
     slices = extents.get(unrolled, 1)
 
     def elements(axes: set[int]) -> int:
+        """Return the product of the extents of these axes, without the unrolled axis."""
         return prod(extents[axis] for axis in axes - {unrolled})
 
     first = has[0] | has[1]
@@ -503,6 +504,7 @@ def _without_parts(node: Node) -> Node:
 
 
 def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
+    """Return a tensor spec without its last axis."""
     if spec is None or spec.shape is None:
         return spec
     return msgspec.structs.replace(spec, shape=spec.shape[:-1])

@@ -67,6 +67,7 @@ def attention_dimensions(node: Node) -> Heads:
 
 
 def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
+    """Return (batch, heads, tokens, head size) of an attention's input."""
     dims = spec_shape(input_spec(node, index), at_least=3)
     if len(dims) == 4:
         return dims
@@ -190,6 +191,7 @@ def onnx_attention_cost(node: Node) -> Cost:
 
 
 def _has_score_mask(node: Node) -> bool:
+    """Return whether an attention node has a mask: an input, a causal flag or a window."""
     windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
     return (
         has_input(node, 3)

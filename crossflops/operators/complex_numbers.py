@@ -49,10 +49,12 @@ def _meets(node: Node, first: int) -> str:
 
 
 def _complex_inner_constraint(node: Node) -> str:
+    """Return why the inner sizes of a complex matrix product differ, or ""."""
     return _meets(node, 0)
 
 
 def _inner_of_sum(node: Node) -> str:
+    """Return why the inner sizes of a complex product that is added differ, or ""."""
     return _meets(node, 1)
 
 
@@ -203,6 +205,7 @@ def _each_number(*work: Cost) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost: `work` per complex number, plus sums over broadcast axes."""
         count = output_element_count(node) // 2
         return Gradient(
             {
@@ -215,6 +218,8 @@ def _each_number(*work: Cost) -> Backward:
 
 
 def _complex_number_formula(cost: Cost) -> Formula:
+    """Return a formula that counts `cost` for each complex number of the result."""
+
     def formula(node: Node) -> Cost:
         """Return `cost` for each complex number of the result, whose two parts are the last axis.
 

@@ -73,6 +73,7 @@ def window_constraint(
     """
 
     def constraint(node: Node) -> str:
+        """Return why the input is too small for the window or lacks axes, or ""."""
         shape = operand_shape(node, data)
         if len(shape) < 3:
             return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
@@ -95,10 +96,12 @@ def window_constraint(
 
 
 def _decides(node: Node) -> Hashable:
+    """Return the shapes and attributes that decide whether a node's sizes fit, as a key."""
     return operand_shapes(node), tuple(node.attrs.items())
 
 
 def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
+    """Return the kernel size along each spatial axis, or None if it is unknown."""
     if weight is None:
         return ints(node, "kernel_shape")
     shape = dims_of(node, weight)
@@ -106,6 +109,7 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
 
 
 def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, before: int) -> str:
+    """Return the message that the window is larger than the padded input along an axis."""
     count = len(sizes.extents)
     padding = sizes.pads[index] + sizes.pads[index + count]
     reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
@@ -115,6 +119,7 @@ def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, befor
 
 
 def _automatic(node: Node) -> bool:
+    """Return whether a node pads automatically (auto_pad other than NOTSET)."""
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
@@ -145,6 +150,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
 
 
 def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
+    """Return extents, kernel, strides, dilations and pads of a window node."""
     ones = (1,) * len(extents)
     pads = None if _automatic(node) else ints(node, "pads")
     return _Sizes(
@@ -193,6 +199,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     """
 
     def constraint(node: Node) -> str:
+        """Return why input and weight do not fit a transposed convolution, or ""."""
         shape, kernel = operand_shape(node, data), operand_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
@@ -213,6 +220,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
 
 
 def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
+    """Return why the result of a transposed convolution would be empty along an axis, or ""."""
     count = len(sizes.extents)
     more = ints(node, "output_padding") or (0,) * count
     extents = ints(node, "output_shape")
@@ -297,6 +305,7 @@ def onnx_conv_cost(node: Node) -> Cost:
 
 
 def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
+    """Return the cost of a convolution: MACs from its window, additions from its bias."""
     out = output_element_count(node)
     adds = out if bias is not None and has_input(node, bias) else 0
     return Cost(macs=out * _window_product_count(node, weight), adds=adds)
@@ -409,6 +418,7 @@ class _Sampling(NamedTuple):
 
 
 def _sampling(node: Node) -> _Sampling:
+    """Return the samples and costs of a deformable convolution's bilinear sampling."""
     out_shape, channels = (
         spec_shape(output_spec(node), at_least=3),
         spec_shape(input_spec(node, 0), at_least=3)[1],

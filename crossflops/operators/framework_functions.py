@@ -83,6 +83,7 @@ _PAGE_OF = {  # primitives that have none of their own
 
 
 def _page_of_jax(name: str) -> str:
+    """Return the address of the JAX documentation page of a function."""
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
         index = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
@@ -92,6 +93,7 @@ def _page_of_jax(name: str) -> str:
 
 
 def _page_of_torch(name: str) -> str:
+    """Return the address of the PyTorch documentation page of a function."""
     public = name.lstrip("_").removesuffix("_ex").replace("linalg_", "linalg.")
     return f"{TORCH_PAGES}{public}.html"
 
@@ -124,6 +126,7 @@ def declare_function(
     named = {JAX: jax, TENSORFLOW: tensorflow, TORCH: torch, SCIPY: scipy}
 
     def declare(formula: F) -> F:
+        """Register a formula for functions of several frameworks, and return it."""
         for domain, names in named.items():
             for name in [names] if isinstance(names, str) else names:
                 operator(
@@ -323,6 +326,7 @@ def _svd_back(values_alone: str = "") -> Backward:
     """
 
     def work(node: Node) -> Cost:
+        """Return the backward cost of a singular value decomposition for the results in use."""
         count, m, n = algebra.matrices(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
         left, right = (vectors and _reaches(node, index) for index in (0, 2))
@@ -453,6 +457,7 @@ def _fft_of_jax(node: Node) -> Cost:
 
 
 def _transform(axes: int, inverse: bool) -> Formula:
+    """Return a formula that counts a Fourier transform over `axes` axes."""
     return lambda node: fourier_transform_cost(node, axes, inverse)
 
 
@@ -682,6 +687,7 @@ def _jax_ragged_dot_cost(node: Node) -> Cost:
 
 
 def _window_element_count(node: Node) -> int:
+    """Return the number of elements of the node's window."""
     window = node.attrs.get("window_dimensions")
     if not isinstance(window, tuple):
         raise ValueError(f"{node.op} has no window_dimensions")
@@ -947,6 +953,7 @@ def _second_operand_backward(work: Cost) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+        """Return the elementwise backward cost; raise ValueError for the first operand."""
         if 0 in requested:
             raise ValueError(f"{node.op} has no gradient by its first operand")
         return elementwise_backward(work)(node, requested, forward)

@@ -116,6 +116,7 @@ def qr(m: int, n: int, columns: int) -> Cost:
 
 
 def _halves(operations: int) -> Cost:
+    """Return a cost of half multiplications and half additions."""
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
 
@@ -172,6 +173,7 @@ def square(node: Node) -> tuple[int, int]:
 
 
 def _matrix_product_cost(rows: int, inner: int, columns: int) -> Cost:
+    """Return the cost of a (rows, inner) by (inner, columns) matrix product."""
     return Cost(macs=rows * inner * columns)
 
 
@@ -328,6 +330,7 @@ def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
     """Return a formula with this work for every square matrix of the first operand."""
 
     def formula(node: Node) -> Cost:
+        """Return the cost of a function of square matrices, for the whole batch."""
         count, n = square(node)
         return work(n) * count
 

@@ -453,6 +453,7 @@ def forest_from_roots(node: Node) -> Forest:
 
 
 def _forest(node: Node) -> Forest:
+    """Return the decision trees of a node, from either form of the ensemble operator."""
     return forest_from_roots(node) if node.op.type == "TreeEnsemble" else forest_from_tables(node)
 
 
@@ -582,6 +583,7 @@ def ensemble(node: Node) -> Cost:
 
 
 def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
+    """Return the cost of aggregating tree votes by sum, average, minimum or maximum."""
     if mode not in _AGGREGATES:
         raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not supported")
     if mode in ("MIN", "MAX"):

@@ -121,6 +121,7 @@ def reshape_constraint(node: Node) -> str:
 
 
 def _unequal(node: Node, target: Shape, elements: int) -> str:
+    """Return the message that the input's elements do not fill the target shape."""
     return (
         f"{operand_label(node, 0)} has {elements} elements, "
         f"which do not fill {_movement_shape_text(target)}"
@@ -128,6 +129,7 @@ def _unequal(node: Node, target: Shape, elements: int) -> str:
 
 
 def _movement_shape_text(shape: Shape) -> str:
+    """Return a shape as text, such as "2x3", or "a scalar"."""
     return "x".join(map(str, shape)) or "a scalar"
 
 
@@ -286,6 +288,7 @@ def tile_constraint(node: Node) -> str:
 
 
 def _one_per_axis(node: Node, index: int) -> str:
+    """Return why an input does not have one number for each axis of the data, or ""."""
     shape, provided = dims_of(node, 0), dims_of(node, index)
     if shape is None or provided is None or provided == (len(shape),):
         return ""
@@ -384,6 +387,7 @@ declare_movement("Gather", gather_constraint, traffic="gather", keeps=True, back
 
 
 def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> str:
+    """Return why the indices of a gather are out of range, or ""."""
     indices = dims_of(node, position)
     if not size and indices is not None and 0 not in indices:
         has = f"{operand_label(node, 0)} has 0 at axis {axis}"
@@ -497,6 +501,7 @@ declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 
 
 def _divides(node: Node, divisors: dict[int, int]) -> str:
+    """Return why a 4-D input's sizes are not multiples of the divisors by axis, or ""."""
     shape = operand_shape(node, 0)
     if len(shape) != 4:
         return f"{operand_label(node, 0)} has rank {len(shape)}, but needs 4"

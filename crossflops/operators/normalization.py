@@ -90,18 +90,23 @@ def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _leading_backward(centred: bool) -> Backward:
+    """Return the backward function of a normalization over the trailing axes."""
+
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a normalization over the trailing axes."""
         return standard_back(node, requested, *_leading(node), centred=centred)
 
     return backward
 
 
 def _group_norm_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    """Return the backward cost of a group normalization."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, requested, prod(dims), dims[0] * integer(node, "num_groups"))
 
 
 def _instance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    """Return the backward cost of an instance normalization."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, requested, prod(dims), dims[0] * dims[1])
 
@@ -239,6 +244,7 @@ def rms_normalization(node: Node) -> Cost:
 
 
 def _leading(node: Node) -> tuple[int, int]:
+    """Return the numbers of elements and of groups normalized over the axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
 
@@ -314,6 +320,7 @@ def _mean_variance_groups(node: Node) -> tuple[int, int]:
 
 
 def _mean_variance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    """Return the backward cost of a mean-variance normalization."""
     return standard_back(node, requested, *_mean_variance_groups(node))
 
 
@@ -440,6 +447,7 @@ def log_softmax_cost(count: int, groups: int) -> Cost:
 
 
 def _softmax_groups(node: Node) -> tuple[int, int]:
+    """Return the numbers of elements and of groups of a softmax along one axis."""
     dims = spec_shape(input_spec(node, 0))
     axis = axis_of(node, len(dims), -1)
     if axis == len(dims):
@@ -448,6 +456,7 @@ def _softmax_groups(node: Node) -> tuple[int, int]:
 
 
 def _flat_softmax_groups(node: Node) -> tuple[int, int]:
+    """Return the numbers of elements and of groups of a softmax over all axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
 
@@ -468,6 +477,7 @@ def _group_work_backward(
     """Return a backward function with this work for n elements in m groups of the only operand."""
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a softmax for each requested input."""
         return Gradient({index: work(*groups(node)) for index in requested})
 
     return backward

@@ -83,6 +83,7 @@ def _recurrent_constraint(gates: int) -> Constraint:
     )
 
     def constraint(node: Node) -> str:
+        """Return the problem of the sizes in the node's layout, or ""."""
         return second(node) if integer(node, "layout", 0) else first(node)
 
     return constraint
@@ -105,6 +106,7 @@ def _constant_part(gates: int) -> ConstantPart:
     """
 
     def constant_part(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
+        """Return the part of a recurrent layer's MACs that depends on no varying input."""
         layer = recurrent_dimensions(node, gates)
         macs = 0
         if varying.isdisjoint((0, 1)):
@@ -144,6 +146,7 @@ def _recurrent_backward(gates: int) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a recurrent layer; raise ValueError for special options."""
         if texts(node, "activations") and not _has_default_activations(node):
             raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
         if has_input(node, 7) or "clip" in node.attrs:

@@ -51,10 +51,12 @@ def reduces(
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of a reduction: per input element, per combination and per result."""
         before, after = input_element_count(node), output_element_count(node)
         return element * before + combination * reduction_operations(before, after) + last * after
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a reduction for each requested input."""
         element, result = back or (ZERO, ZERO)
         return Gradient(
             {
@@ -114,6 +116,7 @@ def cumulative(work: Cost) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return `work` for each element of the input."""
         return work * input_element_count(node)
 
     return formula

@@ -138,10 +138,12 @@ def onnx_resize_cost(node: Node) -> Cost:
 
 
 def _resize_tap_count(reach: int, scale: Fraction) -> int:
+    """Return the number of input elements that one output element reads along an axis."""
     return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
 
 
 def _tap_sum_cost(taps: int) -> Cost:
+    """Return the cost of a weighted sum of `taps` elements."""
     return Cost(muls=taps, adds=taps - 1)
 
 

@@ -111,6 +111,7 @@ def _transform_length(
 
 
 def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
+    """Return the axis of a Fourier transform; if unknown, the longest axis before the last."""
     if node.op.since < 20:
         return integer(node, "axis", 1) % len(dims)
     if len(axes := node.values.get(2, ())) == 1:
@@ -241,6 +242,7 @@ def cosine_window_formula(terms: int) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of a window function with `terms` cosines per element."""
         return Cost(muls=2, specials=1, adds=1) * (terms * output_element_count(node)) + Cost(
             divs=1
         )

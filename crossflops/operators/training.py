@@ -41,6 +41,7 @@ def _optimizer_constraint(kinds: int) -> Constraint:
     """
 
     def constraint(node: Node) -> str:
+        """Return why the optimizer's inputs do not have equal shapes per tensor, or ""."""
         count = (len(node.inputs) - 2) // kinds
         similar = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
         return joint(single(0, 1), *similar)(node)
@@ -164,6 +165,7 @@ def negative_log_likelihood(node: Node) -> Cost:
 
 
 def _loss_reduction_cost(node: Node, count: int, weighted: bool) -> Cost:
+    """Return the cost of reducing `count` losses by none, sum or mean."""
     reduction, joined = string_attribute(node, "reduction", "mean"), Cost(adds=max(count - 1, 0))
     if reduction == "none":
         return ZERO

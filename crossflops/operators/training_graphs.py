@@ -102,6 +102,7 @@ class _Forward(NamedTuple):
         return _gradient_total_cost(backward(again, indices, work))
 
     def _node(self, node: Node) -> Node:
+        """Return the forward node that belongs to a gradient node."""
         inputs = tuple(self._operand(node, position) for position in range(len(self.operands)))
         return msgspec.structs.replace(
             node,
@@ -113,6 +114,7 @@ class _Forward(NamedTuple):
         )
 
     def _operand(self, node: Node, position: int) -> TensorSpec | None:
+        """Return one operand of the forward node, from the gradient node's inputs or outputs."""
         index = self.operands[position]
         if index is not None:
             return node.inputs[index] if index < len(node.inputs) else None
@@ -121,6 +123,7 @@ class _Forward(NamedTuple):
 
 
 def _gradient_total_cost(gradient: Gradient) -> Cost:
+    """Return the sum of all parts of a backward cost."""
     return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
 
 
@@ -134,6 +137,7 @@ def _forward(
     products: bool = False,
     **attrs: int | str,
 ) -> _Forward:
+    """Return how a gradient node's inputs map to the forward operator `name`."""
     op = Op("", name, since)
     rule = family.rules[op]
     return _Forward(op, rule, operands, results, gradient, products, tuple(attrs.items()))
@@ -227,6 +231,7 @@ def _bias_gelu_formula(name: str) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of an activation's gradient and one addition per element."""
         return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
 
     return formula
@@ -291,6 +296,7 @@ def _dropout_gradient_formula(index: int) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of dropout in training mode, zero otherwise; raise if it is unknown."""
         mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
             raise ValueError(
@@ -338,6 +344,7 @@ def _with_ignored(node: Node, index: int) -> Node:
 
 
 def _training_loss_cost(node: Node) -> Cost:
+    """Return the cost of a softmax cross-entropy loss node in training."""
     return training.softmax_cross_entropy(_with_ignored(node, 3))
 
 
@@ -379,6 +386,7 @@ def _softmax_row_count(node: Node, index: int) -> int:
 
 
 def _is_mean(node: Node) -> bool:
+    """Return whether the loss is reduced by its mean."""
     return string_attribute(node, "reduction", "mean") == "mean"
 
 
@@ -433,6 +441,7 @@ _declare_training_operator(
 
 
 def _all_inputs(node: Node, first: int = 0) -> int:
+    """Return the number of elements of all inputs from `first` on."""
     return sum(input_element_count(node, index) for index in range(first, len(node.inputs)))
 
 

@@ -110,6 +110,7 @@ _DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
 
 
 def _has_optional_input(node: Node, index: int) -> bool:
+    """Return whether a node has the input at `index`; False for a negative index."""
     return index >= 0 and has_input(node, index)
 
 
@@ -185,6 +186,7 @@ def _masks(locations: Places) -> Constraint:
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
+        """Return the mask shapes that fit the query and key sizes, None if those are unknown."""
         query, total = dims_of(node, 0), _optional_key_count(node, locations)
         if query is None or total is None:
             return None
@@ -196,6 +198,7 @@ def _masks(locations: Places) -> Constraint:
     checked = shape_constraint(locations.mask, fitting, "the mask")
 
     def constraint(node: Node) -> str:
+        """Return why the shape of the attention mask is wrong, or ""."""
         mask = dims_of(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
@@ -207,6 +210,7 @@ def _score_bias_constraint(locations: Places) -> Constraint:
     """Return a constraint on attention_bias: [1|B, 1|N, S, T]."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
+        """Return the shapes that fit an attention bias, or None if the sizes are unknown."""
         query, total, heads = (
             dims_of(node, 0),
             _optional_key_count(node, locations),
@@ -246,6 +250,7 @@ def _heads_divide(node: Node) -> str:
 
 
 def _has_hidden_sizes(node: Node) -> bool:
+    """Return whether a node has its own sizes for query, key and value."""
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
@@ -284,6 +289,7 @@ def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
     """
 
     def judge(node: Node) -> Exactness:
+        """Return "bound" if past keys share a buffer with the present ones, else "exact"."""
         return (
             "bound"
             if _has_optional_input(node, locations.past) and _is_buffer_shared(node, locations)
@@ -400,6 +406,7 @@ def _key_value_constraint(node: Node) -> str:
 
 
 def _no_keys(node: Node) -> str:
+    """Return the message that the key's rank is not 3, 4 or 5."""
     return (
         f"{operand_label(node, 1, 'key')} has rank "
         f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
@@ -440,6 +447,7 @@ def _cache_heads_constraint(locations: Places) -> Constraint:
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
+        """Return the shape that fits the past keys, or None if the sizes are unknown."""
         query, past = dims_of(node, 0), dims_of(node, locations.past)
         if query is None or past is None or len(query) != 3:
             return None

@@ -32,6 +32,7 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
     """
 
     def stores(node: Node) -> str:
+        """Return the integer type of the bit width that an input gives, or "" if it is unknown."""
         bits = node.values.get(index, ())
         return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
 

@@ -294,6 +294,7 @@ def with_activation(formula: Formula) -> Formula:
     """
 
     def both(node: Node) -> Cost:
+        """Return the cost of an operator and of the activation that is fused to it."""
         return formula(node) + activation_cost(node) * output_element_count(node)
 
     return both

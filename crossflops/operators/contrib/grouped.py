@@ -110,6 +110,7 @@ def _cache(node: Node) -> int:
 
 
 def _query_length(node: Node) -> int:
+    """Return the number of query tokens of a grouped attention."""
     return spec_shape(input_spec(node, 0), rank=3)[1]
 
 

@@ -52,6 +52,7 @@ def _product_column_constraint(*digits: int) -> Constraint:
     """Return a constraint on a scale or a zero point of B, transposed or not: one number, or N."""
 
     def constraint(node: Node) -> str:
+        """Return why scales are not one number or one per column of the weight, or ""."""
         dims = gemm_output_shape(node, second=3)
         for index in digits:
             scale = dims_of(node, index)
@@ -98,6 +99,7 @@ def _bias(index: int) -> Constraint:
     """Return a constraint on a bias: one number for every column of B, in any shape."""
 
     def constraint(node: Node) -> str:
+        """Return why a bias does not have one number per column of the weight, or ""."""
         weight, bias = dims_of(node, 1), operand_shape(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
@@ -189,6 +191,7 @@ def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
     """
 
     def bits_precision(node: Node) -> str:
+        """Return the integer type of a bit-width attribute, "int4" by default."""
         bits = node.attrs.get(attribute, 4)
         return f"int{bits if isinstance(bits, int) else 4}"
 
@@ -407,6 +410,7 @@ def expert_sizes(node: Node) -> Experts:
 
 
 def _is_fused(node: Node) -> bool:
+    """Return whether a mixture-of-experts node has its SwiGLU matrices fused."""
     return integer(node, "swiglu_fusion", 0) != 0
 
 
@@ -441,6 +445,7 @@ def expert_parameters(node: Node) -> tuple[int, int]:
 
 
 def _active(sizes: Experts) -> int:
+    """Return the largest number of experts that can be active for the tokens."""
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
 
@@ -589,6 +594,7 @@ _FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), 
 
 
 def _few_bits(node: Node) -> str:
+    """Return the element type of a weight in few bits, by quantization type or bit width."""
     kind = str(node.attrs.get("quant_type", ""))
     return (
         _FLOATS[kind] if kind in _FLOATS else _attribute_bits_precision("expert_weight_bits")(node)

@@ -136,6 +136,7 @@ def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of dequantizing inputs, `work` per result element and quantization."""
         return dequantization_cost(node, 0, 2) + (
             work + quantization_cost(node, zero_point)
         ) * output_element_count(node)

@@ -182,6 +182,7 @@ def contrib_delta_net_cost(node: Node) -> Cost:
 
 
 def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
+    """Return (tokens, query heads, value heads, key size, value size) of a delta network."""
     query = spec_shape(input_spec(node, 0), at_least=2)
     if has_input(node, 1):
         value = spec_shape(input_spec(node, 2), at_least=3)
