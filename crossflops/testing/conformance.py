@@ -425,6 +425,7 @@ class Conformance(ToolConformance):
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
     def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
+        """Return whether a duplicated or removed rule changes a total of a right prediction."""
         rules = self.convention.rules
         fewer = (other for other in rules if other.id != rule.id or other.kind not in _LEFT_OUT)
         # where the rule books, or the tool fails, a fault shows at the first try
@@ -436,6 +437,7 @@ class Conformance(ToolConformance):
         )
 
     def _differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
+        """Return whether a convention with these rules predicts another total in any case."""
         if rules == self.convention.rules:
             return False
         wrong = msgspec.structs.replace(self.convention, rules=rules)
@@ -444,6 +446,7 @@ class Conformance(ToolConformance):
         )
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
+        """Yield recorded evidence of every probe, with the setting it was recorded in."""
         for name in file_probes() if self.convention.sees == "node" else ():
             yield self._file_probe_evidence(name), GRAD
         for name in probes():
@@ -453,6 +456,7 @@ class Conformance(ToolConformance):
             yield self._probe_evidence(name, TRAINING), TRAINING
 
     def _file_probe_evidence(self, name: str) -> Evidence:
+        """Write a probe's ONNX file, normalize it, and return its trace, counts and graph."""
         with tempfile.TemporaryDirectory() as folder:
             file = OnnxFile(path=str(file_probes()[name].write(Path(folder))), inlined=False)
             graph, trace = normalize_file(file, GRAD)

@@ -353,6 +353,7 @@ def _single_operator_probe(name: str, call: str, opset: int = 18) -> FileProbe:
 
 
 def _resize_file_probe(name: str, attributes: str) -> FileProbe:
+    """Return a probe: an ONNX file of one Resize with these attributes."""
     return FileProbe(
         name,
         "g (float[1,2,4,4] x) => (float[1,2,8,8] y)"

@@ -129,6 +129,7 @@ def _letters(value: Any) -> list[str]:
 def _read_case(
     formula: Formula, choices: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> FormulaCase:
+    """Return the tensors and plain arguments of one test case of a formula."""
     tensors: dict[str, tuple[tuple[int, ...], str]] = {}
     plain: dict[str, Any] = {}
     for name, value in choices.items():
@@ -144,6 +145,7 @@ def _read_case(
 
 
 def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
+    """Return the size of an axis from a product such as "2*d"; raise FormulaError if unknown."""
     size = 1
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
@@ -161,6 +163,7 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
 def _case_problems(
     formula: Formula, case: FormulaCase, double_case: FormulaCase | None
 ) -> list[str]:
+    """Return how a formula's forward and backward costs differ from its reference's."""
     assert formula.reference is not None
     reference_cost = count_reference(formula.reference, case)
     node = _case_node(formula, case, reference_cost.results)
@@ -194,6 +197,7 @@ def _case_problems(
 def _amount_problems(
     case: FormulaCase, cost: Cost, reference_cost: Cost, exactness: str
 ) -> list[str]:
+    """Return how MACs and FLOPs differ from the reference's, as far as the exactness forbids."""
     pairs = (
         ("MACs", cost.macs, reference_cost.macs),
         ("FLOPs", cost.flops, reference_cost.flops),
@@ -215,6 +219,7 @@ def _gradient_total(work: Gradient) -> Cost:
 
 
 def _case_node(formula: Formula, case: FormulaCase, results: Sequence[TensorSpec]) -> Node:
+    """Return a graph node with the operands of a test case and the results of the reference."""
     domain, _, kind = formula.name.partition("::")
     plain = {
         name: tuple(value) if isinstance(value, list) else value
@@ -262,6 +267,7 @@ def count_reference(reference: Callable[..., Any], case: FormulaCase) -> Referen
 
 
 def _without_bytes(cost: Cost) -> Cost:
+    """Return a cost with 0 bytes read and written."""
     return msgspec.structs.replace(cost, bytes_read=0, bytes_written=0)
 
 
@@ -272,6 +278,7 @@ def _reference_module(
     import torch
 
     def make(shape: tuple[int, ...], dtype: str) -> Any:
+        """Return a torch tensor of zeros with this shape and element type."""
         return torch.zeros(shape, dtype=getattr(torch, dtype))
 
     made = {name: make(*described) for name, described in case.tensors.items()}
