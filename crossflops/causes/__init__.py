@@ -46,7 +46,7 @@ def _causes_by_id() -> dict[str, Cause]:
 
 
 def _from_plugins() -> Iterator[tuple[str, Cause]]:
-    """Yield the causes of plugins, each with the name of the plugin's entry point."""
+    """Yield the causes that plugins add, each with the name of the plugin's entry point."""
     for point in entry_points(group=GROUP):
         try:
             brought = tuple(point.load())

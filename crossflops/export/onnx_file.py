@@ -111,7 +111,7 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The note as metadata of the node. What is unknown has no number."""
+        """The note as metadata entries of the node; an unknown count gets no number."""
         if self.uncounted:
             return {f"{PREFIX}uncounted": self.uncounted}
         counts = {f"{PREFIX}{kind}": str(getattr(self.cost, kind)) for kind in _KINDS}
@@ -119,7 +119,7 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notes_of_graph(counted: Iterable[NodeCounts]) -> dict[str, NodeNote]:
-    """Return the notes of a graph, by the key of the node."""
+    """Return the counts of a graph's nodes as notes, by the key of the node."""
     return {node.key: _node_note(node.key, counts) for node, counts in counted}
 
 
@@ -151,7 +151,7 @@ def notes_of_file(
 
 
 def _key_prefixes(key: str) -> Iterator[str]:
-    """Yield the key, and the prefixes before its slashes, the longest first."""
+    """Yield the key, then its prefixes that end before a slash, the longest first."""
     while key:
         yield key
         key = key.rpartition("/")[0]
@@ -227,7 +227,7 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
 
 
 def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
-    """Return the field of a node, with its note and without older ones of ours."""
+    """Return the bytes of a node's field with its counts as metadata, without older counts."""
     note = notes.get(node.result)
     if note is None:
         return data[node.field.begin : node.field.end]
@@ -295,7 +295,7 @@ def data_locations(model: Any) -> list[str]:
 
 
 def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
-    """Copy the data files from folder to folder, where these differ."""
+    """Copy a model's external data files to the target's folder, if it is another one."""
     if source.resolve() == target.resolve():
         return []
     names = list(locations)
@@ -313,7 +313,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
 
 
 def _check_data(source: Path, target: Path, name: str) -> None:
-    """Refuse a copy that would overwrite its source, before anything is written."""
+    """Raise TargetError if a copy of an external data file would overwrite its source."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise CrossflopsError(
             f"the external data file {name!r} is outside the folder of the model",
@@ -346,8 +346,9 @@ _GRADIENT = (
 
 
 def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
-    """Return the file, ending with a newline: a node without a count has no value, which is not
-    zero.
+    """Return the text of a JSON file with the count of each node, ending with a newline.
+
+    A node without a count has no value, which is not zero.
     """
     results = {
         note.id: {"value": getattr(note.cost, unit)} for note in notes if not note.uncounted

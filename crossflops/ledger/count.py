@@ -29,7 +29,7 @@ _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
 def count(graph: Graph) -> Ledger:
-    """Count every node of a graph, and those in the bodies of its nodes.
+    """Count every node of a graph, with the nodes in loops and branches; return the ledger.
 
     A node without a rule, or with an unknown shape that its rule needs, is uncounted and says so.
     Bytes are those of the unfused model: each node reads its inputs, the same tensor once, and
@@ -45,7 +45,7 @@ def count(graph: Graph) -> Ledger:
 
 
 def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
-    """Return the counts of the dead nodes of a graph, which are in no ledger of it."""
+    """Return the counts of a graph's dead nodes, whose results no output needs."""
     if graph.whole is None:
         return ()
     work = _Work()
@@ -54,7 +54,7 @@ def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
 
 
 def count_whole(graph: Graph) -> Ledger:
-    """Return one count for each live node of the graph, with all that runs in it.
+    """Return one count for each live node of a graph, its loop and branch bodies included.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -65,7 +65,7 @@ def count_whole(graph: Graph) -> Ledger:
 
 
 def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | UncountedNode:
-    """Return the count of a node and of the bodies in it as one, or why there is none."""
+    """Return one count for a node and its bodies together, or the reason why it is uncounted."""
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:
@@ -116,7 +116,7 @@ def count_node(
 
 
 def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
-    """Return the work on constant operands, in all runs in which others vary."""
+    """Return the part of a node's cost that depends only on constant operands, over all runs."""
     if known.constant_part is None:
         return ZERO
     part = known.constant_part
@@ -124,7 +124,7 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
 
 
 def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNode | UncountedNode:
-    """Return the cost of the source operation for which a converter wrote the node.
+    """Return the cost of the source operations that a converter wrote as this node.
 
     What the node multiplies itself, beyond that, is the converter's.
     """
@@ -152,15 +152,17 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNo
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return the exactness of a count with sparse operands: shapes do not tell how much they
-    store.
+    """Return the exactness of a node's count: "bound" instead of "exact" with sparse operands.
+
+    Shapes do not tell how much a sparse operand stores.
     """
     return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
 def _node_cost_key(node: Node) -> tuple[Any, ...]:
-    """Return all that a node's cost depends on: which tensors are the same, but not their
-    names.
+    """Return a key of operator, attributes and shapes; nodes with equal keys cost the same.
+
+    It says which tensors are the same, but not their names.
     """
     indices: dict[str, int] = {}
     specs = [
@@ -187,7 +189,7 @@ class _Runs(NamedTuple):
 
     @property
     def key(self) -> tuple[int, tuple[str, ...]]:
-        """The key of the runs: runs with the same key cost the same."""
+        """The key of a shared function's call; calls with the same key cost the same."""
         return id(self.body), self.precisions
 
 
@@ -221,7 +223,7 @@ class _Work:
                 yield UncountedNode(node, missing_rule_reason(node.op))
 
     def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
-        """Count a node as `count_node` does; equal nodes are counted once."""
+        """Count a node without bodies; reuse the count of an equal node."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
         similar = _node_cost_key(node)
@@ -244,13 +246,13 @@ class _Work:
         return counts
 
     def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
-        """Yield the node's own work, and that of its bodies, each of which runs once."""
+        """Yield the count of a node and the counts of its bodies, each of which runs once."""
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
-        """Yield the counts, followed by those of each function times the number of its runs."""
+        """Yield all counts, with those of shared functions multiplied by their numbers of calls."""
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
@@ -293,7 +295,7 @@ class _Work:
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counted branches of an If, and the reason in words.
+        """Return the counts of the branch that an If runs, or of the largest one that it may run.
 
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.
@@ -318,8 +320,9 @@ class _Work:
         )
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
-        """Return the larger of two branches, of those that can run. Raises OperandError if none
-        can.
+        """Return the counts of the larger of an If's branches, as a bound.
+
+        Raises OperandError if none of them can run.
         """
         counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
         obstacle: OperandError | None = None
@@ -351,7 +354,7 @@ class _Work:
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
-    """Return the node that holds a body: its work is that of the nodes inside."""
+    """Return a count of zero for a node whose work is counted at the nodes in its body."""
     return CountedNode(
         node=node,
         cost=ZERO,
@@ -362,7 +365,7 @@ def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """Return the counts of a branch that may not run."""
+    """Return the counts of a branch with "bound" in place of "exact", since it may not run."""
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
         if isinstance(count, CountedNode) and count.exactness == "exact"
@@ -422,8 +425,9 @@ def _with_bytes(work: Cost, read: int, written: int) -> Cost:
 
 
 def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the precision in which the results of a node are stored, by name, where another is
-    `known`.
+    """Return by name the precision of a node's results if it is not their element type's.
+
+    `known` are the precisions of dequantized values so far.
 
     `known` are the precisions of dequantized values so far.
     """
@@ -447,7 +451,7 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
 
 
 def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
-    """Return the precision of a contraction, "" if the type of no operand is known.
+    """Return the precision of a contraction's operands, "" if the type of none is known.
 
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
@@ -467,7 +471,7 @@ def _join_precisions(names: Iterable[str]) -> str:
 
 
 def precision_of_computation(operand: int, node: Node) -> str:
-    """Return the element type in which any other node computes: that of its rule's operand."""
+    """Return the element type in which a node that is not a contraction computes."""
     first = node.inputs[operand] if operand < len(node.inputs) else None
     specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)
     return next((spec.dtype for spec in specs if spec is not None), "")

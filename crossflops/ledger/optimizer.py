@@ -34,7 +34,7 @@ CLIP = "clip_norm"  # an option of all of them
 
 
 def _register_optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
-    """Register an update; an option that is not 0 is on."""
+    """Return a decorator that registers an optimizer's update formula by name."""
 
     def declare(update: Update) -> Update:
         """Register an update formula as the optimizer `name`."""
@@ -50,13 +50,13 @@ def optimizer_equation(name: str) -> str:
 
 
 def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Cost:
-    """Return the bytes of so many elements, as wide as those of the parameter."""
+    """Return the traffic of reading and writing so many elements of the parameter's type."""
     width = parameter.nbytes // parameter.numel if parameter.numel else 0
     return Cost(bytes_read=read * width, bytes_written=written * width)
 
 
 def _norm_cost(count: int) -> Cost:
-    """Return sqrt(sum x^2) of `count` numbers: as many products, one add less, a root."""
+    """Return the cost of an L2 norm of `count` numbers: multiply, add and one square root."""
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
 

@@ -27,7 +27,7 @@ from crossflops.ir.training import (
 
 
 def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
-    """Return the trace and the ledger with the MACs of the step, the only ones that accounts use.
+    """Return trace and ledger with the MACs of a training step in place of the forward pass.
 
     What a checkpoint runs again is a call of the same operator. Where the trace itself has calls
     that do the work of a call beside it, each has an equal part of it.
@@ -65,7 +65,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
 
 
 def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
-    """Return the key, and those of further parts of the call if several others do its work."""
+    """Return the call's key, and those of further parts if several calls do its work."""
     return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
 
 
@@ -82,7 +82,7 @@ def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator
 
 
 def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode]:
-    """Yield the products of each node beyond its forward work."""
+    """Yield for each node the products that a training step does beyond its forward pass."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
         rerun = step.checkpointed.macs

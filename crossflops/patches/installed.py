@@ -177,7 +177,7 @@ def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
 
 
 def _enclosures(before: str, indent: int) -> int:
-    """Return the number of classes and functions that enclose a line, from the lines before it."""
+    """Return how many classes and functions enclose a line, from the lines before it."""
     count = 0
     for line in reversed(before.splitlines()) if indent else ():
         left = len(line) - len(line.lstrip())
@@ -219,7 +219,7 @@ def _read_records() -> Sources:
 
 
 def _record_patch_targets() -> None:
-    """Add the installed releases to the file of records, unless an equal record exists."""
+    """Add the installed libraries' sources of patch targets to the recorded ones."""
     recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
     for patch in PATCHES:
         installed = release(patch.library)

@@ -61,7 +61,7 @@ def patching_items(
 
 
 def original(owner: Any, name: str, declared: Patch) -> Any:
-    """Return the current value of a target. Raise PatchError where it is missing."""
+    """Return the current value of the attribute to patch; raise PatchError if it is missing."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
         raise missing_target_error(declared, name)
@@ -149,13 +149,13 @@ class _Attribute:
         self.undo()
 
     def undo(self) -> None:
-        """Restore the previous value."""
+        """Restore the attribute that was patched."""
         if self._leave_foreign and own_content(self._owner, self._name) is not self._value:
             return
         restore_attribute(self._owner, self._name, self._before)
 
     def keep(self) -> None:
-        """Replace the attribute permanently."""
+        """Keep the replaced attribute, with no restoring at exit."""
         self.__enter__()
 
 

@@ -94,7 +94,7 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
 def contractions(
     node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
 ) -> list[Contraction]:
-    """Return the contractions of a node with MACs; a fused attention is its two products.
+    """Return the contractions (convolutions, products) of a node; attention has two of them.
 
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
@@ -120,7 +120,7 @@ def contractions(
 def _contraction_by_example(
     node: Node, facts: dict[str, object], times: int, batch: int
 ) -> Contraction:
-    """Return the contraction with its places split into those of one example and the examples."""
+    """Return a contraction with its positions split into batch size and positions per example."""
     contraction = msgspec.convert(
         {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
     )
@@ -230,7 +230,7 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
 
 
 def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
-    """Return the projection, if the node has one, and the products before and after the softmax.
+    """Return projection and score products of a fused attention as sizes of contractions.
 
     Both have as many MACs where the heads of queries and values are of one length; otherwise
     the node stays whole.
@@ -273,7 +273,7 @@ def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None
 
 
 def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
-    """Return the elements of parameters by the key of the node that is the first to use them.
+    """Return parameter elements by the key of the first node that uses them.
 
     Of a file every stored weight is a parameter. A model whose modules say what theirs are has
     other stored tensors too, such as the statistics of a batch normalization: there a tensor
@@ -293,7 +293,7 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
 def _parameters_within_budget(
     graph: Graph, held_by: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the tensors of every node that are parameters, by their sizes."""
+    """Yield for each node the tensors that are parameters, until their elements are used up."""
     paths = {node.key: node.path for node in graph.nodes}
     counts: Counter[str] = Counter()
     strays: list[tuple[str, int]] = []
@@ -405,7 +405,7 @@ class _Reader:
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def read(self, count: CountedNode) -> None:
-        """Read the next node."""
+        """Read one counted node: as a contraction, a bias, or another operation."""
         node = count.node
         owner = max(
             (self._owners.get(spec.name, FIRST) for spec in node.inputs if spec), default=FIRST
@@ -488,15 +488,13 @@ class _Reader:
             self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
     def _is_bias(self, count: CountedNode) -> bool:
-        """Return whether the node adds a stored number for each output channel to a contraction's
-        result.
-        """
+        """Return whether a node only adds a stored bias per output channel to a contraction."""
         return (
             float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
         )
 
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:
-        """Return the index of the contraction, and the elements that are added to its result."""
+        """Return the contraction's index and the bias elements if a node adds one, else None."""
         second = 3 if node.op.type == "QLinearAdd" else 1
         for own, other in ((0, second), (second, 0)):
             spec, added = node.inputs[own], node.inputs[other]

@@ -63,7 +63,7 @@ def _rule_amount(rule: Rule, work: TokenSequence) -> int:
 
 
 def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
-    """Return why the formula has no number for this model, "" where it has one."""
+    """Return why a closed-form formula has no number for this model, or ""."""
     failures = (rule for rule in convention.rules if rule.kind == "fails")
     reason = next((rule.amount for rule in failures if _rule_amount(rule, work)), None)
     return formula_equation(reason).removesuffix(".") if reason else ""
@@ -72,7 +72,7 @@ def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
 def _formula_explanations(
     convention: Convention, work: TokenSequence, sequences: int
 ) -> Iterator[Explanation]:
-    """Yield an explanation for each cause, in the order of the rules; no zeros."""
+    """Yield an explanation for each cause with an amount, in the order of the formula's rules."""
     amounts: dict[str, int] = {}
     references: dict[str, list[str]] = {}
     for rule in convention.rules:

@@ -48,7 +48,7 @@ def alignment_pairs(
 def _backtrack_pairs(
     paired: list[NDArray[np.uint8]], from_above: list[NDArray[np.uint8]], second: int
 ) -> list[tuple[int, int]]:
-    """Return the way back, which takes a pair wherever one is on a best way."""
+    """Return the index pairs on the best path, traced back from the end of both sequences."""
     pairs_back: list[tuple[int, int]] = []
     i, j = len(paired) - 1, second - 1
     while i >= 0 and j >= 0:
@@ -104,7 +104,7 @@ def _path_number(paths: dict[str, int], path: str) -> int:
 def contraction_scores(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> Callable[[int], Scores]:
-    """Return the scores of an item of the first with all of the second.
+    """Return a function that scores a contraction of `first` against each of `second`.
 
     Equal weights weigh most, then the module's path, then equal windows and near channels.
     """
@@ -137,8 +137,9 @@ def contraction_scores(
 def operation_scores(
     first: Sequence[Operation], second: Sequence[Operation], partner: dict[int, int]
 ) -> Callable[[int], Scores]:
-    """Return the scores of an operation of the first with all of the second; `partner` pairs
-    owners.
+    """Return a function that scores an operation of `first` against each of `second`.
+
+    `partner` pairs the owners.
 
     Only the same operators are alike: most with the same owner, then of one size.
     """
@@ -299,7 +300,7 @@ def _pairs_of_equal_weights(
 def _groups_of_runs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
-    """Yield runs that are, together, one contraction of the other side without an equal there.
+    """Yield groups of one contraction and the run of contractions that replaces it.
 
     Not where two of them have a partner each: these are as many layers of other widths.
     """
@@ -330,7 +331,7 @@ def _groups_of_runs(
 
 
 def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
-    """Return the indices by the number of anchors before them."""
+    """Return indices by the number of anchors before them: a mapping from gap to indices."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
         by_gap.setdefault(bisect_left(anchors, index), []).append(index)
@@ -340,7 +341,7 @@ def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
 def _runs_per_contraction(
     ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield a contraction, and a run on the other side with as many MACs and as many weights."""
+    """Yield index and run: contractions of the other model with equal MACs and weights in sum."""
     start = 0
     for i in first:
         for begin in range(start, min(len(second), start + _FARTHEST)):
@@ -354,7 +355,7 @@ def _runs_per_contraction(
 def _shortest_equal_run(
     contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
-    """Return the shortest run from the first of these that comes to one contraction, if one does.
+    """Return the shortest run of contractions with the MACs and weights of one, or ().
 
     It does as many MACs for each example with as many weights, of which those that are used
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
@@ -380,7 +381,7 @@ def _shortest_equal_run(
 
 
 def _is_part(part: Contraction, contraction: Contraction) -> bool:
-    """Return whether it computes some of the outputs of the other, or some of its rows."""
+    """Return whether a contraction computes some outputs or some rows of another one."""
     if part.kind == WEIGHTED:
         return (part.taps, part.inner, part.places) == (
             contraction.taps,
@@ -443,7 +444,7 @@ def pair_operations(
 
 
 def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
-    """Return the group number of every operation's owner."""
+    """Return for each operation the number of the group that its contraction is in."""
     of_owner = {
         index: number
         for number, group in enumerate(groups)
@@ -464,7 +465,7 @@ def _operations_by_home(
 
 
 def _resize_cause(shifts: Sequence[Shift]) -> str:
-    """Return why a layer has another size, "" if it has the same; the batch comes last."""
+    """Return the cause of a layer's change of size, "" if its size is the same."""
     causes = sorted(
         (shift.cause for shift in shifts if shift.macs), key=lambda cause: cause == BATCH
     )
@@ -474,7 +475,7 @@ def _resize_cause(shifts: Sequence[Shift]) -> str:
 def _operation_pair_shifts(
     first: Operation, second: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
-    """Return the shifts of a pair of one operator, under the cause of their layer's size."""
+    """Return the differences between two operations of one operator type, by cause."""
     flops, params = second.flops - first.flops, second.params - first.params
     if not flops and not params:
         return []
@@ -486,7 +487,7 @@ def _operation_pair_shifts(
 def _cause_without_partner(
     group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]
 ) -> str:
-    """Return why operations of a layer have no partner."""
+    """Return the cause for operations of a layer that the other model lacks."""
     if not group.first or not group.second:
         return MISSING
     norms = [item for item in (*ones, *others) if item.op == _NORM]

@@ -118,7 +118,7 @@ def output_elements(call: Site) -> int:
 
 
 def fits(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a pattern fits the name; no patterns fit everything."""
+    """Return whether a name matches one of the patterns; no patterns match everything."""
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )
@@ -179,7 +179,7 @@ def _function_ancestors(site: Site) -> list[Call]:
 
 
 def kind_of(*classes: str) -> Condition:
-    """Require that the module is of one of these classes, or of a subclass.
+    """Return the condition that the module is of one of these classes, or of a subclass.
 
     Args:
         classes: Names of classes.
@@ -198,7 +198,7 @@ def kind_of(*classes: str) -> Condition:
 
 
 def any_but(*names: str) -> Condition:
-    """Require that the target is none of these.
+    """Return the condition that the called class or function is none of these.
 
     Args:
         names: Names or patterns of targets.
@@ -306,7 +306,7 @@ def _is_reached_by(site: Site, *ways: str) -> bool:
 
 
 def through(*functions: str) -> Condition:
-    """Require that the nearest enclosing function is one of these.
+    """Return the condition that the nearest enclosing function is one of these.
 
     Args:
         functions: Names or patterns of functions.
@@ -328,7 +328,7 @@ def through(*functions: str) -> Condition:
 
 
 def inside(*classes: str) -> Condition:
-    """Require that a module of one of these classes encloses the call.
+    """Return the condition that a module of one of these classes encloses the call.
 
     Args:
         classes: Names or patterns of classes.
@@ -348,7 +348,7 @@ def inside(*classes: str) -> Condition:
 
 
 def under(*functions: str) -> Condition:
-    """Require that a call of one of these functions encloses the call.
+    """Return the condition that a call of one of these functions encloses the call.
 
     Args:
         functions: Names or patterns of functions.
@@ -368,7 +368,7 @@ def under(*functions: str) -> Condition:
 
 
 def in_body() -> Condition:
-    """Require that the body of a custom operator made the call.
+    """Return the condition that the body of a custom operator made the call.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -385,7 +385,7 @@ def in_body() -> Condition:
 
 
 def registered(expected: bool = True) -> Condition:
-    """Require that the enclosing module has a name in the model, or has none.
+    """Return the condition that the enclosing module has a name in the model, or has none.
 
     Args:
         expected: Whether it must be so, or must not.
@@ -402,7 +402,7 @@ def registered(expected: bool = True) -> Condition:
 
 
 def as_root(expected: bool = True) -> Condition:
-    """Require that the module is the whole model, or a part of it.
+    """Return the condition that the module is the whole model, or only a part of it.
 
     Args:
         expected: Whether it must be so, or must not.
@@ -419,7 +419,7 @@ def as_root(expected: bool = True) -> Condition:
 
 
 def leaf(expected: bool = True) -> Condition:
-    """Require that the module has no modules in it, or has some.
+    """Return the condition that the module has no submodules, or has some.
 
     Args:
         expected: Whether it must be so, or must not.
@@ -436,7 +436,7 @@ def leaf(expected: bool = True) -> Condition:
 
 
 def setting(**values: Scalar) -> Condition:
-    """Require these values of settings: the call's own, or on the module level the module's.
+    """Return the condition that settings of the call, or of the module, have these values.
 
     Args:
         values: The values by the name of the setting.
@@ -458,7 +458,7 @@ def setting(**values: Scalar) -> Condition:
 
 
 def recorded_as(words: str, **values: Scalar) -> Condition:
-    """Require these values in the recording of a run.
+    """Return the condition that a recorded run has these values, described by `words`.
 
     Args:
         words: The meaning of the values.
@@ -475,7 +475,7 @@ def recorded_as(words: str, **values: Scalar) -> Condition:
 
 
 def has(*names: str) -> Condition:
-    """Require that inputs of the call, or parameters of the called module, have all these names.
+    """Return the condition that the call has inputs, or parameters, of all these names.
 
     Args:
         names: Names or patterns.
@@ -497,7 +497,7 @@ def has(*names: str) -> Condition:
 
 
 def lacks(*names: str) -> Condition:
-    """Require that no input of the call, or parameter of the called module, has such a name.
+    """Return the condition that the call has no input, or parameter, of these names.
 
     Args:
         names: Names or patterns.
@@ -547,7 +547,7 @@ def run_as(*kernels: str) -> Condition:
 
 
 def padding_dropped() -> Condition:
-    """Require that an encoder dropped the positions under a padding mask (a nested tensor).
+    """Return the condition that an encoder dropped the padded positions (a nested tensor).
 
     Returns:
         The condition, whose text is the words on a page.
@@ -560,7 +560,7 @@ def padding_dropped() -> Condition:
 
 
 def of_type(*dtypes: str) -> Condition:
-    """Require that the first input has one of these element types.
+    """Return the condition that the first input has one of these element types.
 
     Args:
         dtypes: Names of types, such as "float32".
@@ -578,7 +578,7 @@ def of_type(*dtypes: str) -> Condition:
 
 
 def of_complex() -> Condition:
-    """Require that the first input holds complex numbers.
+    """Return the condition that the first input holds complex numbers.
 
     Returns:
         The condition, whose text is the words on a page.

@@ -138,19 +138,18 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum(self.bookings) + left
 
     def sum(self, bookings: Iterable[RuleMatch]) -> Amount:
-        """Return the tool's sum of these bookings, in the order of the calls."""
+        """Return the tool's sum of these rule matches, added in the order of the calls."""
         add = self.convention.adds_up or exact_sum
         return add([self._share(booking) for booking in bookings])
 
     def worth(self, booking: RuleMatch) -> int:
-        """Return the amount of a booking in the tool's own unit, before any division, truncated to
-        an integer.
-        """
+        """Return the integer amount of one rule match in the tool's unit, before any division."""
         return int(self._share(booking).amount)
 
     def booking_quotients(self) -> tuple[int, ...]:
-        """Return the part of each booking that remains after division by the batch, such that the
-        parts add up to the floored quotient of the sum.
+        """Return each rule match's amount after division by the batch size.
+
+        The parts add up to the floored quotient of the sum.
         """
         sums = dict.fromkeys(self.divisors, 0)
         left = []
@@ -188,7 +187,7 @@ def exact_sum(shares: Iterable[Share]) -> Amount:
 def predict(
     convention: Convention, trace: Trace, setting: Setting, ledger: Ledger | None = None
 ) -> Prediction:
-    """Walk the call tree and book what every rule says.
+    """Return a tool's prediction from its rules, applied to every call of the trace.
 
     The ledger is needed only by rules that weigh the native cost. Raises PredictionError where the
     tool itself would fail, WatchError where it is unknown what the tool sees.
@@ -197,7 +196,7 @@ def predict(
 
 
 def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Prediction:
-    """Book what every rule says of every node of the graph, as `ledger` counts them.
+    """Return a tool's prediction from its rules, applied to every node of the graph.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -208,7 +207,7 @@ def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Predi
 
 
 def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
-    """Return the counts of the nodes with the shapes that the tool infers."""
+    """Return our counts of the nodes if they have the shapes that the tool infers."""
     if convention.shapes is None:
         return ledger
     try:
@@ -331,7 +330,7 @@ class _Walk:
         return divisors
 
     def _convention_calls(self) -> list[Call]:
-        """Return the calls of the real run that the convention looks at, as the tool sees them.
+        """Return the recorded calls that the tool's convention looks at.
 
         They are empty for a model of another framework. Raises WatchError when the model fails
         while it is observed, ValueError when the trace was recorded for other tools.
@@ -354,9 +353,7 @@ class _Walk:
         return list(reads(calls, self.trace)) if reads else calls
 
     def _node(self, call: Call) -> int | None:
-        """Visit a node. Where a rule about it lacks a shape or a count, mark the whole node as
-        unknown.
-        """
+        """Apply the rules to a graph node; mark it as unknown if a shape or a count is missing."""
         booked, count = len(self.bookings), self.counts.get(call.key)
         try:
             if isinstance(count, UncountedNode) and not self.convention.verified:
@@ -385,9 +382,7 @@ class _Walk:
         return core
 
     def _apply(self, site: Site, core: int | None) -> int | None:
-        """Book what the rules say of the call; return the booking that accounts for the calls
-        inside it.
-        """
+        """Book the rules that match a call; return the index of the booking that covers it."""
         call = site.call
         added = self.convention.rules_add and call.level == "module"
         above, spoken = None if added else core, False
@@ -420,9 +415,7 @@ class _Walk:
         raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
 
     def _cover(self, call: Call, core: int) -> None:
-        """Mark the operators that do the work of a call in a real run, or whose body makes it, as
-        covered by `core`.
-        """
+        """Mark the operators that a call ran, or whose body made it, as covered by `core`."""
         body = self.trace.operator_around(call) if call.parent and not call.of else None
         inner = self._operator_keys_inside(call) if self.bookings[core].rule.whole else ()
         for key in (*call.of, *([body.key] if body else ()), *inner):
@@ -430,7 +423,7 @@ class _Walk:
             self.unseen.pop(key, None)
 
     def _stands(self, core: int, call: Call) -> bool:
-        """Return whether the booking accounts for an operator inside the call."""
+        """Return whether a booking covers one of the operators inside the call."""
         stands_for = self.bookings[core].rule.stands_for
         return any(fits(below.target, stands_for) for below in self._beneath(call))
 
@@ -450,14 +443,14 @@ class _Walk:
             yield from self._operator_keys_inside(child)
 
     def _is_counted(self, call: Call) -> bool:
-        """Return whether a rule books the module in whose forward the call is."""
+        """Return whether a rule counted the nearest module, or hook, that encloses the call."""
         for enclosing in self.trace.ancestors(call):
             if enclosing.level == "module" or enclosing.via == "hook":
                 return enclosing.key in self.counted
         return False
 
     def _parent_core(self, call: Call, above: int | None) -> int | None:
-        """Return the booking that accounts for the call before its own rules are applied."""
+        """Return the index of the booking that covers a call from above, or None."""
         if call.via == "hook" and above != _SHADOWED:
             return None  # what a hook does is not what the module around it stands for
         return _SHADOWED if self._is_shadowed(call, above) else above
@@ -472,8 +465,9 @@ class _Walk:
         return self.bookings[core].rule.level == "function"
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
-        """Return whether the module is inside one with a rule that ignores it (a parametrization,
-        say).
+        """Return whether a counted module hides this submodule from the tool.
+
+        A parametrization, say.
         """
         if self.convention.rules_add or call.level != "module":
             return False
@@ -494,8 +488,9 @@ class _Walk:
         return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
-        """Return how many times a call is booked: once per visit of its own module, or of the
-        module that owns a function.
+        """Return how many times a call is counted.
+
+        Once per visit of its own module, or of the module that owns a function.
         """
         if call.level == "module":
             owner: Module | None = self.trace.modules[call.module]
@@ -549,7 +544,7 @@ class _Walk:
         return count.cost if count is not None else self._cost(site.call)
 
     def _amount_of_node(self, rule: Rule, formula: Callable[[Node], Amount], node: Node) -> Amount:
-        """Return the amount of a node: the formula gives one run, and a loop multiplies it."""
+        """Return the amount of a node by the formula, times the iterations of its loops."""
         count = self.counts.get(node.key)
         try:
             return formula(node) * (count.times if isinstance(count, CountedNode) else 1)
@@ -591,7 +586,7 @@ class _Walk:
                 return
 
     def _owner(self, call: Call) -> Module | None:
-        """Return the module under which the tool sees the call, or None."""
+        """Return the module call under which the tool books a call, or None."""
         if self.convention.sees == call.level == "function":
             return collector_of(call, self.trace, self.counted)
         return home_of(call, self.trace)

@@ -31,7 +31,7 @@ class CostWeights(msgspec.Struct, frozen=True):
     weights: Mapping[str, int]
 
     def cost_amount(self, cost: Cost) -> int:
-        """Return the weighted sum."""
+        """Return the weighted sum of a cost's operations."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 
 

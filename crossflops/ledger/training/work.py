@@ -77,7 +77,7 @@ def count_training_step(
 
 
 def total_work(step: Steps) -> TrainingStep:
-    """Return the work of the whole model."""
+    """Return the summed training cost of the whole model."""
     return sum(step.by_key.values(), NO_STEP)
 
 
@@ -133,7 +133,7 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
-        """Yield the work of one node: its own, that of its bodies, or of its source operation.
+        """Yield the training cost of one node, from itself, its bodies or its source operation.
 
         `together` are the nodes that were written for the same operation.
         """
@@ -304,7 +304,7 @@ class _StepCounter:
     def _count_operation(
         self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
     ) -> TrainingStep:
-        """Return the work of one operation, and the reasons for uncounted parts.
+        """Return the training cost of one operation, and note what of it is uncounted.
 
         `live` are the results that reach the loss, None where the node does not run back.
         """
@@ -358,7 +358,7 @@ class _StepCounter:
         live: set[str] | None,
         forward: Cost,
     ) -> Gradient:
-        """Return the gradients of the requested operands, none where there is no formula."""
+        """Return the backward cost for the requested operands; note it if there is no formula."""
         if not requested:
             return Gradient({})
         if isinstance(known.backward, str):
@@ -374,9 +374,7 @@ class _StepCounter:
 
 
 def _forward_cost(node: Node) -> Cost:
-    """Return the forward work of a node; one without work is reported where the node is
-    counted.
-    """
+    """Return the forward cost of a node, zero if it is uncounted."""
     known = find_operator_rule(node.op)
     try:
         return known.formula(node) if known else ZERO
