@@ -252,7 +252,7 @@ class _Work:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
-        """Yield all counts, with those of shared functions multiplied by their numbers of calls."""
+        """Yield all counts, those of shared functions times the number of their calls."""
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()

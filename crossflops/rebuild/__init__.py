@@ -61,7 +61,7 @@ REBUILT = {"torch": "a torch module", "tensorflow": "a TensorFlow function"}
 
 
 def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
-    """Return the model that was counted as `graph`, rebuilt for the tools of a framework.
+    """Return the model of `graph` rebuilt as a module of a framework, for that framework's tools.
 
     `program` is a file, or a model with definite sizes: its bytes, or a model of onnx_ir (for
     TensorFlow only). Raises what `rebuild` here and in `tensorflow` raise.
@@ -79,7 +79,7 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
 
 
 def _bind_file_inputs(file: OnnxFile) -> Any:
-    """Return the model with its weights and with the requested input sizes."""
+    """Return an ONNX model with its weights and with the requested input sizes."""
     model = load_bound_model(file)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
@@ -97,7 +97,7 @@ def _convert_to_torch(model: Any) -> Any:
 
 
 def _name_as_modules(graph: Any) -> None:
-    """Give nodes names that are valid for modules: fvcore and torch.jit use slashes for paths."""
+    """Rename ONNX nodes to names without slashes, which modules of torch cannot have."""
     taken: set[str] = set()
     for number, node in enumerate(graph.node):
         name = re.sub(r"\W+", "_", node.name).strip("_") or node.op_type
@@ -108,7 +108,7 @@ def _name_as_modules(graph: Any) -> None:
 
 
 def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
-    """Return the input specs by position: the module does not know their names."""
+    """Return the tensor specs of a graph's inputs, in their order."""
     from onnx import helper
 
     specs = []

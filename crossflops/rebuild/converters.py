@@ -59,8 +59,9 @@ def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return our layer of CumSum: that of onnx2torch 1.5 sums in reverse by default, and along a
-    computed axis.
+    """Return the torch layer of ONNX CumSum and its input positions.
+
+    That of onnx2torch 1.5 sums in reverse by default.
     """
     axis, attributes = facts.constant(1), facts.attributes
     if axis is None:
@@ -220,8 +221,7 @@ def _registry() -> Any:
 
 
 def _converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
-    """Return onnx2torch's converter of an operator, or of an older version with the same
-    signature.
+    """Return onnx2torch's converter of an operator, or that of an equivalent older version.
 
     `provided` are the attributes that the model sets to other values than the defaults.
     """
@@ -241,8 +241,9 @@ def _converter(domain: str, operator: str, opset: int, provided: frozenset[str])
 
 
 def _has_equal_meaning(schema: Any, operator: str, version: int, provided: frozenset[str]) -> bool:
-    """Return whether two versions of an operator differ only in types, and in attributes that the
-    model does not set.
+    """Return whether two versions of an ONNX operator are the same for this model.
+
+    They differ only in types, and in attributes that the model does not set.
     """
     other = schema_of(operator, version, schema.domain) if schema else None
     if other is None or _face(schema) != _face(other):
@@ -261,7 +262,7 @@ def _face(schema: Any) -> tuple[Any, ...]:
 
 
 def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
-    """Return the attributes that nodes of an operator set to other values than the defaults."""
+    """Return the attributes that the nodes of an ONNX operator set to non-default values."""
     schema = schema_of(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
     return frozenset(
@@ -306,7 +307,7 @@ def lent(model: Any) -> Iterator[None]:
 
 
 def _ours_before(operator: str, other: Any) -> Any:
-    """Return a converter that tries ours first and then that of onnx2torch."""
+    """Return a converter that tries our torch layer first and then onnx2torch's own."""
 
     def convert(node: Any, graph: Any) -> Any:
         """Convert an ONNX node to a torch layer, by our converter or by onnx2torch's own."""
@@ -324,8 +325,9 @@ def _ours_before(operator: str, other: Any) -> Any:
 
 
 def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return our layer for a node and the indices of the inputs that it takes; the layer is None
-    if there is none.
+    """Return our torch layer for an ONNX node and the positions of its inputs.
+
+    The layer is None if we have none for it.
     """
     if operator in WHOLES:
         return WHOLES[operator](facts)
@@ -352,7 +354,7 @@ def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
 
 
 def _static_shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape that a file declares, if all of its sizes are numbers; otherwise None."""
+    """Return the shape that an ONNX file declares for a value, None if a size is open."""
     if value is None or not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim

@@ -85,7 +85,7 @@ def opsets(model: Any) -> dict[str, int]:
 
 
 def domain_of(name: str) -> str:
-    """Return the name of a domain that is used here."""
+    """Return an operator set's domain, with "" for the ONNX standard's."""
     return "" if name == "ai.onnx" else name
 
 

@@ -125,7 +125,7 @@ def predict_amount_and_rules(
 
 
 def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
-    """Return whether a booking is a weight over the native count."""
+    """Return whether a rule weighs our own cost when it predicts this trace."""
     try:
         bookings = predict(convention, trace, setting).bookings
     except PredictionError:
@@ -271,15 +271,13 @@ class Conformance(ToolConformance):
         )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
-        """Return the setting under which these are recorded: only the training flag changes the
-        calls.
-        """
+        """Return the setting in which to record: only its training flag matters."""
         return Setting(training=self.convention.setting(asked[0]).training)
 
     def _views(
         self, settings: tuple[Setting, ...], looking: Iterable[Convention]
     ) -> frozenset[View]:
-        """Return the real runs that these conventions need beside the trace."""
+        """Return the real runs, beyond the trace, that predictions by these conventions need."""
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
@@ -296,7 +294,7 @@ class Conformance(ToolConformance):
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
-        """Return the evidence for the convention, with the ledger only where a rule weighs it."""
+        """Return the evidence for a convention, with the ledger only if a rule weighs our cost."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.onnx_conversion
@@ -333,7 +331,7 @@ class Conformance(ToolConformance):
             )
 
     def _off(self, name: str) -> str:
-        """Return by how much the convention is off on a probe, or "" when it is exact."""
+        """Return by how much the prediction is wrong on a probe, or "" if it is exact."""
         evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         expected = predict_amount(self.convention, evidence, GRAD)
         answer = self.amount_of_evidence(evidence, probes()[name].build(), GRAD)
@@ -490,7 +488,7 @@ class FileConformance(Conformance):
 
 
 def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
-    """Return the results of a tool without how it was run; None where it raised."""
+    """Return a tool's results without details of its run, None if it raised an error."""
     if isinstance(answer, Failure):
         return None
     return answer.total, answer.params, answer.entries

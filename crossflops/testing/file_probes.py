@@ -44,7 +44,7 @@ class FileProbe(msgspec.Struct, frozen=True):
 
 
 def _element_nbytes(element_type: int) -> int:
-    """Return the bytes of an element."""
+    """Return the bytes of one element of an ONNX element type."""
     import onnx
 
     return int(onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)

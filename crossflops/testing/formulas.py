@@ -29,7 +29,7 @@ _SHOWN = 5  # cases that are told, of all that differ
 
 
 def check_formulas(sources: Iterable[str | Path], cases: int = 20) -> tuple[FormulaCheck, ...]:
-    """Return what checking the formulas of these files says. Raises FormulaError."""
+    """Check the formulas of these files on random cases; return the report."""
     formulas = [formula for source in sources for formula in read_formula_place(str(source))]
     return tuple(check_formula(formula, cases) for formula in formulas)
 
@@ -64,7 +64,7 @@ class FormulaCase(msgspec.Struct, frozen=True):
 
 
 def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCheck:
-    """Return what a formula says on random small shapes, against its reference.
+    """Check a formula against its reference on random small shapes; return the findings.
 
     It must give whole numbers, as much as the reference forward and back, and twice as much for
     twice the batch. One that is a bound may give more, and of an estimate the amount is not held
@@ -99,7 +99,7 @@ def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCh
 def _draw_cases(
     formula: Formula, numbers: random.Random
 ) -> tuple[FormulaCase, FormulaCase | None]:
-    """Return a case, and the same with twice the batch; None where no letter is the batch."""
+    """Return a test case, and the same with twice the batch, None without a batch letter."""
     if callable(formula.shapes):
         return _read_case(formula, formula.shapes(numbers), {}), None
     sizes: dict[str, int] = {}
@@ -119,7 +119,7 @@ def _draw_cases(
 
 
 def _letters(value: Any) -> list[str]:
-    """Return the letters of a shape such as "b t 2*d:int64", in their order."""
+    """Return the size letters of a shape such as "b t 2*d:int64", in their order."""
     if not isinstance(value, str):
         return []
     words = value.partition(":")[0].replace("*", " ").split()
@@ -214,7 +214,7 @@ def _amount_problems(
 
 
 def _gradient_total(work: Gradient) -> Cost:
-    """Return what flows back, without what is computed again: autograd keeps that."""
+    """Return a backward cost without recomputation, as autograd keeps the values."""
     return sum(work.operands.values(), ZERO) + work.inner
 
 
@@ -274,7 +274,7 @@ def _without_bytes(cost: Cost) -> Cost:
 def _reference_module(
     reference: Callable[..., Any], case: FormulaCase
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return a model that calls the reference, with its float operands as weights."""
+    """Return a torch model that calls the reference, with its float operands as weights."""
     import torch
 
     def make(shape: tuple[int, ...], dtype: str) -> Any:

@@ -400,9 +400,7 @@ def _jax_probe_evidence(name: str) -> Evidence:
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Return the trace of a model's XLA programs without equations, which only describe the
-    work.
-    """
+    """Return the trace of a model's XLA programs, without equations."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import record_jax_model
 
@@ -416,16 +414,14 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
 
 def _views() -> list[View]:
-    """Return the real runs that the tools of JAX need."""
+    """Return the real runs that the tools of JAX need for a prediction."""
     of_jax = [convention for convention in all_conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
 @functools.cache
 def _more_than_the_graph() -> Evidence:
-    """Return the evidence of a program with products for which the graph beside it has no
-    nodes.
-    """
+    """Return the evidence of a program with products that the graph has no node for."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 

@@ -86,7 +86,7 @@ _MAPS, _SQUARE = "1x8x8x4", "4x16"
 
 
 def _loop(step: Any) -> Any:
-    """Return a builder of a loop of three steps, each on the input and the previous result."""
+    """Return a builder of a TensorFlow loop that runs `step` three times on x and the result."""
 
     def body(tf: Any, x: Any) -> Any:
         """Return the result of three iterations of `step` in a while loop."""

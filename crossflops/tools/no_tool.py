@@ -132,8 +132,9 @@ def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
 
 
 def _require_shape(specs: tuple[TensorSpec | None, ...], index: int) -> tuple[int, ...]:
-    """Return a shape. Raise ValueError where it is unknown: the node is then named, and not
-    counted.
+    """Return the shape of the tensor at `index`; raise ValueError if it is unknown.
+
+    The node is then named, and not counted as 0.
     """
     spec = specs[index] if index < len(specs) else None
     if spec is None or spec.shape is None:

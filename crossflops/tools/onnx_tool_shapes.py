@@ -64,7 +64,7 @@ def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
 
 
 def volume(shape: Shape) -> int:
-    """Return the number of elements, 0 without axes."""
+    """Return the number of elements of a shape, 0 for a shape without axes."""
     return prod(shape) if shape else 0
 
 
@@ -74,13 +74,13 @@ def _true(node: Node) -> Shape:
 
 
 def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
-    """Return an attribute that is a list of integers."""
+    """Return an attribute of a node that is a list of integers, or `default`."""
     value = node.attrs.get(name)
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
 def _integers_of_input(node: Node, index: int) -> Shape:
-    """Return the whole numbers of a stored input. Raise ValueError where they are unknown."""
+    """Return the integers of a stored input; raise ValueError if they are unknown."""
     if index not in node.values:
         raise ValueError(f"what {node.op} is asked for is not known")
     return node.values[index]
@@ -414,7 +414,7 @@ def _padding(node: Node) -> str:
 
 
 def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: int) -> Shape:
-    """Return the extents divided by the strides, rounded up; dilations are ignored."""
+    """Return the spatial sizes divided by the strides, rounded up, for auto_pad."""
     if padding == "VALID":
         x = tuple(extent - k + 1 for extent, k in zip(x, kernel, strict=False))
     return tuple(math.ceil(x[axis] / strides[axis]) for axis in range(axes))
@@ -583,7 +583,7 @@ _SIZES: dict[tuple[str, int], tuple[int, ...]] = {
 
 
 def _keys_of_shape_makers(graph: Graph) -> set[str]:
-    """Return the nodes whose values the tool computes to get sizes: these have true shapes.
+    """Return the keys of nodes whose values the tool computes to obtain shapes.
 
     As Graph.__find_shape_tensors__, it goes back from each required shape. Values that depend on
     inputs are not followed, since the tool does not know them.
@@ -605,8 +605,9 @@ def _keys_of_shape_makers(graph: Graph) -> set[str]:
 
 
 def _even(graph: Graph) -> set[str]:
-    """Return the values whose elements are all equal to the tool: mostly zeros, since it has no
-    data.
+    """Return the names of tensors whose elements are all equal in the tool, mostly zeros.
+
+    The tool has no data.
     """
     even = {spec.name for spec in graph.inputs}
     for node in graph.nodes:
@@ -619,9 +620,7 @@ def _even(graph: Graph) -> set[str]:
 
 
 def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided: set[str]) -> Node:
-    """Return the node as the tool sees it. `wrong` holds the shapes that it got wrong so far, and
-    is extended.
-    """
+    """Return the node with the shapes that the tool computes; add wrong ones to `wrong`."""
     node = msgspec.structs.replace(
         node, inputs=tuple(_with_wrong_shape(spec, wrong) for spec in node.inputs)
     )
@@ -651,7 +650,7 @@ def _with_wrong_shape(
 def _first_result_shape(
     node: Node, wrong: Mapping[str, Shape | None], provided: set[str]
 ) -> Shape | None:
-    """Return the shape of the first result. Raise ValueError where the tool's shape is unknown.
+    """Return the shape that the tool computes for a node's first result; raise if unknown.
 
     `provided` are the names of the inputs that a caller gives, whose values the tool reads as
     zeros.
@@ -676,7 +675,7 @@ def _first_result_shape(
 
 
 def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
-    """Return whether one of these inputs has one of the names."""
+    """Return whether one of the inputs at `indices` has a name in `names`."""
     specs = (node.inputs[index] for index in indices if index < len(node.inputs))
     return any(spec is not None and spec.name in names for spec in specs)
 
@@ -687,9 +686,7 @@ def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
 
 
 def _positions_of_lost_nodes(nodes: Sequence[Node]) -> frozenset[int]:
-    """Return the indices of the nodes that the tool loses. Raise ValueError where a node's view is
-    unknown.
-    """
+    """Return the indices of the nodes that the tool leaves out; raise if that is unknown."""
     inputs = [_names_or_empty(node.inputs) for node in nodes]
     outputs = [_names_or_empty(node.outputs) for node in nodes]
     made = {name for names in outputs for name in names}
@@ -721,8 +718,9 @@ def _check_nameless_shapes(
     inputs: Sequence[Sequence[str]],
     outputs: Sequence[Sequence[str]],
 ) -> None:
-    """Raise ValueError where a node reads a tensor without a name: it has the shape of the last
-    one written.
+    """Raise ValueError if a node reads a tensor without a name, whose shape is unclear.
+
+    It has the shape of the last one written.
     """
     made = {name for names in outputs for name in names if name}
     there: set[str] = set()

@@ -100,7 +100,7 @@ def _times_with_taught(classes: frozenset[str]) -> Times:
 
 
 def _is_alone(call: Call) -> bool:
-    """Return whether the model gets a single tensor, by position."""
+    """Return whether the model is called with one tensor, by position."""
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
 
 
@@ -245,7 +245,7 @@ def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
 
 
 def _ptflops_sample_steps(call: Site) -> int:
-    """Return x.shape[0] x x.shape[1], twice if bidirectional."""
+    """Return batch size times steps of a recurrent layer's input, twice if bidirectional."""
     shape = call.shape("0")
     return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
 
@@ -280,7 +280,7 @@ def ptflops_recurrent_bias(call: Site) -> int:
 
 
 def _ptflops_cell_rows(call: Site) -> int:
-    """Return x.shape[0]; without a second axis the tool fails."""
+    """Return the batch size of a recurrent cell's input, x.shape[0]; fail for one axis."""
     rows, _, *_ = call.shape("0")
     return rows
 
@@ -366,7 +366,7 @@ def attention_bias(call: Site) -> int:
 
 
 def _timm_token_counts(call: Site) -> tuple[int, int]:
-    """Return B h N and N. A first input without three axes fails."""
+    """Return B h N and N of a timm attention, N the number of tokens; fail unless 3-D."""
     examples, tokens, _ = call.shape("0")
     return examples * call.number("num_heads") * tokens, tokens
 

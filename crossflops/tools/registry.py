@@ -118,7 +118,7 @@ def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
 
 
 def _editions(tool: str) -> tuple[Convention, ...]:
-    """Return the editions of a tool, the newest first; none where it is unknown."""
+    """Return the conventions of all editions of a tool, newest first; () if it is unknown."""
     if tool in _OURS:
         known = _conventions_of_file(_OURS[tool])
     else:
@@ -189,7 +189,7 @@ def convention_for_version(tool: str, version: str) -> Convention:
 
 
 def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
-    """Return the edition verified on a version, one of the same release, or the newest."""
+    """Return the edition verified on a version, else one of the same release, else the newest."""
     for convention in editions:
         if version in convention.verified:
             return convention

@@ -141,7 +141,7 @@ class Arguments:
 
 
 def functional_names(*names: str) -> tuple[str, ...]:
-    """Return the qualified names of functions of torch.nn.functional."""
+    """Return the names of functions with the prefix "torch.nn.functional."."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
@@ -310,7 +310,7 @@ def addmm_input(call: Site) -> int:
 
 
 def _addmm_arguments(call: Site) -> Arguments:
-    """Return the arguments of torch.addmm, or those that _tensor_addmm_flops_compute takes."""
+    """Return the arguments of torch.addmm, or those that the tool's method counter takes."""
     by_method = call.target in ("torch.Tensor.addmm", "torch.baddbmm")
     return Arguments(call, "tensor_addmm" if by_method else "addmm")
 
@@ -504,7 +504,7 @@ def resampling_size(call: Site) -> int | None:
 
 
 def scales(call: Site) -> list[float] | float:
-    """Return the scale of each axis, or of all. Raise LookupError without one."""
+    """Return the scale factor of each axis, or one of all; raise LookupError without one."""
     scale = _resampling_argument(call, "scale_factor", "2")
     if not isinstance(scale, int | float | list):
         raise LookupError("neither size nor scale_factor")
@@ -524,7 +524,7 @@ def _is_cell(call: Site) -> bool:
 
 
 def _hook_sample_steps(call: Site) -> int:
-    """Return samples x steps x directions; for a cell, samples."""
+    """Return batch size x steps x directions of a recurrent call; for a cell, its batch size."""
     source = call.input("0")
     if source is None or source.shape is None:
         raise LookupError("the hook needs a tensor as first positional input")

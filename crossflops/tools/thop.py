@@ -176,7 +176,7 @@ def _thop_gate_count(call: Site) -> int:
 
 
 def _thop_sample_steps(call: Site) -> int:
-    """Return the sample-steps as thop reads them: the first two axes of a batched sequence.
+    """Return batch size times steps of a recurrent input, as thop reads them.
 
     For a packed one: the number of its steps times its largest batch, which is that of the state.
     """
@@ -187,7 +187,7 @@ def _thop_sample_steps(call: Site) -> int:
 
 
 def _input_sizes(call: Site) -> list[int]:
-    """Return the input size of every layer and direction."""
+    """Return the input width of every layer and direction of a recurrent module."""
     sides = 2 if call.module.settings["bidirectional"] else 1
     deeper = [call.number("hidden_size") * sides] * (call.number("num_layers") - 1)
     return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
@@ -338,7 +338,7 @@ unseen.misses(
 
 
 def _thop_convention(tool: Tool) -> Convention:
-    """Return the edition, which counts the parameters of the modules that it hooks."""
+    """Return the convention of a thop edition, with the parameters of hooked modules."""
     rules = tool.convention.rules
     hooked = {name for rule in rules if rule.level == "module" for name in rule.targets}
     counted = Parameters(

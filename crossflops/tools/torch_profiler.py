@@ -99,7 +99,7 @@ def _profiler_window_macs(
     windows: Sequence[tuple[int, int]],
     groups: Any,
 ) -> int:
-    """Return the MACs by stride, padding and dilation of both axes."""
+    """Return a convolution's MACs from input, weight, windows and groups, for two axes."""
     if len(source) != 4:
         return 0
     stride, padding, dilation = windows
@@ -114,7 +114,7 @@ def _profiler_window_macs(
 
 
 def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return A and B, which follow the operand that they are added to."""
+    """Return the two factors of a product that is added to another operand (addmm)."""
     index = 1 if "add" in call.target else 0
     return call.shape(str(index)), call.shape(str(index + 1))
 

@@ -60,7 +60,7 @@ def torchinfo_leaf_counts(modules: Modules) -> dict[int, int]:
 
 
 def _is_empty_container(row: Module) -> bool:
-    """Return whether the module has a length, and it is 0."""
+    """Return whether a module is a container, such as a Sequential, that is empty."""
     return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
 
 
@@ -120,7 +120,9 @@ def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
 
 
 def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
-    """Return the lines of the summary; a container that is inserted twice is marked at both.
+    """Return the lines of torchinfo's summary: module, depth and whether it is repeated.
+
+    A container that is inserted twice is marked at both.
 
     Its lines are one object (`add_missing_container_layers`), unlike those of calls.
     """
@@ -133,7 +135,7 @@ def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
 
 
 def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
-    """Yield modules in call order, and whether they are containers that were inserted afterwards.
+    """Yield summary lines in the order of calls, and whether each was inserted afterwards.
 
     TorchScript takes no hooks: those modules exist before any call. torchinfo/torchinfo.py:
     `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
@@ -160,8 +162,9 @@ def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
 
 
 def _ancestors_by_module(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each module with its ancestors, the root first; of several chains the last one
-    counts.
+    """Yield each module with its ancestors, the root first, along every chain of parents.
+
+    Of several chains the last one counts.
     """
     todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     while todo:

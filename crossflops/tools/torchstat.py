@@ -71,8 +71,9 @@ def last_call_condition(expected: bool = True) -> Condition:
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
-    """Return the classes of registered modules without children, each with its index by first
-    occurrence.
+    """Return by class name of childless modules its position in torchstat's list of classes.
+
+    By first appearance.
     """
     indices: dict[str, int] = {}
     for module in modules:
@@ -235,7 +236,7 @@ def _torchstat_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _torchstat_window_positions(call: Site) -> int:
-    """Return the number of kernel positions; the kernel size is one number or two."""
+    """Return the number of kernel positions of a window, from one number or two."""
     sizes = call.extents("kernel_size")
     return prod(sizes) if isinstance(call.module.settings["kernel_size"], list) else sizes[0] ** 2
 

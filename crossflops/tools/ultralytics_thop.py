@@ -56,7 +56,7 @@ hooked = thop.rules(
 
 
 def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
-    """Return the shape of an argument by its index, or under one of these names."""
+    """Return the shape of a call's argument at `index`, or of one named in `names`."""
     spec = call.input(str(index))
     for name in names:
         spec = spec or call.input(name)
@@ -160,8 +160,9 @@ def _ultralytics_cell_evaluations(call: Site) -> int:
 
 
 def _layer_inputs(call: Site) -> list[int]:
-    """Return the input size of every layer and direction; a projection is the next layer's
-    input.
+    """Return the input width of every layer and direction of a recurrent module.
+
+    A projection is the next layer's input.
     """
     sides = 2 if call.module.settings["bidirectional"] else 1
     width = call.number("proj_size") or call.number("hidden_size")
@@ -176,7 +177,7 @@ def _samples(call: Site) -> int:
 
 
 def _evaluations(call: Site) -> int:
-    """Return how often a cell is evaluated."""
+    """Return how often a recurrent module evaluates its cell, over layers and steps."""
     if _CELL.holds(call):
         return _samples(call)
     return _ultralytics_cell_evaluations(call) * len(_layer_inputs(call))
@@ -251,7 +252,7 @@ class _Attention(NamedTuple):
     appended: int
 
     def products(self) -> int:
-        """Return the MACs of projections, scores and values."""
+        """Return the MACs of an attention: projections, scores and weighted values."""
         projections = 2 * self.queries * self.width
         projections += (self.attended - self.appended) * self.sources
         return self.batch * self.width * (projections + 2 * self.queries * self.attended)
@@ -324,7 +325,7 @@ def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
 
 
 def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
-    """Return B and L, from the result."""
+    """Return the batch size and the number of queries of an attention, from its result."""
     result = call.result.shape or ()
     if len(result) == 2:
         return 1, result[0]
@@ -332,7 +333,7 @@ def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
 
 
 def _attention_key_length(call: Site, batch_first: bool, appended: int) -> int:
-    """Return S', read from the weights where they are returned, otherwise from the keys."""
+    """Return the number of keys of an attention, from the returned weights or from its keys."""
     if len(call.outputs) > 1:
         return (call.outputs[1].shape or ())[-1]
     keys = argument(call, 1, "key")
@@ -364,7 +365,7 @@ hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(ultralytics_input
 
 
 def _softmax_work(rows: int, features: int) -> int:
-    """Return the work of f exponentials, f - 1 additions and f divisions for each row."""
+    """Return the softmax work of rows: f exponentials, f - 1 additions, f divisions per row."""
     return rows * (2 * features + max(features - 1, 0))
 
 
@@ -444,7 +445,7 @@ def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
 def _positions_in_windows(
     size: int, count: int, kernel: int, stride: int, padding: int, padded: bool
 ) -> int:
-    """Return the number of positions of one axis in all its windows."""
+    """Return how many positions of an axis the windows of a pool contain in all."""
     low, high = (-padding, size + padding) if padded else (0, size)
     starts = (index * stride - padding for index in range(count))
     return sum(max(min(start + kernel, high) - max(start, low), 0) for start in starts)
@@ -512,7 +513,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
 
 
 def _classes_with_rule(*kinds: str) -> tuple[str, ...]:
-    """Return the classes that have such a rule."""
+    """Return the names of the module classes that rules of these kinds count."""
     rules = (rule for rule in hooked.rules if rule.kind in kinds)
     about = (condition for rule in rules for condition in rule.where if condition.whom)
     return tuple(dict.fromkeys(name for condition in about for name in condition.names))

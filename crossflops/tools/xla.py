@@ -102,7 +102,7 @@ def _xla_integer_setting(call: Call, name: str) -> int:
 
 
 def _xla_valid_positions(call: Call) -> int:
-    """Return the pairs of a filter index and a result index that meet an element of the image.
+    """Return how many pairs of filter and result position read a true element of the image.
 
     Taps on padding are not counted, nor are taps on the holes that a dilation of the image makes.
     """
@@ -118,7 +118,7 @@ def _xla_valid_positions(call: Call) -> int:
 
 
 def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
-    """Return the valid positions along one dimension: see `_xla_valid_positions`."""
+    """Return how many pairs of filter and result position along one axis read an element."""
     first, step = -window["padding_low"], window["window_dilation"]
     return sum(
         _valid_positions_of_tap(
@@ -131,8 +131,9 @@ def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> 
 def _valid_positions_of_tap(
     stride: int, first: int, dilation: int, image: int, result: int
 ) -> int:
-    """Return how many `o` below `result` have `o * stride + first == dilation * i` with `i` below
-    `image`.
+    """Return how many result positions read a true element of the image at one filter tap.
+
+    Counts `o` below `result` with `o * stride + first == dilation * i` and `i` below `image`.
     """
     divisor = gcd(stride, dilation)
     if first % divisor or not image:
@@ -324,8 +325,9 @@ def _key_without_names(call: Call) -> Key:
 
 
 def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
-    """Return pairs of instructions that do the same work: first those with equal names, then
-    any.
+    """Return by compiled instruction the lowered one that does the same work.
+
+    First those with equal names, then those with equal FLOPs.
     """
     left = list(before)
     pairs: Pairs = {}
@@ -439,7 +441,7 @@ def nearest_float32(value: float) -> float:
 
 
 def float32_instruction_flops(call: Call, amount: int) -> float:
-    """Return the amount that XLA stores for an instruction that counts `amount`.
+    """Return the single-precision value that XLA stores for an instruction of `amount` FLOPs.
 
     For a reduction it is a product of two single-precision numbers: the amount of the reducer, and
     how often it is applied.
@@ -489,7 +491,7 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _close(sums: list[float], times: int) -> None:
-    """Add the sum of the innermost function to that of its caller, `times` times."""
+    """Add the innermost function's FLOPs to its caller's, for the last `times` functions."""
     for _ in range(times):
         inner = sums.pop()
         sums[-1] = nearest_float32(sums[-1] + inner)
@@ -549,7 +551,7 @@ def xla_change_flops(call: Site) -> int:
 
 
 def _analysis(level: Level, *where: Condition) -> Rules:
-    """Return the rules for the instructions of a program on this level."""
+    """Return a group of rules for the XLA instructions on one level of calls."""
     rules = Rules(level, *where)
     _contractions(rules)
     _declare_component_rules(rules)

@@ -93,7 +93,7 @@ def _leaky(inputs: NodeInputs) -> Result:
 
 
 def _prelu(inputs: NodeInputs) -> Result:
-    """Return PReLU as keras.layers.PReLU computes it."""
+    """Return x where it is positive, else slope * x (ONNX PRelu), as Keras computes it."""
     x, slope = inputs.inputs
     return tf.nn.relu(x) - slope * tf.nn.relu(-x)
 
@@ -382,7 +382,7 @@ def _compute_rms_norm(inputs: NodeInputs) -> Result:
 
 
 def _unit(inputs: NodeInputs) -> Result:
-    """Return x / |x| along an axis; 0 where that is 0."""
+    """Return x divided by its norm along an axis, 0 if that is 0 (ONNX LpNormalization)."""
     x, axis = inputs.inputs[0], inputs.get("axis", -1)
     size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
         x, [axis], keepdims=True
@@ -391,8 +391,9 @@ def _unit(inputs: NodeInputs) -> Result:
 
 
 def _responses(inputs: NodeInputs) -> Result:
-    """Return local response normalization over `size` channels; TensorFlow supports odd sizes
-    only.
+    """Return the local response normalization over `size` channels (ONNX LRN).
+
+    TensorFlow supports odd sizes.
     """
     x, size = inputs.inputs[0], inputs.get("size", 1)
     if size % 2 == 0 or tensor_rank(x) != 4:

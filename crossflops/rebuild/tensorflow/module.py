@@ -108,7 +108,7 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _word(name: str) -> str:
-    """Return the name in the characters that TensorFlow allows in a part of a name."""
+    """Return a name in the characters that TensorFlow allows in a name scope."""
     word = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
     return word if re.match(r"[A-Za-z0-9]", word) else f"n{word}"
 
@@ -179,7 +179,7 @@ class _Run:
         )
 
     def _constant_results(self, node: Any) -> list[Any] | None:
-        """Return the results as arrays, or None where they depend on data or need counted work."""
+        """Return a node's results as arrays, None if they depend on data or need counted work."""
         sizes = node.op_type in _OF_SHAPES
         if not sizes and any(name and name not in self._known for name in node.input):
             return None
@@ -198,7 +198,7 @@ class _Run:
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
     def _spreads(self, node: Any) -> bool:
-        """Return whether a few numbers become a large tensor."""
+        """Return whether a node makes a large tensor from a few numbers, as Expand does."""
         if node.op_type not in _SPREADING:
             return False
         return prod(int(number) for number in self._known[node.input[-1]].ravel()) > _LARGE
@@ -309,8 +309,7 @@ def _operators_without_rule(model: Any) -> set[str]:
 def _node_module_paths(
     model: Any, made: Mapping[str, str], paths: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the module of every node; a node that was written for another one has that one's
-    module.
+    """Return the module path of every node; a node written for another has the other's path.
 
     The nodes of a body replace the node in order, and the last of them makes its result.
     """
@@ -434,7 +433,7 @@ class NodeLayers(LayerTable):
         self._paths = paths
 
     def node(self, name: str) -> str | None:
-        """Return the node in whose scope an operation is."""
+        """Return the ONNX node in whose name scope an operation is."""
         while name:
             name = name.rpartition("/")[0]
             if name in self._nodes:
@@ -442,7 +441,7 @@ class NodeLayers(LayerTable):
         return None
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the module of an operation, from its scope."""
+        """Return module path and module id of an operation, from its name scope."""
         return self.home(self.node(name) or "")
 
     def home(self, node: str) -> tuple[str, int]:
@@ -456,7 +455,7 @@ class NodeLayers(LayerTable):
         return path, self._ids[path]
 
     def kind(self, module: int, name: str) -> str:
-        """Return the kind of the operator that was written out, or ""."""
+        """Return the kind of the ONNX operator in whose scope an operation is, or ""."""
         return KINDS.get(self._types.get(self.node(name) or "", ""), "")
 
 

@@ -275,7 +275,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
 def _transpose_sizes_and_cut(
     inputs: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
-    """Return the sizes of the result, and the cut (before, after) of each axis.
+    """Return result sizes and the cut (before, after) per axis of a transposed convolution.
 
     stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
     """
@@ -331,8 +331,9 @@ def _compute_average_pool(inputs: NodeInputs) -> Result:
 def _window_element_counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
-    """Return how many elements of each window count: those of the image, and of the pads
-    `inside`.
+    """Return how many elements of each average pooling window count.
+
+    Those of the image, and of the pads inside.
     """
     counts = np.ones(())
     for size, extent, stride, pad, counted in zip(

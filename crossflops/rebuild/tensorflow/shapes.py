@@ -169,7 +169,7 @@ def _eye(inputs: NodeInputs) -> Result:
 
 
 def _triangle(inputs: NodeInputs) -> Result:
-    """Return the elements on one side of a diagonal, with zeros on the other."""
+    """Return the upper or lower triangle of the input, zeros elsewhere (ONNX Trilu)."""
     x, k = inputs.inputs[0], inputs.number(1, 0)
     rows, columns = definite_shape(x)[-2:]
     ones = np.ones((rows, columns), bool)
@@ -243,8 +243,9 @@ _SHAPES_RULES: dict[str, Rule] = {
 
 
 def _positive(indices: Any, known: Any, size: int) -> Any:
-    """Return the indices with known negative ones counted from the beginning, as TensorFlow
-    needs.
+    """Return the indices with known negative ones counted from the beginning.
+
+    TensorFlow needs that.
     """
     if known is None:
         return indices
@@ -260,7 +261,7 @@ def _gather(inputs: NodeInputs) -> Result:
 
 
 def _coordinates(indices: Any, axis: int) -> Any:
-    """Return the full index of each element of `indices`, which index one axis."""
+    """Return the full coordinates of the elements to which indices of one axis point."""
     sizes = definite_shape(indices)
     grid = list(np.indices(sizes))
     parts = [tf.constant(axis, indices.dtype) for axis in grid]

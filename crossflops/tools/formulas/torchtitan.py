@@ -14,7 +14,10 @@ _SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
 
 
 def _active_parameters(work: TokenSequence) -> int:
-    """Return the parameters that a token passes, without the table; of experts a share."""
+    """Return the number of parameters that a token uses, without the embedding table.
+
+    Of the experts it is a share.
+    """
     model = work.architecture
     parameters = model.parameters
     return parameters.total - parameters.table - model.inactive - model.inactive_biases
