@@ -47,7 +47,7 @@ _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 @cache
 def _onnx() -> tuple[ModuleType, ...]:
-    """Return the modules with the operators of ai.onnx."""
+    """Return the modules that define rules of the ONNX standard's operators."""
     from crossflops.operators import (
         attention,
         convolution_and_pooling,
@@ -75,7 +75,7 @@ def _onnx() -> tuple[ModuleType, ...]:
 
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
-    """Return the modules that may have operators of a domain."""
+    """Return the modules that define rules of a domain's operators."""
     if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
@@ -101,7 +101,7 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 def _editions(
     files: tuple[ModuleType, ...],
 ) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
-    """Return the rules by domain and type, each with its first version, the newest first."""
+    """Return rules by (domain, operator type), each with its first version, newest first."""
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
     table = assemble(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
@@ -144,7 +144,7 @@ def _find_formula_rule(op: Op) -> OperatorRule | None:
 
 
 def find_counted_operator(name: str) -> str:
-    """Return the operator of this name ("domain::Op") that a rule is about, "" where none is."""
+    """Return the full name "domain::Op" of an operator with a rule, "" for an unknown name."""
     domain, _, kind = name.partition("::")
     domain = "" if domain == "ai.onnx" else domain
     dotted = f"{domain}.{kind}"

@@ -166,7 +166,9 @@ def aten_packed_rnn_cost(node: Node) -> Cost:
 
 
 def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Cost:
-    """Return the cost of all layers and directions for one step of one sequence.
+    """Return the cost of all layers and directions of a recurrent layer for one step.
+
+    That is one step of one sequence.
 
     The weights are the inputs from index `before` on; `unit` is the elementwise work for each
     hidden unit.
@@ -468,7 +470,9 @@ for name, page in (
 
 
 def _complex(work: Cost) -> Cost:
-    """Return the cost on complex numbers: a product is 4 real ones, and its 2 sums are 2 adds.
+    """Return the cost of the same work on complex numbers, in real operations.
+
+    A product is 4 real ones, and its 2 sums are 2 adds.
 
     In a matrix product the 4 are accumulated, as the exporter writes those that it supports.
     """
@@ -495,7 +499,7 @@ def complex_linear(node: Node) -> Cost:
 
 
 def _without_parts(node: Node) -> Node:
-    """Return the node of the same sum of real numbers: without the last axis of two parts."""
+    """Return the node of the same einsum of real numbers, without the axis of two parts."""
     parts = {
         field: tuple(_without_last(spec) for spec in getattr(node, field))
         for field in ("inputs", "outputs")
@@ -638,7 +642,7 @@ def matrix_power(node: Node) -> Cost:
 
 
 def _square_matrix_rows(node: Node) -> int:
-    """Return the number of rows of a square matrix, from its number of elements."""
+    """Return the number of rows of the node's square matrix, from its number of elements."""
     rows = isqrt(input_element_count(node, 0))
     if rows * rows != input_element_count(node, 0):
         raise ValueError(
@@ -807,7 +811,7 @@ operator(
 
 
 def _window_length(node: Node) -> int:
-    """Return the number of elements of the window; the default is a periodic one."""
+    """Return the number of elements of a window function node."""
     length = output_element_count(node)
     periodic = bool(node.attrs.get("periodic", True))
     return length + periodic if length > 1 else 0  # one element is 1, and nothing is computed

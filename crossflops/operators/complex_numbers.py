@@ -35,8 +35,9 @@ operator = Operators(TORCH)
 
 
 def _meets(node: Node, first: int) -> str:
-    """Check that rows of one operand are as long as the columns of the other, before the axis of
-    the two parts.
+    """Return why the inner sizes of two complex matrices differ, or "".
+
+    They are read before the axis of the two parts.
     """
     left, right = operand_shape(node, first), operand_shape(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
@@ -357,7 +358,7 @@ def running_sum(node: Node) -> Cost:
 
 
 def _whole_back(node: Node) -> Cost:
-    """Return the cost of dY Y for each result, divided by z for each number."""
+    """Return the backward cost of dY Y for each result, divided by z for each number."""
     return _PRODUCT * (output_element_count(node) // 2) + _QUOTIENT * (
         input_element_count(node) // 2
     )

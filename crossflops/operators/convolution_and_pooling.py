@@ -124,7 +124,7 @@ def _automatic(node: Node) -> bool:
 
 
 def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
-    """Check that the weight, and every attribute of a window, has as many extents as the data."""
+    """Return why weight or window attributes do not have one number per spatial axis, or ""."""
     shape = None if weight is None else dims_of(node, weight)
     if weight is not None and shape is not None and len(shape) != digits + 2:
         has = f"{operand_label(node, weight)} has rank {len(shape)}"
@@ -166,7 +166,7 @@ def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
 
 @lru_cache(maxsize=4096)
 def _window_positions(sizes: _Sizes) -> Shape:
-    """Return the number of window positions along each axis: the extents of the result."""
+    """Return the output size along each spatial axis of a window operator."""
     extents = []
     count = len(sizes.extents)
     for index, extent in enumerate(sizes.extents):
@@ -245,7 +245,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
 
 
 def empty_members(node: Node, data: int = 0) -> str:
-    """Check that only N of a pooling's [N, C, d...] is 0."""
+    """Return why an axis of a pooling's input other than the batch is empty, or ""."""
     shape = dims_of(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
@@ -255,8 +255,9 @@ def empty_members(node: Node, data: int = 0) -> str:
 
 
 def pads_within(node: Node) -> str:
-    """Check that the pads of a pooling are smaller than its window, which otherwise would cover
-    pads alone.
+    """Return why a pad of a pooling is not smaller than its window, or "".
+
+    A larger one would make a window that covers pads alone.
     """
     kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
@@ -605,7 +606,7 @@ def _norm_back(node: Node, before: int) -> Cost:
 
 
 def _lp_pool_back(node: Node) -> Cost:
-    """Return the cost of a window norm's gradient, and of an add for each of its positions."""
+    """Return the backward cost of a p-norm pooling, with an addition per window position."""
     indices = output_element_count(node) * kernel_positions(node)
     return _norm_back(node, indices) + Cost(adds=indices)
 

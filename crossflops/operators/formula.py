@@ -285,13 +285,13 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
 
 def _equation(formula: Formula) -> str:
-    """Return the first line of the docstring, and whose formula it is."""
+    """Return the first line of a formula's docstring, with the place of its function."""
     first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
     return f"formula of {formula.origin}" + (f": {first}" if first else "")
 
 
 def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function of the formula returns. Raises FormulaError for what it raises."""
+    """Call a function of a formula; raise FormulaError if it raises an error."""
     try:
         return function(*args)
     except (UncountedCallError, CrossflopsError):
@@ -352,7 +352,7 @@ def _require_cost(formula: Formula, cost: object) -> Cost:
 
 
 def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset[int]) -> Gradient:
-    """Return the work of the gradients at these places, by place."""
+    """Return the backward cost that a formula gives, by operand position."""
     assert callable(formula.backward)
     names = call.names
     by_name = frozenset(

@@ -59,7 +59,7 @@ class FormulaState:
         self.in_force = FormulaRegistry()
 
     def settle(self) -> None:
-        """Say anew which formulas are in force. Raises FormulaError where two contradict."""
+        """Determine which formulas are in force; raise FormulaError if two contradict."""
         registry = self.imported
         for formula in self.requested:
             registry = registry.add(formula)
@@ -74,7 +74,7 @@ STATE = FormulaState()
 
 
 def add_formula(formula: Formula) -> None:
-    """Register a formula where its function stands. Raises FormulaError for a contradiction."""
+    """Register a formula in the registry of its source; raise FormulaError if two contradict."""
     module = formula.function.__module__
     if module in STATE.reading:
         STATE.reading[module] = STATE.reading[module].add(formula)
@@ -92,7 +92,7 @@ def add_formula(formula: Formula) -> None:
 
 
 def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
-    """Return where a function stands, with the digest of the source that has it."""
+    """Return file, line and source digest of a function as the origin of its formula."""
     import hashlib
     import inspect
 

@@ -255,15 +255,17 @@ def _lu(node: Node) -> Cost:
 
 
 def _qr_column_count(node: Node) -> int:
-    """Return the number of columns of Q: those of the first result, or 0 where only R is requested
-    (torch: "r").
+    """Return the number of columns of Q of a QR decomposition, 0 if only R is requested.
+
+    They are those of the first result; torch requests R alone by "r".
     """
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
 def _reaches(node: Node, index: int) -> bool:
-    """Return whether a result reaches the loss: known for PyTorch, assumed for other
-    frameworks.
+    """Return whether a node's result reaches the loss.
+
+    It is known for PyTorch, and assumed for other frameworks.
     """
     result = node.outputs[index] if index < len(node.outputs) else None
     return node.op.domain != TORCH or (result is not None and result.name != "")

@@ -41,7 +41,7 @@ operator = Operators()
 
 
 def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
-    """Check that K of A' [M, K] and of B' [K, N] is the same."""
+    """Return why the inner sizes K of two factors differ, or ""."""
     for index in (first, second):
         shape = dims_of(node, index)
         if shape is not None and len(shape) != 2:
@@ -279,7 +279,7 @@ def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
-    """Return the gradient's cost of one side of a pair: a product over all labels of both."""
+    """Return the backward cost for one factor of an Einsum pair, over all labels."""
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
@@ -338,7 +338,7 @@ def _contract_einsum_pair(
 def _reduce_einsum_pair(
     left: Labelled, right: Labelled, needed: set[str]
 ) -> tuple[Cost, Labelled, Labelled]:
-    """Return the cost and the two operands of a pair, after each sums the labels that only it has.
+    """Return the cost of summing labels that only one term of a pair has, and both terms.
 
     A size of 1 needs no sum: the other operand sums the label alone, if at all.
     """

@@ -570,7 +570,7 @@ declare_movement("MaxUnpool", rank_constraint(2, 1), max_unpool_constraint, sinc
 
 
 def _unpool_extents(node: Node, shape: Shape) -> Shape:
-    """Return the extents of the data whose windows gave these indices."""
+    """Return the sizes of the data from which a max pooling gave these indices."""
     kernel = ints(node, "kernel_shape") or ()
     strides, pads = ints(node, "strides") or (1,) * len(kernel), ints(node, "pads")
     pads = pads or (0,) * 2 * len(kernel)
@@ -630,8 +630,9 @@ DROPPED = Cost(muls=2, compares=1)
 
 
 def _dropout_mode(node: Node) -> int:
-    """Return 1 where a Dropout drops, 0 where not, -1 where its third input (false by default) is
-    unknown.
+    """Return 1 if a Dropout node drops elements, 0 if not, -1 if that is unknown.
+
+    Its third input, false by default, decides.
     """
     stored = node.values.get(2, (-1,))[0] if has_input(node, 2) else 0
     return integer(node, "training_mode", stored)

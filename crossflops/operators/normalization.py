@@ -310,7 +310,7 @@ _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub,
 
 
 def _mean_variance_groups(node: Node) -> tuple[int, int]:
-    """Return the number of elements, and of groups."""
+    """Return the numbers of elements and of groups of a mean-variance normalization."""
     dims = spec_shape(input_spec(node, 0))
     axes = node.attrs.get("axes", (0, 2, 3))
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
@@ -386,7 +386,7 @@ def local_response(node: Node) -> Cost:
 
 
 def _lp_norm_groups(node: Node) -> tuple[int, int]:
-    """Return the number of elements, and of groups along `axis`."""
+    """Return the numbers of elements and of groups along `axis` of a p-norm."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1) % len(dims)
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])

@@ -235,9 +235,7 @@ def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
 def _unequal(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
 ) -> str:
-    """Return the problem, or "", of the size at one axis. A symbol that is still open becomes
-    bound.
-    """
+    """Return why one axis contradicts its size in the pattern, or ""; bind an open symbol."""
     size = (dims_of(node, operand.place) or ())[axis]
     if term.or_one and size == 1:
         return ""

@@ -90,7 +90,7 @@ def _recurrent_constraint(gates: int) -> Constraint:
 
 
 def _directions(node: Node) -> str:
-    """Check that W has one direction, or two where the layer is bidirectional."""
+    """Return why W does not have one direction, or two if the layer is bidirectional, or ""."""
     shape = operand_shape(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:

@@ -148,7 +148,7 @@ def _tap_sum_cost(taps: int) -> Cost:
 
 
 def _not_empty(node: Node) -> str:
-    """Check that the sampled data are not empty."""
+    """Return why the sampled data are empty, or ""."""
     dims = operand_shape(node, 0)
     if 0 not in dims[2:]:
         return ""
@@ -259,7 +259,7 @@ def affine_grid(node: Node) -> Cost:
 
 
 def _samples(node: Node) -> int:
-    """Return the number of samples of a box for one result."""
+    """Return the number of samples that RoiAlign takes per result element."""
     samples = integer(node, "sampling_ratio", 0) ** 2
     if samples == 0:
         raise ValueError("the number of samples of RoiAlign depends on the boxes")

@@ -122,7 +122,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
 
 
 def _frames(node: Node) -> str:
-    """Check that a frame is as long as the window, and no longer than the signal."""
+    """Return why frame and window lengths do not fit the signal, or ""."""
     signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None
     if signal is None or frame is None:

@@ -378,7 +378,7 @@ _declare_training_operator(
 
 
 def _softmax_row_count(node: Node, index: int) -> int:
-    """Return the number of groups of the softmax of [..., classes]."""
+    """Return the number of softmaxes over scores [..., classes]."""
     spec = input_spec(node, index)
     if not spec.shape:
         raise ValueError(f"the shape of {spec.name!r} is unknown")

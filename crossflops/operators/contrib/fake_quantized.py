@@ -40,7 +40,7 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
 
 
 def _target_dtype_precision(node: Node) -> str:
-    """Return the precision that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
+    """Return the precision that `out_dtype` names, such as "uint4"; "" for a float."""
     name = string_attribute(node, "out_dtype", "FLOAT32").upper()
     full = re.fullmatch(r"U?INT(\d+)", name)
     return f"int{full[1]}" if full else _NAMES.get(name, "")

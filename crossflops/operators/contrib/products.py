@@ -49,7 +49,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _product_column_constraint(*digits: int) -> Constraint:
-    """Return a constraint on a scale or a zero point of B, transposed or not: one number, or N."""
+    """Return a constraint that scales of a product are one number, or one per column."""
 
     def constraint(node: Node) -> str:
         """Return why scales are not one number or one per column of the weight, or ""."""
@@ -96,7 +96,7 @@ def qgemm(node: Node) -> Cost:
 
 
 def _bias(index: int) -> Constraint:
-    """Return a constraint on a bias: one number for every column of B, in any shape."""
+    """Return a constraint that a bias has one number per column of B, in any shape."""
 
     def constraint(node: Node) -> str:
         """Return why a bias does not have one number per column of the weight, or ""."""
@@ -154,7 +154,7 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
 
 
 def _product_row_count(node: Node, depth: int) -> int:
-    """Return the rows of A [..., K]. Raise ValueError when its last dimension is not K."""
+    """Return the number of rows of A [..., K]; raise ValueError if K is not `depth`."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if dims[-1] != depth or depth <= 0:
         raise ValueError(f"A of {node.op} ends in {dims[-1]} and K is {depth}")
@@ -165,7 +165,7 @@ _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
 def _weight_blocks_constraint(node: Node) -> str:
-    """Check B [N, ceil(K / block_size), bytes of a block], with a scale for each block."""
+    """Return why packed weights and their block scales do not fit, or ""."""
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
     if bits not in _PACKED_BITS:
@@ -438,7 +438,7 @@ def _weights_per_element(node: Node) -> int:
 
 
 def expert_parameters(node: Node) -> tuple[int, int]:
-    """Return the weights and biases of all experts, and of the k that a token uses."""
+    """Return the parameters of all experts of a layer, and of the k experts that a token uses."""
     sizes = expert_sizes(node)
     expert = sizes.weights + _expert_bias_count(node, sizes)
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
@@ -450,7 +450,7 @@ def _active(sizes: Experts) -> int:
 
 
 def _expert_bias_count(node: Node, sizes: Experts) -> int:
-    """Return the number of biases of one expert."""
+    """Return the number of bias elements of one expert."""
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     widths = (sizes.first, sizes.hidden, sizes.inner)
     return sum(w for w, i in zip(widths, indices.biases, strict=True) if has_input(node, i))
@@ -484,7 +484,7 @@ def _expert_layers_constraint(node: Node) -> str:
 
 
 def _router_rows_constraint(node: Node) -> str:
-    """Check that the router has one row for every token."""
+    """Return why the router does not have one row per token, or ""."""
     data, probs = dims_of(node, 0), dims_of(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
@@ -528,7 +528,7 @@ def mixture(node: Node) -> Cost:
 
 
 def _activation(node: Node, sizes: Experts) -> Cost:
-    """Return the cost of the activation per inner unit of an expert."""
+    """Return the cost of an expert's activation per inner unit."""
     name = string_attribute(node, "activation_type", "relu").lower()
     if name == "swiglu":
         alpha = MUL if node.attrs.get("activation_alpha", 1.0) != 1 else ZERO
@@ -541,8 +541,9 @@ def _activation(node: Node, sizes: Experts) -> Cost:
 
 
 def _routing(node: Node, sizes: Experts) -> Cost:
-    """Return the cost of a softmax over the experts, then of finding the largest of the remaining
-    ones, k times.
+    """Return the cost of choosing k experts per token: a softmax, then k searches.
+
+    Each search finds the largest of the remaining experts.
     """
     logits = input_element_count(node, 1)
     passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
@@ -562,7 +563,7 @@ def expert_sharing_exactness(node: Node) -> Exactness:
 
 
 def _expert_packing_constraint(node: Node) -> str:
-    """Check weights of few bits, several of which are packed in a byte along the last axis.
+    """Return why expert weights packed in bytes do not fit the sizes, or "".
 
     fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and [E, I,
     H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.

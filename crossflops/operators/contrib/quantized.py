@@ -206,7 +206,7 @@ _POOL_LAST = joint(_SCALARS, window_constraint(least=0, channels="last"), pads_w
 
 
 def _qlinear_pool_constraint(node: Node) -> str:
-    """Check QLinearAveragePool, whose channels may be last."""
+    """Return why QLinearAveragePool does not fit, also with channels last, or ""."""
     return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
 
 
@@ -316,7 +316,7 @@ _LAST = joint(
 
 
 def _conv_last(node: Node) -> str:
-    """Check QLinearConv of com.microsoft, whose channels may be last."""
+    """Return why QLinearConv of com.microsoft does not fit, with channels last, or ""."""
     if integer(node, "channels_last", 0):
         return _LAST(node)
     return joint(*QLINEAR_CONV)(node)

@@ -142,7 +142,7 @@ def backward_kernel_cost(scores: ScoreSizes) -> Cost:
 
 
 def _operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
-    """Return the whole numbers in an operand, where they are known without a run."""
+    """Return the integers stored in an operand, None if they are not known."""
     return call.values(call.names.index(name)) if call.has_input(name) else None
 
 
@@ -185,7 +185,7 @@ PACKED = Packing()
 
 
 def _most(call: OperatorCall, name: str, otherwise: int) -> int:
-    """Return the greatest length that an attribute has, or another one where it has none."""
+    """Return the greatest length that an attribute gives, or `otherwise`."""
     value = call.attributes.get(name)
     return min(value, otherwise) if isinstance(value, int) and value > 0 else otherwise
 
@@ -311,7 +311,7 @@ def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
-    """Return the work of keys that are new in a cache, of rotations, and of q that meets values.
+    """Return the cost that new keys, rotations and the query's product with values add.
 
     New keys meet all queries of their sequence, which are not among those in the cache.
     """

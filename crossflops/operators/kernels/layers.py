@@ -28,7 +28,7 @@ def _first(call: OperatorCall, steps: KernelSteps) -> KernelTensor:
 
 
 def _optional(call: OperatorCall, steps: KernelSteps, name: str) -> KernelTensor | None:
-    """Return a weight of the module, None where it has none, or an empty one."""
+    """Return a layer's weight as a tensor of the steps, None if it is missing or empty."""
     if not call.has_input(name) or call.input(name).numel == 0:
         return None
     return steps.operand(call, name)
@@ -139,7 +139,7 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
 
 
 def _engine_scores(call: OperatorCall) -> ScoreSizes:
-    """Return the scores of query, key and value [s, b, h, d], or [b, s, h, d]."""
+    """Return the score sizes of a Transformer Engine attention, in either axis order."""
     form = call.attributes.get("qkv_format", "sbhd")
     if form not in ("sbhd", "bshd"):
         raise call.uncounted(f"how long the sequences of the form {form!r} are is data")

@@ -129,7 +129,7 @@ def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> G
 
 
 def _pairs(call: OperatorCall) -> int:
-    """Return the number of pairs of an input and an output, where it is known, or the most."""
+    """Return the number of input-output pairs of a sparse convolution, or the most possible."""
     if call.has_input("indice_pair_num"):
         numbers = call.values(call.names.index("indice_pair_num"))
         if numbers is not None:

@@ -56,7 +56,7 @@ def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, 
 
 
 def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
-    """Return the regions, rows and columns of cells in each, and the channels of the result."""
+    """Return regions, rows, columns and channels of a region pooling's result."""
     tall, wide = (int(setting(call, name)) for name in ("pooled_height", "pooled_width"))
     return call.input("rois").shape[0], tall, wide, call.result.shape[1]
 
