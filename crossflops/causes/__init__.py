@@ -33,8 +33,10 @@ def ours() -> dict[str, Cause]:
 
 @functools.cache
 def _causes_by_id() -> dict[str, Cause]:
-    """Return the causes of this package and of plugins by id. Where two share an id, the first one
-    is kept and a warning is given.
+    """Return the causes of this package and of plugins, by id.
+
+    In detail: the causes of this package and of plugins by id. Where two share an id, the first
+    one is kept and a warning is given.
     """
     by_id = dict(ours())
     for source, cause in _from_plugins():
@@ -121,7 +123,9 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _score(requested: list[str], cause: Cause) -> int:
-    """Return how well a cause matches these words: more is better, 0 means that a word is
+    """Return the search score of a cause for the words; 0 if a word is missing.
+
+    In detail: how well a cause matches these words: more is better, 0 means that a word is
     missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")

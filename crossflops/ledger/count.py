@@ -236,7 +236,9 @@ class _Work:
         return counted
 
     def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counts of a loop or an If. Raises OperandError if it, or a node in it, has
+        """Return the counts of a loop or an If with its bodies.
+
+        In detail: the counts of a loop or an If. Raises OperandError if it, or a node in it, has
         invalid operands.
         """
         inside = self._loop if node.op.type in _LOOPS else self._branches

@@ -195,7 +195,9 @@ def _distinct_functions(graph: Graph) -> list[Graph]:
 
 
 def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, Peak]) -> Peak:
-    """Return the peak of a graph; `separate` are values without bytes here, `functions` peaks of
+    """Return the peak of activation bytes of a graph.
+
+    In detail: the peak of a graph; `separate` are values without bytes here, `functions` peaks of
     callees.
     """
     owner, constant = _owners(graph, separate)
@@ -277,7 +279,9 @@ def _activation_tensors(
 
 
 def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
-    """Return the position of the last node that reads each tensor; outputs of the graph have
+    """Return by tensor the index of the last node that reads it.
+
+    In detail: the position of the last node that reads each tensor; outputs of the graph have
     none.
     """
     last: dict[str, int] = {}

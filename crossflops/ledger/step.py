@@ -70,7 +70,9 @@ def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
 
 
 def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator[CountedNode]:
-    """Yield the count, in equal parts for the calls that do its work; the first one has the
+    """Yield a node's count split equally over the calls that do its work.
+
+    In detail: the count, in equal parts for the calls that do its work; the first one has the
     rest.
     """
     names = _call_part_keys(count.node.call, times)
@@ -100,7 +102,9 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode
 def _training_calls(
     above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
-    """Yield the calls of the step that belong to a call: gradients, and recomputation if it has
+    """Yield the backward and recomputation calls that a training step adds to a call.
+
+    In detail: the calls of the step that belong to a call: gradients, and recomputation if it has
     any.
 
     Where the trace tells what runs again, a tool's rules are about its calls, and about no other.

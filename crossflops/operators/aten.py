@@ -69,7 +69,9 @@ _CELLS = {
 
 
 def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work of a recurrent layer stack: each product again for each operand
+    """Return the backward cost of stacked recurrent layers, by requested operand.
+
+    In detail: the gradient work of a recurrent layer stack: each product again for each operand
     with a gradient.
 
     The input of a layer has a gradient where x requires one, or a weight of a lower layer does;
@@ -192,8 +194,9 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
 
 
 def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each of n indices adds its gradient to a row, n*D adds; mean: n*D
-    divs; weights n*D muls.
+    """Return the backward cost of an embedding bag, by requested operand.
+
+    each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls.
     """
     elements = input_element_count(node, 1) * spec_shape(output_spec(node), rank=2)[1]
     mean = elements if integer(node, "mode", 0) == 1 else 0
@@ -228,8 +231,9 @@ def embedding_bag(node: Node) -> Cost:
 
 
 def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each
-    of both operands.
+    """Return the backward cost of pairwise p-norm distances, by requested operand.
+
+    dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each of both operands.
 
     Per pair and element p = 2: mul, div; p = 1: 2 compares, mul; p = inf: 3 compares, mul; else 3
     compares, 2 powers, 2 muls, a div; and a sub and an add, but for p = 0, which has zeros.
@@ -273,8 +277,9 @@ def cdist(node: Node) -> Cost:
 
 
 def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products,
-    whichever gradient is wanted.
+    """Return the backward cost of pairwise Euclidean distances by a product.
+
+    dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products, whichever gradient is wanted.
 
     Each is of M numbers, and that of the forward pass of M+2. Source: _euclidean_dist_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
@@ -320,8 +325,9 @@ def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
 
 
 def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each gradient is _trilinear again, with dY in place of its
-    operand.
+    """Return the backward cost of _trilinear, by requested operand.
+
+    each gradient is _trilinear again, with dY in place of its operand.
 
     Axes that were summed are then expanded, and the expanded axes of the operand are summed.
     Source: _trilinear_backward in torch/csrc/autograd/FunctionsManual.cpp.
@@ -587,8 +593,9 @@ def narrow_product(node: Node) -> Cost:
 
 
 def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8
-    times the products.
+    """Return the backward cost of a matrix exponential.
+
+    the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
 
     Source: linalg_matrix_exp_differential in torch/csrc/autograd/FunctionsManual.cpp.
     """
@@ -615,8 +622,9 @@ def matrix_exponential(node: Node) -> Cost:
 
 
 def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: two products for each one of the forward pass, and two for the
-    gradient of the inverse.
+    """Return the backward cost of a matrix power.
+
+    two products for each one of the forward pass, and two for the gradient of the inverse.
     """
     count, n = algebra.square(node)
     inverse = algebra.inverse_back(n) * count

@@ -201,7 +201,9 @@ _FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
 
 
 def _each_number(*work: Cost) -> Backward:
-    """Return a backward function with this much work for each complex number of the result, by
+    """Return a backward function with a given cost per complex number of the result.
+
+    In detail: a backward function with this much work for each complex number of the result, by
     operand.
     """
 
@@ -290,8 +292,9 @@ def complex_norm_cost(node: Node) -> Cost:
 
 
 def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z
-    w^(z-1), and dY Y log w.
+    """Return the backward cost of a complex power, by requested operand.
+
+    z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
 
     Source: pow_backward, pow_backward_self and pow_backward_exponent of FunctionsManual.cpp.
     """
@@ -379,8 +382,9 @@ def whole_product(node: Node) -> Cost:
 
 
 def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a
-    value other than 1: 2 muls.
+    """Return the backward cost of complex addcmul or addcdiv, by requested operand.
+
+    self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls.
     """
     scaled = _SCALED if float_attribute(node, "value", 1.0) != 1 else Cost()
     above, below = _PRODUCT, _PRODUCT
@@ -408,8 +412,9 @@ def complex_addcmul_cost(node: Node) -> Cost:
 
 
 def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: self: dY. The source: dY at its indices, times alpha other than
-    1.
+    """Return the backward cost of adding complex rows at indices, by requested operand.
+
+    self: dY. The source: dY at its indices, times alpha other than 1.
     """
     return Gradient(
         {index: Cost(muls=forward.muls) if index == 2 else Cost() for index in requested}

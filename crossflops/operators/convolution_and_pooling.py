@@ -275,7 +275,9 @@ def pads_within(node: Node) -> str:
 
 
 def _window_product_count(node: Node, index: int) -> int:
-    """Return the products per output (or input) element: the weight's size without its first
+    """Return the MACs per output element of a convolution.
+
+    In detail: the products per output (or input) element: the weight's size without its first
     dimension.
 
     `kernel_shape` may be absent, so the weight's own dimensions are used.
@@ -388,8 +390,9 @@ def qlinear_conv(node: Node) -> Cost:
 
 
 def _offsets(node: Node) -> str:
-    """Check offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset
-    groups.
+    """Return why offsets and mask do not fit a deformable convolution, or "".
+
+    Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
     """
     weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
     extents = conv_output_extents(node, 0, 1)
@@ -440,8 +443,9 @@ def _sampling(node: Node) -> _Sampling:
 
 
 def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dW = dY samples^T, and d(samples) = W^T dY once for X, offset and
-    mask: MACs again for each.
+    """Return the backward cost of a deformable convolution, by requested operand.
+
+    dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
 
     X: each sample's gradient, times mask and corner weight, is added to its 2^d neighbours.
     offset: as the grid of GridSample. mask: times the sample, summed over channels. Samples and
@@ -499,8 +503,10 @@ def deform_conv(node: Node) -> Cost:
 
 
 def _conv_state_constraint(node: Node) -> str:
-    """Check that the state has the k - 1 elements that the window reaches back to: past_state [B,
-    C, k - 1].
+    """Return why the past state does not fit a causal convolution, or "".
+
+    Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,
+    k - 1].
     """
     weight, state = operand_shape(node, 1), operand_shape(node, 3)
     if state[-1] == weight[-1] - 1:
@@ -509,7 +515,9 @@ def _conv_state_constraint(node: Node) -> str:
 
 
 def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work of a convolution whose input and past state are one operand, with
+    """Return the backward cost of a causal convolution, by requested operand.
+
+    In detail: the gradient work of a convolution whose input and past state are one operand, with
     SiLU as Swish.
     """
     indices = requested - ({3} if 0 in requested else set())
@@ -564,8 +572,9 @@ def max_pool(node: Node) -> Cost:
 
 
 def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dY / prod(k), added to every element of its window: n(Y) divs,
-    n(Y) * prod(k) adds.
+    """Return the backward cost of average pooling.
+
+    dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds.
     """
     work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
     return Gradient(dict.fromkeys(requested, work))
@@ -670,7 +679,9 @@ def global_lp_pool(node: Node) -> Cost:
 
 
 def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
-    """Return the cost of a p-norm: |x| is a compare for p = 1, x * x a mul for p = 2, otherwise
+    """Return the cost of p-norms of `before` elements in `after` results.
+
+    In detail: the cost of a p-norm: |x| is a compare for p = 1, x * x a mul for p = 2, otherwise
     |x|^p is a compare and a special.
 
     The p-th root is a special, and nothing for p = 1.

@@ -188,8 +188,9 @@ declare_function(
 
 
 def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dB solves A^T dB = dX by the stored factors; dA = -dB X^T
-    (linalg_solve_backward).
+    """Return the backward cost of solving linear systems, by requested operand.
+
+    dB solves A^T dB = dX by the stored factors; dA = -dB X^T (linalg_solve_backward).
 
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
@@ -272,7 +273,9 @@ def _reaches(node: Node, index: int) -> bool:
 
 
 def _qr_back(node: Node) -> Cost:
-    """Return the cost of the gradients by those of Q and R that reach the loss. Raise ValueError
+    """Return the backward cost of a QR decomposition, by the results in use.
+
+    In detail: the cost of the gradients by those of Q and R that reach the loss. Raise ValueError
     where none is defined.
     """
     count, m, n = algebra.matrices(node)
@@ -321,7 +324,9 @@ def _orthogonal(node: Node) -> Cost:
 
 
 def _svd_back(values_alone: str = "") -> Backward:
-    """Return a backward function for the results that reach the loss; without vectors where an
+    """Return a backward function of a singular value decomposition.
+
+    In detail: a backward function for the results that reach the loss; without vectors where an
     attribute says so.
 
     `values_alone` is the name of that attribute.
@@ -515,8 +520,10 @@ def _segment_sum_cost(node: Node) -> Cost:
 
 
 def _extreme_back(node: Node) -> Cost:
-    """Return the gradient's cost, in equal parts to the largest elements of a segment: n (compare,
-    add, mul), m divs.
+    """Return the backward cost of a segment minimum or maximum.
+
+    In detail: the gradient's cost, in equal parts to the largest elements of a segment: n
+    (compare, add, mul), m divs.
 
     Source: _UnsortedSegmentMinOrMaxGrad in tensorflow/python/ops/math_grad.py.
     """
@@ -721,7 +728,9 @@ def _other_device_count(node: Node) -> int:
 
 
 def _device_gather_back(node: Node) -> Cost:
-    """Return the cost of summing, on every device, the other devices' gradients of its part: (n -
+    """Return the backward cost of gathering parts from all devices.
+
+    In detail: the cost of summing, on every device, the other devices' gradients of its part: (n -
     1) n(X) adds.
     """
     return Cost(adds=_other_device_count(node) * input_element_count(node))
@@ -816,8 +825,9 @@ def _bias_gradient(node: Node) -> Cost:
 
 
 def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: d(dY) where X > 0, by the compares of the forward pass; X has
-    none.
+    """Return the backward cost of a ReLU's gradient.
+
+    d(dY) where X > 0, by the compares of the forward pass; X has none.
     """
     return Gradient({0: forward} if 0 in requested else {})
 
@@ -950,7 +960,9 @@ def special(
 
 
 def _second_operand_backward(work: Cost) -> Backward:
-    """Return a backward function with this much work for each element of the second operand; the
+    """Return an elementwise backward function for the second operand only.
+
+    In detail: a backward function with this much work for each element of the second operand; the
     first has no gradient (ValueError).
     """
 

@@ -89,7 +89,9 @@ def reflectors(m: int, n: int) -> Cost:
 
 
 def _reflector_update_cost(length: int) -> Cost:
-    """Return the cost of a column less tau * v * (v^T column): v^T column, its product with tau,
+    """Return the cost of applying a Householder reflector to one column.
+
+    In detail: the cost of a column less tau * v * (v^T column): v^T column, its product with tau,
     and the update.
     """
     return Cost(muls=2 * (length - 1) + 1, adds=2 * (length - 1) + 1)

@@ -75,8 +75,9 @@ GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
 def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC =
-    beta sum(dY).
+    """Return the backward cost of Gemm, by requested operand.
+
+    dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
 
     alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
     """

@@ -184,7 +184,9 @@ operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_
 
 
 def _linear_scores_cost(node: Node, scores: int) -> Cost:
-    """Return the cost of N rows times `scores` columns of weights: N*C*E MACs, intercepts N*E
+    """Return the cost of linear scores: MACs, and additions of intercepts.
+
+    In detail: the cost of N rows times `scores` columns of weights: N*C*E MACs, intercepts N*E
     adds.
     """
     columns = features_of(node)

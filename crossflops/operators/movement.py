@@ -321,7 +321,9 @@ def pad_constraint(node: Node) -> str:
 
 
 def _pad_mirror_problem(node: Node, shape: Shape) -> str:
-    """Return the problem, or "", of padding with the data's own elements: at least one, and more
+    """Return why Pad cannot take its pads from the data's own elements, or "".
+
+    In detail: the problem, or "", of padding with the data's own elements: at least one, and more
     than are added for "reflect".
     """
     mode = str(node.attrs.get("mode", "constant"))
@@ -339,8 +341,9 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
 
 
 def _pad_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: copied borders are added to their sources, constants cost
-    nothing.
+    """Return the backward cost of Pad.
+
+    copied borders are added to their sources, constants cost nothing.
     """
     if string_attribute(node, "mode", "constant") == "constant":
         return Gradient(dict.fromkeys(requested, ZERO))

@@ -73,8 +73,9 @@ def standard_back(
 
 
 def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: in training as `standard_back` with a channel as a group,
-    otherwise dX = dY * (scale * r).
+    """Return the backward cost of batch normalization, by requested operand.
+
+    in training as `standard_back` with a channel as a group, otherwise dX = dY * (scale * r).
 
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
@@ -250,7 +251,9 @@ def _leading(node: Node) -> tuple[int, int]:
 
 
 def _group_norm_constraint(node: Node) -> str:
-    """Check that num_groups divides the channels, and that scale and bias have one number for each
+    """Return why groups, scale or bias do not fit the channels, or "".
+
+    Checks that num_groups divides the channels, and that scale and bias have one number for each
     group or channel.
     """
     dims, groups = operand_shape(node, 0), integer(node, "num_groups")
@@ -393,7 +396,9 @@ def _lp_norm_groups(node: Node) -> tuple[int, int]:
 
 
 def _lp_back(node: Node) -> Cost:
-    """Return the cost of dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n
+    """Return the backward cost of normalizing by a p-norm.
+
+    In detail: the cost of dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n
     divs.
 
     p = 1: sign(X), 2 compares, for the second Y.

@@ -222,8 +222,9 @@ _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
 def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return no cost: sums and overwriting move gradients. Raise ValueError for other
-    reductions.
+    """Return zero as backward cost of a scatter; raise ValueError for some reductions.
+
+    In detail: no cost: sums and overwriting move gradients. Raise ValueError for other reductions.
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):

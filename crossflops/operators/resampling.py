@@ -168,8 +168,9 @@ SAMPLED: tuple[Constraint, ...] = (
 
 
 def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dX: each gradient, weighed, is added to its 2^d neighbours (cubic
-    4^d), nearest to one.
+    """Return the backward cost of GridSample, by requested operand.
+
+    dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
 
     dgrid, linear: for each neighbour and dimension d muls and an add, and d muls per position
     (ATen/native/GridSampler.cpp). nearest: zeros. Raises ValueError for dgrid of cubic ones.
@@ -270,7 +271,9 @@ _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbou
 
 
 def _roi_align_back(node: Node) -> Cost:
-    """Return the gradient's cost: avg: dY / s, to the four neighbours of each of s samples; max:
+    """Return the backward cost of RoiAlign.
+
+    In detail: the gradient's cost: avg: dY / s, to the four neighbours of each of s samples; max:
     to those of the largest.
 
     Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
@@ -361,8 +364,9 @@ def max_roi_pool(node: Node) -> Cost:
 
 
 def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each gradient, weighed, is added to four neighbours; nearest: to
-    one.
+    """Return the backward cost of CropAndResize, by requested operand.
+
+    each gradient, weighed, is added to four neighbours; nearest: to one.
 
     Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for the gradient of the boxes.
     """

@@ -226,7 +226,9 @@ _declare_training_operator(
 
 
 def _bias_gelu_formula(name: str) -> Formula:
-    """Return the formula of the gradient of a Gelu whose operand is X + B, which is summed again:
+    """Return the formula of the gradient of a Gelu with an added bias.
+
+    In detail: the formula of the gradient of a Gelu whose operand is X + B, which is summed again:
     n adds.
     """
 
@@ -246,7 +248,9 @@ for _name in ("Gelu", "FastGelu"):
 
 
 def _quick_gelu_gradient(node: Node) -> Cost:
-    """Return the cost of QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X
+    """Return the cost of QuickGeluGrad.
+
+    In detail: the cost of QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X
     once.
     """
     scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
@@ -258,7 +262,9 @@ _declare_training_operator("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha 
 
 
 def _invertible_norm_cost(node: Node) -> Cost:
-    """Return the cost of InvertibleLayerNormalizationGrad: as of LayerNormalization, with x^ = (Y
+    """Return the cost of InvertibleLayerNormalizationGrad.
+
+    In detail: the cost of InvertibleLayerNormalizationGrad: as of LayerNormalization, with x^ = (Y
     - bias) / scale.
 
     x^ takes n subs and n divs in place of n subs and n muls.
@@ -275,7 +281,9 @@ _declare_training_operator("InvertibleLayerNormalizationGrad",
 
 
 def _batch_in_training(node: Node) -> Cost:
-    """Return the cost of BatchNormInternal: BatchNormalization in training, which stores what its
+    """Return the cost of BatchNormInternal.
+
+    In detail: the cost of BatchNormInternal: BatchNormalization in training, which stores what its
     gradient needs.
     """
     attrs = {**node.attrs, "training_mode": 1}
@@ -291,8 +299,10 @@ _declare_training_operator(
 
 
 def _dropout_gradient_formula(index: int) -> Formula:
-    """Return the formula of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls; 0
-    where training_mode is false.
+    """Return the formula of the gradient of Dropout.
+
+    In detail: the formula of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls;
+    0 where training_mode is false.
     """
 
     def formula(node: Node) -> Cost:
@@ -352,7 +362,9 @@ _LOSS = _forward(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
 
 
 def _loss_gradient(node: Node) -> Cost:
-    """Return the cost of the gradient by the scores; `dY` is that of the loss, or of each loss
+    """Return the cost of a softmax cross-entropy loss's gradient by the scores.
+
+    In detail: the cost of the gradient by the scores; `dY` is that of the loss, or of each loss
     where none is reduced.
 
     A bias behind them is added to the gradient: n adds.

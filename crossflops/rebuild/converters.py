@@ -472,7 +472,9 @@ def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
 
 
 def _remove_uniform_weights(graph: Any) -> set[str]:
-    """Remove weights that repeat one number again; return the names of those that are to have no
+    """Remove the data of weights that repeat one number; return names without data.
+
+    Removes weights that repeat one number again; return the names of those that are to have no
     data.
     """
     import onnx_ir
@@ -490,7 +492,9 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
 
 @contextmanager
 def _without_data() -> Iterator[None]:
-    """Make onnx2torch read an array of one repeated number for a weight that is known by shape
+    """Let onnx2torch read weights without data as arrays of one repeated number.
+
+    Makes onnx2torch read an array of one repeated number for a weight that is known by shape
     alone.
     """
     import numpy as np

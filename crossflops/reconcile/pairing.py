@@ -205,8 +205,9 @@ def pair_contractions(
 
 
 def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """Sort the groups by the first model; those of the second alone follow their predecessor
-    there.
+    """Return groups sorted by their order in the first model, then in the second.
+
+    Sort the groups by the first model; those of the second alone follow their predecessor there.
     """
     known = list(groups)
     both = sorted(
@@ -271,7 +272,9 @@ def _pairs_of_equal_weights(
     partner: dict[int, int],
     exact: bool = False,
 ) -> dict[int, int]:
-    """Return pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
+    """Return additional index pairs of contractions with equal weight sizes.
+
+    In detail: pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
     places.
     """
     key = _signature_with_places if exact else _contraction_signature
@@ -502,8 +505,10 @@ def _cause_without_partner(
 def _shifts_without_partner(
     cause: str, ones: list[Operation], others: list[Operation], shifts: Sequence[Shift]
 ) -> Iterator[Shift]:
-    """Yield the shifts of operations without a partner: first to the other size, then to the other
-    form.
+    """Yield the differences that operations without a partner make.
+
+    In detail: the shifts of operations without a partner: first to the other size, then to the
+    other form.
     """
     flops = sum(operation.flops for operation in others) - sum(
         operation.flops for operation in ones

@@ -738,8 +738,9 @@ def _cause_macs_by_path(
 def _rows_of_threefold_pass(
     forward: Reconciliation, trace: Trace, rule: Mapping[str, Mapping[str, int]], profile: Profile
 ) -> Iterator[PathRow]:
-    """Yield each module with all beneath it: its differences, and three times the tool's
-    number.
+    """Yield a row per module that compares the exact step with 3 x forward.
+
+    In detail: each module with all beneath it: its differences, and three times the tool's number.
     """
     known = {row.path: row for row in forward.by_path}
     printed = {entry.path: entry.amount for entry in profile.entries}

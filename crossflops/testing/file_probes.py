@@ -459,7 +459,9 @@ def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FilePro
 def _conv_file_probe(
     name: str, axes: int, attributes: str, out: int, kind: str = "Conv"
 ) -> FileProbe:
-    """Return a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
+    """Return a probe: an ONNX file of one convolution.
+
+    In detail: a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
     along each axis.
     """
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)

@@ -93,7 +93,9 @@ v0_0_31.include(unseen)
 
 
 def _thop_kernel_positions(call: Site) -> int:
-    """Return K, the product of the kernel's extents: of the weight, or of the setting where the
+    """Return the number of kernel positions of a convolution.
+
+    In detail: K, the product of the kernel's extents: of the weight, or of the setting where the
     weight is computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]

@@ -226,7 +226,9 @@ def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
 
 
 def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
-    """Return the shape that torchinfo uses for the result: the first tensor of a sequence, the
+    """Return the result shape that torchinfo uses for a call.
+
+    In detail: the shape that torchinfo uses for the result: the first tensor of a sequence, the
     last of a mapping.
 
     Of nested ones always the first. `calculate_size`, `nested_list_size`.

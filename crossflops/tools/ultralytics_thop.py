@@ -91,7 +91,9 @@ _LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
 
 
 def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
-    """Return the extents of the kernel: of the weight, or of the setting where the weight is
+    """Return the kernel size along each axis of a convolution.
+
+    In detail: the extents of the kernel: of the weight, or of the setting where the weight is
     computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
@@ -149,7 +151,9 @@ def _ultralytics_gate_count(call: Site) -> int:
 
 
 def _ultralytics_cell_evaluations(call: Site) -> int:
-    """Return the evaluations of a cell: rows of packed data, otherwise steps, times samples if
+    """Return how often a recurrent cell is evaluated in one layer and direction.
+
+    In detail: the evaluations of a cell: rows of packed data, otherwise steps, times samples if
     there are any.
 
     rnn_hooks.py: _cell_evaluations.
@@ -303,7 +307,9 @@ def _attention_sizes_of_module(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_function(call: Site) -> _Attention:
-    """Return the sizes from a function's arguments by index or by name; the function has no
+    """Return the sizes of an attention from a function call's arguments.
+
+    In detail: the sizes from a function's arguments by index or by name; the function has no
     `batch_first`.
     """
     biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
@@ -427,7 +433,9 @@ def average(call: Site) -> int:
 
 
 def _pool_axis_count(call: Site) -> int:
-    """Return the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
+    """Return the number of spatial axes of a pooling.
+
+    In detail: the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
     AvgPool2d.
     """
     kernel = call.module.settings["kernel_size"]

@@ -168,8 +168,9 @@ def applications(call: Call) -> int:
 
 
 def _xla_window_flops(call: Call) -> int:
-    """Return (window - 1) x n(out), and less for a window that is as wide as the whole
-    dimension.
+    """Return the FLOPs of a windowed reduction.
+
+    In detail: (window - 1) x n(out), and less for a window that is as wide as the whole dimension.
     """
     elements = prod(_xla_result_shape(call))
     window = _xla_window_sides(call)

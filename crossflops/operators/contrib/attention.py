@@ -438,7 +438,9 @@ def _qkv_bias_constraint(node: Node) -> str:
 
 
 def _cache_heads_constraint(locations: Places) -> Constraint:
-    """Return a constraint on past_key and past_value [B, N, P, D]: they have the heads of the
+    """Return a constraint that past keys and values have the heads of the keys.
+
+    In detail: a constraint on past_key and past_value [B, N, P, D]: they have the heads of the
     query.
     """
 

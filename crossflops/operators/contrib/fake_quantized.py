@@ -27,7 +27,9 @@ _NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
 
 
 def _input_bits_precision(index: int) -> Callable[[Node], str]:
-    """Return a function that reads the precision from that input: a constant whole number of
+    """Return a function that gives a node's precision from an input with its bits.
+
+    In detail: a function that reads the precision from that input: a constant whole number of
     bits.
     """
 

@@ -191,8 +191,9 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
 
 
 def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha
-    != 1: n(Y) muls, once.
+    """Return the backward cost of a scaled matrix product, by requested operand.
+
+    dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once.
     """
     work = each_operand(0, 1)(node, requested, forward).operands
     return Gradient(work, inner=Cost(muls=forward.muls))

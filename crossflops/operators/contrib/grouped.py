@@ -116,7 +116,9 @@ def _query_length(node: Node) -> int:
 
 
 def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch: int) -> Cost:
-    """Return the cost of a cache in small integers: (div, round, 2 compares) per new element, a
+    """Return the cost of quantizing a cache of keys and values, and of reading it.
+
+    In detail: the cost of a cache in small integers: (div, round, 2 compares) per new element, a
     mul per element read.
     """
     read = batch * heads.kv_heads * total * heads.depth
@@ -269,7 +271,9 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
 
 
 def _token_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the shapes that position_ids may have: a position of each token, or of the first
+    """Return the accepted shapes of position_ids.
+
+    In detail: the shapes that position_ids may have: a position of each token, or of the first
     one.
     """
     tokens = _rotary_token_shape(node)
@@ -310,7 +314,9 @@ _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 
 def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the shape of three positions of each token: in time, and in both directions of an
+    """Return the accepted shape of three position ids per token.
+
+    In detail: the shape of three positions of each token: in time, and in both directions of an
     image.
     """
     tokens = _rotary_token_shape(node)

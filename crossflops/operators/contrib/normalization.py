@@ -84,7 +84,9 @@ def skip_simplified(node: Node) -> Cost:
 
 
 def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
-    """Return the cost of summing two or three embeddings [B, S, H] of input_ids [B, S], and
+    """Return the cost of summed embeddings and their layer normalization.
+
+    In detail: the cost of summing two or three embeddings [B, S, H] of input_ids [B, S], and
     normalizing the sum.
     """
     tokens = input_element_count(node, 0)

@@ -186,8 +186,10 @@ _BITS = "dequantize: K*N*(sub, mul)"
 
 
 def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
-    """Return a function that gives a packed weight's precision, from an attribute with its bits, 4
-    by default.
+    """Return a function that gives a weight's precision from an attribute.
+
+    In detail: a function that gives a packed weight's precision, from an attribute with its bits,
+    4 by default.
     """
 
     def bits_precision(node: Node) -> str:
@@ -221,7 +223,9 @@ def matmul_nbits(node: Node) -> Cost:
 
 
 def _bnb4(node: Node) -> str:
-    """Check that A ends in K (in N where B is not transposed), and that B and absmax are large
+    """Return why the sizes of a bitsandbytes 4-bit product do not fit, or "".
+
+    Checks that A ends in K (in N where B is not transposed), and that B and absmax are large
     enough.
     """
     if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
@@ -261,7 +265,9 @@ def matmul_fpq4(node: Node) -> Cost:
 
 
 def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
-    """Return the cost of adding skip, n(A) adds, then SimplifiedLayerNormalization over K where
+    """Return the cost of adding a skip input and normalizing the rows before a product.
+
+    In detail: the cost of adding skip, n(A) adds, then SimplifiedLayerNormalization over K where
     there is a scale.
     """
     count, rows = input_element_count(node, 0), _product_row_count(node, depth)

@@ -182,7 +182,9 @@ def qlinear_where(node: Node) -> Cost:
 
 
 def _qlinear_concat_constraint(node: Node) -> str:
-    """Check the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
+    """Return why the operands of a quantized Concat do not fit, or "".
+
+    Checks the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
     point.
     """
     scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
@@ -264,7 +266,9 @@ def reduce_sum_integer(node: Node) -> Cost:
 
 
 def _block_gather_constraint(node: Node) -> str:
-    """Check that data holds 8 / bits elements in a byte along its last axis, with a scale for each
+    """Return why the packed data and scales of a gather do not fit, or "".
+
+    Checks that data holds 8 / bits elements in a byte along its last axis, with a scale for each
     block.
 
     scales have the sizes of the data, except for the number of blocks along quantize_axis;

@@ -90,7 +90,9 @@ def _fewer_keys(node: Node) -> str:
 
 
 def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the shapes that past_state may have: [B, Hkv, dk, dv], behind a state_window where
+    """Return the accepted shapes of past_state, None if the inputs' shapes are unknown.
+
+    In detail: the shapes that past_state may have: [B, Hkv, dk, dv], behind a state_window where
     there is one.
     """
     query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
@@ -222,8 +224,10 @@ def linear_attention_gate(node: Node) -> Cost:
 
 
 def _causal(node: Node) -> str:
-    """Check input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the
-    window reaches back to.
+    """Return why input, weight and state do not fit a causal convolution, or "".
+
+    Checks input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the window
+    reaches back to.
 
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """

@@ -55,7 +55,9 @@ def _compute_power(x: Any, y: Any) -> Any:
 
 
 def _clip(inputs: NodeInputs) -> Result:
-    """Return x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
+    """Return x clipped to a minimum and a maximum (ONNX Clip).
+
+    In detail: x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
     and 6 become ReLU6.
     """
     x = inputs.inputs[0]
@@ -240,7 +242,9 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 
 
 def _reduction_rule(function: Callable[..., Any]) -> Rule:
-    """Return the rule for a reduction over axes from an input or an attribute; without any, over
+    """Return the rule of an ONNX reduction over axes.
+
+    In detail: the rule for a reduction over axes from an input or an attribute; without any, over
     all axes or none.
     """
 
@@ -304,7 +308,9 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _compute_batch_norm(inputs: NodeInputs) -> Result:
-    """Return the result of keras.layers.BatchNormalization; in training, with the moments of the
+    """Return the batch-normalized input (ONNX BatchNormalization).
+
+    In detail: the result of keras.layers.BatchNormalization; in training, with the moments of the
     batch.
     """
     x, scale, bias, mean, variance = inputs.inputs
@@ -347,7 +353,9 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
 
 
 def _compute_group_norm(inputs: NodeInputs) -> Result:
-    """Return the result of keras.layers.GroupNormalization: each group is normalized, then scaled
+    """Return the group-normalized input (ONNX GroupNormalization).
+
+    In detail: the result of keras.layers.GroupNormalization: each group is normalized, then scaled
     per channel.
 
     Before opset 21 there is a scale for each group.

@@ -218,7 +218,9 @@ def _tensor_elements(tensor: Any) -> Any:
 
 
 def _tensor_constant(tensor: Any) -> Any:
-    """Return a constant tensor; zeros, of which only one is stored, where the elements are
+    """Return an ONNX tensor as a TensorFlow constant.
+
+    In detail: a constant tensor; zeros, of which only one is stored, where the elements are
     missing.
     """
     value = _tensor_elements(tensor)
@@ -491,8 +493,10 @@ def onnx_module_program(
 def _link_product_node(
     node: Node, calls: Iterable[Call], layers: NodeLayers, made: list[Call]
 ) -> Iterator[Node]:
-    """Yield the node linked to its operation. A node that multiplies in several operations becomes
-    as many nodes.
+    """Yield one node per operation that does the node's work, linked to it.
+
+    In detail: the node linked to its operation. A node that multiplies in several operations
+    becomes as many nodes.
     """
     calls = list(calls)
     path, module = layers.home(node.key)

@@ -54,7 +54,9 @@ def _compute_einsum(inputs: NodeInputs) -> Result:
 
 
 def _compute_attention(inputs: NodeInputs) -> Result:
-    """Return softmax(scale Q K' + mask) V with separate heads. Few key and value heads are
+    """Return scaled dot-product attention (ONNX Attention).
+
+    In detail: softmax(scale Q K' + mask) V with separate heads. Few key and value heads are
     repeated.
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
@@ -160,7 +162,9 @@ def axis_steps(inputs: NodeInputs, name: str, axes: int) -> list[int]:
 
 
 def _compute_convolution(inputs: NodeInputs) -> Result:
-    """Return Y = X * W + B by Conv2D, by DepthwiseConv2dNative (one channel per group), or by
+    """Return the convolution of the input (ONNX Conv).
+
+    In detail: Y = X * W + B by Conv2D, by DepthwiseConv2dNative (one channel per group), or by
     Conv3D.
     """
     x, weights = inputs.inputs[:2]
@@ -242,7 +246,9 @@ def _join_groups(parts: list[Any]) -> Any:
 
 
 def _compute_conv_transpose(inputs: NodeInputs) -> Result:
-    """Return the transposed convolution, by Conv2DBackpropInput or Conv3DBackpropInputV2 for each
+    """Return the transposed convolution of the input (ONNX ConvTranspose).
+
+    In detail: the transposed convolution, by Conv2DBackpropInput or Conv3DBackpropInputV2 for each
     group.
     """
     x, weights = inputs.inputs[:2]

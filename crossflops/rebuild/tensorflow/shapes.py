@@ -78,7 +78,9 @@ def _concat(inputs: NodeInputs) -> Result:
 
 
 def _compute_split(inputs: NodeInputs) -> Result:
-    """Return the pieces of given sizes, otherwise of equal ones, of which the last may be
+    """Return the input split along an axis (ONNX Split).
+
+    In detail: the pieces of given sizes, otherwise of equal ones, of which the last may be
     smaller.
     """
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
@@ -178,8 +180,9 @@ def _triangle(inputs: NodeInputs) -> Result:
 
 
 def _to_space(inputs: NodeInputs) -> Result:
-    """Move channels to blocks of pixels; in the order CRD the rows of a block are within a
-    channel.
+    """Return channels moved into blocks of pixels (ONNX DepthToSpace).
+
+    Move channels to blocks of pixels; in the order CRD the rows of a block are within a channel.
     """
     x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
@@ -334,8 +337,10 @@ def _compute_top_k(inputs: NodeInputs) -> Result:
 
 
 def _compute_resize(inputs: NodeInputs) -> Result:
-    """Return the resized image: nearest by known indices, linear by TensorFlow's operation or from
-    its taps.
+    """Return the resized input (ONNX Resize).
+
+    In detail: the resized image: nearest by known indices, linear by TensorFlow's operation or
+    from its taps.
     """
     x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
     sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
@@ -418,7 +423,9 @@ def _nearest_index(source: Any, mode: str, since: int) -> Any:
 
 
 def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
-    """Return TensorFlow's own resize, where its definition agrees: two axes, exact ratios;
+    """Return the input resized by TensorFlow's own operator, or None if that differs.
+
+    In detail: TensorFlow's own resize, where its definition agrees: two axes, exact ratios;
     otherwise None.
     """
     old = definite_shape(x)
@@ -449,7 +456,9 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
-    """Return the result of Upsample: scales are input 1 or an attribute, and positions are
+    """Return the upsampled input (ONNX Upsample).
+
+    In detail: the result of Upsample: scales are input 1 or an attribute, and positions are
     floored.
     """
     scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())

@@ -173,7 +173,9 @@ def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
 
 
 def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
-    """Return a builder of nn.MultiheadAttention of width 32 with these options, called with those
+    """Return a builder of a model with one MultiheadAttention, called with options.
+
+    In detail: a builder of nn.MultiheadAttention of width 32 with these options, called with those
     of `call`.
     """
     layer = nn("MultiheadAttention", 32, 4, *args, **options)

@@ -282,8 +282,10 @@ def _low_rank_linear() -> Any:
 
 
 def _model_with_hooks() -> Any:
-    """Return a model with hooks of the model and of a layer, before and after: a sum, a product of
-    8 x 8.
+    """Return a model with forward hooks before and after the model and a layer.
+
+    In detail: a model with hooks of the model and of a layer, before and after: a sum, a product
+    of 8 x 8.
     """
     import torch
     from torch import nn as torch_nn

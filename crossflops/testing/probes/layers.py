@@ -212,7 +212,9 @@ _PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64
 def _custom_layer(
     name: str, body: Callable[..., Any], **shapes: tuple[int, ...]
 ) -> Callable[[], Any]:
-    """Return a builder of a layer whose class has this name and these parameters; its forward is
+    """Return a builder of a custom torch layer with its own forward and parameters.
+
+    In detail: a builder of a layer whose class has this name and these parameters; its forward is
     `body(layer, x)`.
     """
 
@@ -451,7 +453,9 @@ def _bare() -> Any:
 
 
 def _interleave_layer_lists() -> Any:
-    """Return two lists of layers that are iterated in parallel, so each list is left and entered
+    """Return a model that runs the layers of two lists in turn.
+
+    In detail: two lists of layers that are iterated in parallel, so each list is left and entered
     again.
     """
     import torch
