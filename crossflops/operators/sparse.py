@@ -78,7 +78,7 @@ def _integer_list(node: Node, name: str) -> tuple[int, ...]:
 
 
 def _sparse_operand_places(node: Node) -> tuple[int, int]:
-    """Return the input positions of the sparse and the dense operand."""
+    """Return the input positions of the two factors of a sparse product."""
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
 

@@ -132,7 +132,7 @@ def profiler_batch_product_macs(call: Site) -> int:
 
 
 def _is_stopped(call: Site) -> bool:
-    """Return whether an observed call comes from a call that the profiler saw only begin."""
+    """Return whether an observed call belongs to a recomputation that only begins."""
     return any(call.trace.calls_by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
