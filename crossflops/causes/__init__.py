@@ -33,8 +33,10 @@ def ours() -> dict[str, Cause]:
 
 @functools.cache
 def _causes_by_id() -> dict[str, Cause]:
-    """Return the causes of this package and of plugins by id. Where two share an id, the first one
-    is kept and a warning is given.
+    """Return the causes of this package and of plugins, by id.
+
+    In detail: the causes of this package and of plugins by id. Where two share an id, the first
+    one is kept and a warning is given.
     """
     by_id = dict(ours())
     for source, cause in _from_plugins():
@@ -46,7 +48,7 @@ def _causes_by_id() -> dict[str, Cause]:
 
 
 def _from_plugins() -> Iterator[tuple[str, Cause]]:
-    """Yield the causes of plugins, each with the name of the plugin's entry point."""
+    """Yield the causes that plugins add, each with the name of the plugin's entry point."""
     for point in entry_points(group=GROUP):
         try:
             brought = tuple(point.load())
@@ -61,6 +63,7 @@ def _from_plugins() -> Iterator[tuple[str, Cause]]:
 
 
 def _warn_about_causes(text: str) -> None:
+    """Emit `text` as a `CrossflopsWarning`."""
     warnings.warn(text, CrossflopsWarning, stacklevel=2)
 
 
@@ -120,7 +123,9 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _score(requested: list[str], cause: Cause) -> int:
-    """Return how well a cause matches these words: more is better, 0 means that a word is
+    """Return the search score of a cause for the words; 0 if a word is missing.
+
+    In detail: how well a cause matches these words: more is better, 0 means that a word is
     missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")
@@ -130,6 +135,7 @@ def _score(requested: list[str], cause: Cause) -> int:
 
 
 def _worth(form: str, name: str, page: str) -> int:
+    """Return the search score of a word form: high in a cause's name, lower in its page, or 0."""
     return _NAME if form in name else _PAGE if form in page else 0
 
 
@@ -141,10 +147,12 @@ def _forms(word: str) -> tuple[str, ...]:
 
 
 def _begins(words: str, cause: Cause) -> bool:
+    """Return whether the title of `cause` begins with a form of the searched words."""
     return any(_plain_search_text(cause.title).startswith(form) for form in _forms(words))
 
 
 def _plain_search_text(text: str) -> str:
+    """Return a text in lower case without characters other than a-z and 0-9."""
     return re.sub(r"[^a-z0-9]", "", text.casefold())
 
 

@@ -54,6 +54,7 @@ def describe_unloadable(model: Any) -> str:
 
 
 def _onnx_node_name(node: Any) -> str:
+    """Return the name of an ONNX node, or of its first output if the node has no name."""
     return node.name or next(iter(node.output), "")
 
 
@@ -64,6 +65,7 @@ def _is_wide(node: Any) -> bool:
 
 
 def _is_known_operator(node: Any, opset: dict[str, int]) -> bool:
+    """Return whether a runtime or the ONNX standard of this opset defines the node's operator."""
     if node.domain in _RUNTIMES:
         return True
     version = opset.get(node.domain or "ai.onnx", 1)

@@ -70,6 +70,7 @@ def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
 
 
 def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
+    """Return name, operator type and first output of a node from its bytes in an ONNX file."""
     texts: dict[int, str] = {}
     for part in fields(data, field.value, field.end):
         if part.number in (_OUTPUT, _NAME, _OP_TYPE) and part.wire == BYTES:
@@ -110,7 +111,7 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The note as metadata of the node. What is unknown has no number."""
+        """The note as metadata entries of the node; an unknown count gets no number."""
         if self.uncounted:
             return {f"{PREFIX}uncounted": self.uncounted}
         counts = {f"{PREFIX}{kind}": str(getattr(self.cost, kind)) for kind in _KINDS}
@@ -118,7 +119,7 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notes_of_graph(counted: Iterable[NodeCounts]) -> dict[str, NodeNote]:
-    """Return the notes of a graph, by the key of the node."""
+    """Return the counts of a graph's nodes as notes, by the key of the node."""
     return {node.key: _node_note(node.key, counts) for node, counts in counted}
 
 
@@ -150,13 +151,14 @@ def notes_of_file(
 
 
 def _key_prefixes(key: str) -> Iterator[str]:
-    """Yield the key, and the prefixes before its slashes, the longest first."""
+    """Yield the key, then its prefixes that end before a slash, the longest first."""
     while key:
         yield key
         key = key.rpartition("/")[0]
 
 
 def _node_note(name: str, counts: Sequence[CountedNode | UncountedNode]) -> NodeNote:
+    """Return the summed cost of a node's counts, with its exactness and a reason if uncounted."""
     counted = [count for count in counts if isinstance(count, CountedNode)]
     grades = {count.exactness for count in counted}
     return NodeNote(
@@ -210,6 +212,7 @@ def copy_model(
 
 
 def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
+    """Write a copy of an ONNX file to `out`, with counts as metadata of the noted nodes."""
     graph = main_graph_field(data)
     changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
@@ -224,7 +227,7 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
 
 
 def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
-    """Return the field of a node, with its note and without older ones of ours."""
+    """Return the bytes of a node's field with its counts as metadata, without older counts."""
     note = notes.get(node.result)
     if note is None:
         return data[node.field.begin : node.field.end]
@@ -239,6 +242,7 @@ def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> byt
 
 
 def _is_note(data: Data, part: Field) -> bool:
+    """Return whether a field of a node is a metadata entry with one of crossflops' counts."""
     if part.number != METADATA or part.wire != BYTES:
         return False
     return any(
@@ -249,6 +253,7 @@ def _is_note(data: Data, part: Field) -> bool:
 
 
 def _entry(key: str, value: str, field: int = METADATA) -> bytes:
+    """Return a key and its value as the protobuf bytes of a metadata entry."""
     texts = (key.encode(), value.encode())
     parts = [length_prefix(number, len(text)) + text for number, text in enumerate(texts, 1)]
     body = b"".join(parts)
@@ -267,6 +272,7 @@ def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
 
 
 def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
+    """Copy the bytes from `begin` to `end` of `data` to a file, block by block."""
     for at in range(begin, end, _BLOCK):
         out.write(data[at : min(at + _BLOCK, end)])
 
@@ -289,7 +295,7 @@ def data_locations(model: Any) -> list[str]:
 
 
 def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
-    """Copy the data files from folder to folder, where these differ."""
+    """Copy a model's external data files to the target's folder, if it is another one."""
     if source.resolve() == target.resolve():
         return []
     names = list(locations)
@@ -307,7 +313,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
 
 
 def _check_data(source: Path, target: Path, name: str) -> None:
-    """Refuse a copy that would overwrite its source, before anything is written."""
+    """Raise TargetError if a copy of an external data file would overwrite its source."""
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise CrossflopsError(
             f"the external data file {name!r} is outside the folder of the model",
@@ -340,8 +346,9 @@ _GRADIENT = (
 
 
 def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
-    """Return the file, ending with a newline: a node without a count has no value, which is not
-    zero.
+    """Return the text of a JSON file with the count of each node, ending with a newline.
+
+    A node without a count has no value, which is not zero.
     """
     results = {
         note.id: {"value": getattr(note.cost, unit)} for note in notes if not note.uncounted

@@ -131,7 +131,7 @@ def _write_single_file(model: Any, path: str) -> None:
 
 
 def save_uniform(data: bytes, target: Path) -> None:
-    """Save a model whose large weights have only a shape, with one number repeated in them.
+    """Save a model whose large weights have only a shape, filled with one repeated number.
 
     Raises CrossflopsError beyond the size that a file may have.
     """
@@ -153,7 +153,7 @@ def save_uniform(data: bytes, target: Path) -> None:
 
 
 def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
-    """Write a ModelProto whose `large` weights have no data, and let these write themselves."""
+    """Write a ModelProto whose `large` weights are streamed to the file one by one."""
     heads = []
     for stored in proto.graph.initializer:
         size = 0
@@ -182,7 +182,7 @@ def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
 
 
 def save_bound(file: OnnxFile, target: Path) -> list[Path]:
-    """Write the model with its weights, its inputs of the sizes that `file` binds.
+    """Write a model file with its weights, and its inputs fixed to the sizes that `file` binds.
 
     Raises as `load_bound_model` does.
     """

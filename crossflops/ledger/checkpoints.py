@@ -32,7 +32,7 @@ class CheckpointPart(NamedTuple):
         return self.checkpoint.kind
 
     def inner_checkpoint(self, node: Node) -> Checkpoint | None:
-        """Return the outermost nested checkpoint of the node, if it has one."""
+        """Return the outermost checkpoint of the node that is nested in this one, or None."""
         inner = None
         for checkpoint in enclosing(node):
             if checkpoint.number == self.checkpoint.number:
@@ -41,7 +41,7 @@ class CheckpointPart(NamedTuple):
         return None
 
     def pieces(self, piece: Callable[[Node], str]) -> dict[str | int, tuple[Node, ...]]:
-        """Return the nodes by what keeps tensors together: a nested checkpoint, or `piece`."""
+        """Return the checkpoint's nodes grouped by nested checkpoint, or by the key of `piece`."""
         pieces: dict[str | int, tuple[Node, ...]] = {}
         for node in self.nodes:
             checkpoint = self.inner_checkpoint(node)
@@ -51,7 +51,7 @@ class CheckpointPart(NamedTuple):
 
 
 def enclosing(node: Node) -> Iterator[Checkpoint]:
-    """Yield the checkpoints around a node, the innermost first."""
+    """Yield the activation checkpoints that contain a node, the innermost first."""
     checkpoint = node.training.checkpoint
     while checkpoint is not None:
         yield checkpoint
@@ -59,7 +59,7 @@ def enclosing(node: Node) -> Iterator[Checkpoint]:
 
 
 def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
-    """Return the checkpoints of one level, each before the nested ones."""
+    """Return the activation checkpoints of one graph level, each before those nested in it."""
     inside: dict[int, list[Node]] = {}
     checkpoints: dict[int, Checkpoint] = {}
     users: dict[str, list[frozenset[int]]] = {spec.name: [frozenset()] for spec in graph.outputs}
@@ -88,6 +88,7 @@ def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
 
 
 def _checkpoint_tensor_names(specs: Iterable[object]) -> set[str]:
+    """Return the non-empty names of tensor specs."""
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 
@@ -104,7 +105,7 @@ def run_again(
     kept: Callable[[Node, Checkpoint | None], Kept],
     piece: Callable[[Node], str],
 ) -> RecomputedNodes:
-    """Return the nodes that run again if some of their results are needed.
+    """Return the nodes of a checkpoint that run again if some of their results are needed.
 
     `keeps` says of a piece (a call, or what else `piece` names) whether PyTorch keeps anything for
     it, `kept` what that is, of a node or of a checkpoint in this one in which it stands.
@@ -129,8 +130,9 @@ def run_again(
 
 
 def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
-    """Return the recomputation without values that a policy saves:
-    create_selective_checkpoint_contexts.
+    """Return which nodes run again, except those whose results a selective policy saves.
+
+    See create_selective_checkpoint_contexts.
     """
     indices = [node.training.checkpoint for node in nodes]
     saved = [checkpoint.saved if checkpoint else False for checkpoint in indices]
@@ -142,7 +144,7 @@ def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
 
 
 def node_retention(node: Node) -> Kept:
-    """Return what a node in a checkpoint keeps for its backward pass."""
+    """Return the kind of tensors that a node in a checkpoint keeps for backward, or "nothing"."""
     checkpoint = node.training.checkpoint
     return checkpoint.keeps if checkpoint else "nothing"
 
@@ -182,7 +184,7 @@ def jax_recomputation(
 
 
 def _operands_kept(node: Node, indices: frozenset[int]) -> set[str]:
-    """Return the operands from which the gradients of those at these positions are made."""
+    """Return the names of the inputs that the gradients of the inputs at `indices` need."""
     kind = node.op.type
     if not indices:
         return set()

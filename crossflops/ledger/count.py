@@ -29,7 +29,7 @@ _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
 def count(graph: Graph) -> Ledger:
-    """Count every node of a graph, and those in the bodies of its nodes.
+    """Count every node of a graph, with the nodes in loops and branches; return the ledger.
 
     A node without a rule, or with an unknown shape that its rule needs, is uncounted and says so.
     Bytes are those of the unfused model: each node reads its inputs, the same tensor once, and
@@ -45,7 +45,7 @@ def count(graph: Graph) -> Ledger:
 
 
 def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
-    """Return the counts of the dead nodes of a graph, which are in no ledger of it."""
+    """Return the counts of a graph's dead nodes, whose results no output needs."""
     if graph.whole is None:
         return ()
     work = _Work()
@@ -54,7 +54,7 @@ def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
 
 
 def count_whole(graph: Graph) -> Ledger:
-    """Return one count for each live node of the graph, with all that runs in it.
+    """Return one count for each live node of a graph, its loop and branch bodies included.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -65,7 +65,7 @@ def count_whole(graph: Graph) -> Ledger:
 
 
 def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | UncountedNode:
-    """Return the count of a node and of the bodies in it as one, or why there is none."""
+    """Return one count for a node and its bodies together, or the reason why it is uncounted."""
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:
@@ -116,7 +116,7 @@ def count_node(
 
 
 def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
-    """Return the work on constant operands, in all runs in which others vary."""
+    """Return the part of a node's cost that depends only on constant operands, over all runs."""
     if known.constant_part is None:
         return ZERO
     part = known.constant_part
@@ -124,7 +124,7 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
 
 
 def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNode | UncountedNode:
-    """Return the cost of the source operation for which a converter wrote the node.
+    """Return the cost of the source operations that a converter wrote as this node.
 
     What the node multiplies itself, beyond that, is the converter's.
     """
@@ -152,15 +152,17 @@ def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNo
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return the exactness of a count with sparse operands: shapes do not tell how much they
-    store.
+    """Return the exactness of a node's count: "bound" instead of "exact" with sparse operands.
+
+    Shapes do not tell how much a sparse operand stores.
     """
     return "bound" if node.sparse and on_dense == "exact" else on_dense
 
 
 def _node_cost_key(node: Node) -> tuple[Any, ...]:
-    """Return all that a node's cost depends on: which tensors are the same, but not their
-    names.
+    """Return a key of operator, attributes and shapes; nodes with equal keys cost the same.
+
+    It says which tensors are the same, but not their names.
     """
     indices: dict[str, int] = {}
     specs = [
@@ -187,7 +189,7 @@ class _Runs(NamedTuple):
 
     @property
     def key(self) -> tuple[int, tuple[str, ...]]:
-        """The key of the runs: runs with the same key cost the same."""
+        """The key of a shared function's call; calls with the same key cost the same."""
         return id(self.body), self.precisions
 
 
@@ -221,7 +223,7 @@ class _Work:
                 yield UncountedNode(node, missing_rule_reason(node.op))
 
     def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
-        """Count a node as `count_node` does; equal nodes are counted once."""
+        """Count a node without bodies; reuse the count of an equal node."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
         similar = _node_cost_key(node)
@@ -234,7 +236,9 @@ class _Work:
         return counted
 
     def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counts of a loop or an If. Raises OperandError if it, or a node in it, has
+        """Return the counts of a loop or an If with its bodies.
+
+        In detail: the counts of a loop or an If. Raises OperandError if it, or a node in it, has
         invalid operands.
         """
         inside = self._loop if node.op.type in _LOOPS else self._branches
@@ -244,13 +248,13 @@ class _Work:
         return counts
 
     def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
-        """Yield the node's own work, and that of its bodies, each of which runs once."""
+        """Yield the count of a node and the counts of its bodies, each of which runs once."""
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
-        """Yield the counts, followed by those of each function times the number of its runs."""
+        """Yield all counts, those of shared functions times the number of their calls."""
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
@@ -267,6 +271,7 @@ class _Work:
                     yield _many(count, f"{runs.body.name}/{count.node.key}", times[runs.key])
 
     def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
+        """Append the calls of shared functions to `order`, each after those in its own body."""
         for count in counts:
             if isinstance(count, _Runs) and count.key not in seen:
                 seen.add(count.key)
@@ -274,6 +279,7 @@ class _Work:
                 order.append(count)
 
     def _function(self, runs: _Runs) -> Counts:
+        """Return the counts of a shared function's body; count it at its first call only."""
         if runs.key not in self._functions:
             names = (spec.name for spec in runs.body.inputs)
             stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
@@ -281,6 +287,7 @@ class _Work:
         return self._functions[runs.key]
 
     def _loop(self, node: Node, stored: Precisions) -> Counts:
+        """Return the counts of a loop: its body times the iterations, uncounted if unknown."""
         if node.trips is None:
             reason = f"the number of iterations depends on data: give --trips {node.key}=N"
             return (UncountedNode(node, f"{node.op}: {reason}"),)
@@ -290,7 +297,7 @@ class _Work:
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counted branches of an If, and the reason in words.
+        """Return the counts of the branch that an If runs, or of the largest one that it may run.
 
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.
@@ -315,8 +322,9 @@ class _Work:
         )
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
-        """Return the larger of two branches, of those that can run. Raises OperandError if none
-        can.
+        """Return the counts of the larger of an If's branches, as a bound.
+
+        Raises OperandError if none of them can run.
         """
         counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
         obstacle: OperandError | None = None
@@ -341,13 +349,14 @@ class _Work:
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
+        """Return the MACs, the FLOPs and the number of uncounted nodes of some counts."""
         inner = tuple(self.flat(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
         return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
-    """Return the node that holds a body: its work is that of the nodes inside."""
+    """Return a count of zero for a node whose work is counted at the nodes in its body."""
     return CountedNode(
         node=node,
         cost=ZERO,
@@ -358,7 +367,7 @@ def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """Return the counts of a branch that may not run."""
+    """Return the counts of a branch with "bound" in place of "exact", since it may not run."""
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
         if isinstance(count, CountedNode) and count.exactness == "exact"
@@ -368,10 +377,12 @@ def _upper_bound_counts(counts: Counts) -> Counts:
 
 
 def _counts_within_holder(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
+    """Return the counts of a node's body, multiplied by `times` and named under that node."""
     return tuple(_count_of_repetitions(holder, count, times) for count in counts)
 
 
 def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
+    """Return a count of a body's node, multiplied by `times`, with its holder's call and path."""
     if isinstance(count, _Runs):
         return count._replace(times=count.times * times)
     node = msgspec.structs.replace(
@@ -384,6 +395,7 @@ def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
 
 
 def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNode | UncountedNode:
+    """Return a count with its amounts multiplied by `times`, under a new node key."""
     node = msgspec.structs.replace(count.node, key=key)
     if times.bit_length() > _MOST_RUNS:
         return UncountedNode(node, f"it runs more than 2^{_MOST_RUNS} times")
@@ -402,10 +414,12 @@ def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNo
 
 
 def _sum_of_costs(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
+    """Return the sum of the costs of the counted nodes."""
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:
+    """Return a cost with the given numbers of bytes read and written."""
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
 
 
@@ -413,8 +427,9 @@ def _with_bytes(work: Cost, read: int, written: int) -> Cost:
 
 
 def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the precision in which the results of a node are stored, by name, where another is
-    `known`.
+    """Return by name the precision of a node's results if it is not their element type's.
+
+    `known` are the precisions of dequantized values so far.
 
     `known` are the precisions of dequantized values so far.
     """
@@ -438,7 +453,7 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
 
 
 def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
-    """Return the precision of a contraction, "" if the type of no operand is known.
+    """Return the precision of a contraction's operands, "" if the type of none is known.
 
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
@@ -452,12 +467,13 @@ def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
 
 
 def _join_precisions(names: Iterable[str]) -> str:
+    """Return the distinct element types joined by "x", unsigned ones under their signed names."""
     unsigned = [name.removeprefix("u") if name.startswith("uint") else name for name in names]
     return "x".join(dict.fromkeys(name for name in unsigned if name))
 
 
 def precision_of_computation(operand: int, node: Node) -> str:
-    """Return the element type in which any other node computes: that of its rule's operand."""
+    """Return the element type in which a node that is not a contraction computes."""
     first = node.inputs[operand] if operand < len(node.inputs) else None
     specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)
     return next((spec.dtype for spec in specs if spec is not None), "")

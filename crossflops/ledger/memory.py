@@ -36,7 +36,7 @@ def numel(spec: TensorSpec) -> int:
 def traffic(
     known: OperatorRule, node: Node, works: bool, size: Size = tensor_bytes
 ) -> tuple[int, int]:
-    """Return the bytes read and written. Raises ValueError if a shape is unknown.
+    """Return the bytes that a node reads and writes; raise ValueError if a shape is unknown.
 
     A folded node reads its scales alone, and writes nothing.
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.
@@ -62,7 +62,7 @@ def traffic(
 
 
 def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tuple[int, int]:
-    """Return the bytes that a formula gives; in elements, or of one type, by its first tensor.
+    """Return bytes read and written by a formula, converted to elements or one element type.
 
     A formula says how many bytes move, and not of which elements: they are taken for such as the
     first operand has.
@@ -76,7 +76,7 @@ def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tu
 
 
 def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:
-    """Return the present tensors, those of one name once."""
+    """Return the sum of `size` over the tensors that are present, each name once."""
     if len(specs) == 1 and specs[0] is not None:
         return size(specs[0])
     return sum({spec.name: size(spec) for spec in specs if spec is not None}.values())
@@ -112,13 +112,14 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
 
 
 def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
+    """Return the bytes of a graph's parameters by element type, or UNSET if they do not add up."""
     by_type = dict(graph.param_bytes_by_type)
     is_known = "" not in by_type and sum(by_type.values()) == graph.param_bytes
     return by_type if is_known else UNSET
 
 
 def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
-    """Return the bytes read and written by nodes, by the stored type."""
+    """Return the bytes that counted nodes read and write, by element type."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
         for node in counted.node.operations_to_count:
@@ -140,10 +141,12 @@ def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
 
 
 def _size_in_type(dtype: str) -> Size:
+    """Return a function that gives a tensor's bytes if it is stored as `dtype`, else 0."""
     return lambda spec: spec.nbytes if spec.storage_dtype == dtype else 0
 
 
 def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
+    """Return how many tensor elements the counted nodes of a ledger read and write."""
     read = written = 0
     for counted in ledger.counted:
         for node in counted.node.operations_to_count:
@@ -156,7 +159,7 @@ def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
 
 
 def activation_peak(graph: Graph) -> Peak:
-    """Return the peak of activations, by liveness over the nodes in their order.
+    """Return the largest bytes of activations alive at once, over the nodes in their order.
 
     While node i runs, alive are: the inputs of the graph, from first to last (the caller holds
     them); every result made by a node up to i that i or a later node reads, or that the graph
@@ -174,7 +177,7 @@ def activation_peak(graph: Graph) -> Peak:
 
 
 def _distinct_functions(graph: Graph) -> list[Graph]:
-    """Return every called function once, after those that it calls. They may be deeply nested."""
+    """Return each called local function once, after the functions that it calls."""
     functions: list[Graph] = []
     visited: set[int] = set()
     todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
@@ -192,7 +195,9 @@ def _distinct_functions(graph: Graph) -> list[Graph]:
 
 
 def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, Peak]) -> Peak:
-    """Return the peak of a graph; `separate` are values without bytes here, `functions` peaks of
+    """Return the peak of activation bytes of a graph.
+
+    In detail: the peak of a graph; `separate` are values without bytes here, `functions` peaks of
     callees.
     """
     owner, constant = _owners(graph, separate)
@@ -224,8 +229,9 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
 def _peaks_of_bodies(
     node: Node, separate: frozenset[str], functions: dict[int, Peak]
 ) -> list[Peak]:
-    """Return the peaks of a node's bodies. Operands and results of a function belong to its
-    caller.
+    """Return the peak activation bytes of each body of a node.
+
+    Operands and results of a function belong to its caller.
     """
     if node.choice != "function":
         return [_peak_of_graph(body, separate, functions) for body in node.bodies]
@@ -234,7 +240,7 @@ def _peaks_of_bodies(
 
 
 def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the tensor that owns each value's bytes, if it is another one; and the constants."""
+    """Return by tensor the one whose bytes it shares, such as a view's base, and the constants."""
     owner: dict[str, str] = {}
     constant = set(separate)
     for node in graph.nodes:
@@ -259,7 +265,7 @@ def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], fro
 def _activation_tensors(
     graph: Graph, owner: Mapping[str, str], constant: frozenset[str]
 ) -> Iterator[tuple[int, TensorSpec]]:
-    """Yield the tensors that take bytes, each with the position where it comes alive.
+    """Yield the tensors that take bytes, each with the index of the node that makes it.
 
     They are the inputs, and the results that are neither aliases nor constant.
     """
@@ -273,7 +279,9 @@ def _activation_tensors(
 
 
 def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
-    """Return the position of the last node that reads each tensor; outputs of the graph have
+    """Return by tensor the index of the last node that reads it.
+
+    In detail: the position of the last node that reads each tensor; outputs of the graph have
     none.
     """
     last: dict[str, int] = {}
@@ -286,12 +294,13 @@ def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
 
 
 def _names_that_node_reads(node: Node) -> Iterable[str]:
-    """Return the values that a node reads, in its bodies too."""
+    """Return the names of the tensors that a node reads, in its bodies too."""
     names = [spec.name for spec in node.inputs if spec is not None]
     return [*names, *_reads_inside(node)] if node.bodies else names
 
 
 def _reads_inside(node: Node) -> Iterator[str]:
+    """Yield the names of outer tensors that the bodies of a node read."""
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
         defined: set[str] = {spec.name for spec in body.inputs}
         for inner in body.nodes:
@@ -301,4 +310,5 @@ def _reads_inside(node: Node) -> Iterator[str]:
 
 
 def _present_tensor_names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:
+    """Yield the names of the tensor specs that are not None."""
     return (spec.name for spec in specs if spec is not None)

@@ -34,9 +34,10 @@ CLIP = "clip_norm"  # an option of all of them
 
 
 def _register_optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
-    """Register an update; an option that is not 0 is on."""
+    """Return a decorator that registers an optimizer's update formula by name."""
 
     def declare(update: Update) -> Update:
+        """Register an update formula as the optimizer `name`."""
         OPTIMIZERS[name] = Optimizer(name, update, {**options, CLIP: 0.0}, source)
         return update
 
@@ -49,13 +50,13 @@ def optimizer_equation(name: str) -> str:
 
 
 def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Cost:
-    """Return the bytes of so many elements, as wide as those of the parameter."""
+    """Return the traffic of reading and writing so many elements of the parameter's type."""
     width = parameter.nbytes // parameter.numel if parameter.numel else 0
     return Cost(bytes_read=read * width, bytes_written=written * width)
 
 
 def _norm_cost(count: int) -> Cost:
-    """Return sqrt(sum x^2) of `count` numbers: as many products, one add less, a root."""
+    """Return the cost of an L2 norm of `count` numbers: multiply, add and one square root."""
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
 
@@ -94,6 +95,7 @@ _ADAM = "torch/optim/adam.py: _single_tensor_adam"
 
 
 def _adam_family_update(parameter: Parameter, options: Options, decay: Cost) -> Cost:
+    """Return the cost of an Adam-like update of a parameter; `decay` is its cost per element."""
     element = Cost(muls=5, adds=5, divs=1, specials=1)
     if options["bias_correction"]:
         element = element + Cost(divs=1)
@@ -247,6 +249,7 @@ def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
 
 
 def _parse_optimizer_option(pair: str, value: str) -> float:
+    """Return the value of an optimizer's option as a number; raise InputError if invalid."""
     try:
         number = _WORDS[value] if value in _WORDS else float(value)
     except ValueError:

@@ -27,7 +27,7 @@ from crossflops.ir.training import (
 
 
 def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
-    """Return the trace and the ledger with the MACs of the step, the only ones that accounts use.
+    """Return trace and ledger with the MACs of a training step in place of the forward pass.
 
     What a checkpoint runs again is a call of the same operator. Where the trace itself has calls
     that do the work of a call beside it, each has an equal part of it.
@@ -51,6 +51,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
 
     def without_absent_calls(call: Call) -> Call:
+        """Return a call whose list of source calls has only calls that are in the trace."""
         return replace(call, of=tuple(key for key in call.of if key in keys))
 
     return (
@@ -64,12 +65,14 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
 
 
 def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
-    """Return the key, and those of further parts of the call if several others do its work."""
+    """Return the call's key, and those of further parts if several calls do its work."""
     return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
 
 
 def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator[CountedNode]:
-    """Yield the count, in equal parts for the calls that do its work; the first one has the
+    """Yield a node's count split equally over the calls that do its work.
+
+    In detail: the count, in equal parts for the calls that do its work; the first one has the
     rest.
     """
     names = _call_part_keys(count.node.call, times)
@@ -81,7 +84,7 @@ def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator
 
 
 def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode]:
-    """Yield the products of each node beyond its forward work."""
+    """Yield for each node the products that a training step does beyond its forward pass."""
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
         rerun = step.checkpointed.macs
@@ -99,7 +102,9 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode
 def _training_calls(
     above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
-    """Yield the calls of the step that belong to a call: gradients, and recomputation if it has
+    """Yield the backward and recomputation calls that a training step adds to a call.
+
+    In detail: the calls of the step that belong to a call: gradients, and recomputation if it has
     any.
 
     Where the trace tells what runs again, a tool's rules are about its calls, and about no other.

@@ -47,7 +47,7 @@ _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 @cache
 def _onnx() -> tuple[ModuleType, ...]:
-    """Return the modules with the operators of ai.onnx."""
+    """Return the modules that define rules of the ONNX standard's operators."""
     from crossflops.operators import (
         attention,
         convolution_and_pooling,
@@ -75,7 +75,7 @@ def _onnx() -> tuple[ModuleType, ...]:
 
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
-    """Return the modules that may have operators of a domain."""
+    """Return the modules that define rules of a domain's operators."""
     if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
@@ -101,7 +101,7 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 def _editions(
     files: tuple[ModuleType, ...],
 ) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
-    """Return the rules by domain and type, each with its first version, the newest first."""
+    """Return rules by (domain, operator type), each with its first version, newest first."""
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
     table = assemble(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
@@ -110,6 +110,7 @@ def _editions(
 
 
 def _domain(op: Op) -> str:
+    """Return an operator's domain, with "" for the ONNX standard."""
     return "" if op.domain == "ai.onnx" else op.domain
 
 
@@ -124,6 +125,7 @@ def find_operator_rule(op: Op) -> OperatorRule | None:
 
 @lru_cache(maxsize=4096)
 def _find_package_rule(op: Op) -> OperatorRule | None:
+    """Return the rule of the package for an operator in its opset, or None."""
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
@@ -135,13 +137,14 @@ def is_counted_by_package(op: Op) -> bool:
 
 
 def _find_formula_rule(op: Op) -> OperatorRule | None:
+    """Return the rule that a registered formula gives an operator, or None."""
     from crossflops.operators.formula_sources import find_formula_rule
 
     return find_formula_rule(op)
 
 
 def find_counted_operator(name: str) -> str:
-    """Return the operator of this name ("domain::Op") that a rule is about, "" where none is."""
+    """Return the full name "domain::Op" of an operator with a rule, "" for an unknown name."""
     domain, _, kind = name.partition("::")
     domain = "" if domain == "ai.onnx" else domain
     dotted = f"{domain}.{kind}"
@@ -194,4 +197,5 @@ def not_counted() -> Mapping[str, str]:
 
 
 def _all_operator_families() -> tuple[ModuleType, ...]:
+    """Return the modules that define operator rules, of all domains."""
     return (*_families(MICROSOFT), *_families(ML), *_families(TORCH))

@@ -69,7 +69,9 @@ _CELLS = {
 
 
 def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work of a recurrent layer stack: each product again for each operand
+    """Return the backward cost of stacked recurrent layers, by requested operand.
+
+    In detail: the gradient work of a recurrent layer stack: each product again for each operand
     with a gradient.
 
     The input of a layer has a gradient where x requires one, or a weight of a lower layer does;
@@ -166,7 +168,9 @@ def aten_packed_rnn_cost(node: Node) -> Cost:
 
 
 def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Cost:
-    """Return the cost of all layers and directions for one step of one sequence.
+    """Return the cost of all layers and directions of a recurrent layer for one step.
+
+    That is one step of one sequence.
 
     The weights are the inputs from index `before` on; `unit` is the elementwise work for each
     hidden unit.
@@ -190,8 +194,9 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
 
 
 def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each of n indices adds its gradient to a row, n*D adds; mean: n*D
-    divs; weights n*D muls.
+    """Return the backward cost of an embedding bag, by requested operand.
+
+    each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls.
     """
     elements = input_element_count(node, 1) * spec_shape(output_spec(node), rank=2)[1]
     mean = elements if integer(node, "mode", 0) == 1 else 0
@@ -226,8 +231,9 @@ def embedding_bag(node: Node) -> Cost:
 
 
 def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each
-    of both operands.
+    """Return the backward cost of pairwise p-norm distances, by requested operand.
+
+    dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each of both operands.
 
     Per pair and element p = 2: mul, div; p = 1: 2 compares, mul; p = inf: 3 compares, mul; else 3
     compares, 2 powers, 2 muls, a div; and a sub and an add, but for p = 0, which has zeros.
@@ -271,8 +277,9 @@ def cdist(node: Node) -> Cost:
 
 
 def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products,
-    whichever gradient is wanted.
+    """Return the backward cost of pairwise Euclidean distances by a product.
+
+    dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products, whichever gradient is wanted.
 
     Each is of M numbers, and that of the forward pass of M+2. Source: _euclidean_dist_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
@@ -318,8 +325,9 @@ def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
 
 
 def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each gradient is _trilinear again, with dY in place of its
-    operand.
+    """Return the backward cost of _trilinear, by requested operand.
+
+    each gradient is _trilinear again, with dY in place of its operand.
 
     Axes that were summed are then expanded, and the expanded axes of the operand are summed.
     Source: _trilinear_backward in torch/csrc/autograd/FunctionsManual.cpp.
@@ -373,6 +381,7 @@ def _trilinear_work(
     slices = extents.get(unrolled, 1)
 
     def elements(axes: set[int]) -> int:
+        """Return the product of the extents of these axes, without the unrolled axis."""
         return prod(extents[axis] for axis in axes - {unrolled})
 
     first = has[0] | has[1]
@@ -467,7 +476,9 @@ for name, page in (
 
 
 def _complex(work: Cost) -> Cost:
-    """Return the cost on complex numbers: a product is 4 real ones, and its 2 sums are 2 adds.
+    """Return the cost of the same work on complex numbers, in real operations.
+
+    A product is 4 real ones, and its 2 sums are 2 adds.
 
     In a matrix product the 4 are accumulated, as the exporter writes those that it supports.
     """
@@ -494,7 +505,7 @@ def complex_linear(node: Node) -> Cost:
 
 
 def _without_parts(node: Node) -> Node:
-    """Return the node of the same sum of real numbers: without the last axis of two parts."""
+    """Return the node of the same einsum of real numbers, without the axis of two parts."""
     parts = {
         field: tuple(_without_last(spec) for spec in getattr(node, field))
         for field in ("inputs", "outputs")
@@ -503,6 +514,7 @@ def _without_parts(node: Node) -> Node:
 
 
 def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
+    """Return a tensor spec without its last axis."""
     if spec is None or spec.shape is None:
         return spec
     return msgspec.structs.replace(spec, shape=spec.shape[:-1])
@@ -581,8 +593,9 @@ def narrow_product(node: Node) -> Cost:
 
 
 def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8
-    times the products.
+    """Return the backward cost of a matrix exponential.
+
+    the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
 
     Source: linalg_matrix_exp_differential in torch/csrc/autograd/FunctionsManual.cpp.
     """
@@ -609,8 +622,9 @@ def matrix_exponential(node: Node) -> Cost:
 
 
 def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: two products for each one of the forward pass, and two for the
-    gradient of the inverse.
+    """Return the backward cost of a matrix power.
+
+    two products for each one of the forward pass, and two for the gradient of the inverse.
     """
     count, n = algebra.square(node)
     inverse = algebra.inverse_back(n) * count
@@ -636,7 +650,7 @@ def matrix_power(node: Node) -> Cost:
 
 
 def _square_matrix_rows(node: Node) -> int:
-    """Return the number of rows of a square matrix, from its number of elements."""
+    """Return the number of rows of the node's square matrix, from its number of elements."""
     rows = isqrt(input_element_count(node, 0))
     if rows * rows != input_element_count(node, 0):
         raise ValueError(
@@ -805,7 +819,7 @@ operator(
 
 
 def _window_length(node: Node) -> int:
-    """Return the number of elements of the window; the default is a periodic one."""
+    """Return the number of elements of a window function node."""
     length = output_element_count(node)
     periodic = bool(node.attrs.get("periodic", True))
     return length + periodic if length > 1 else 0  # one element is 1, and nothing is computed

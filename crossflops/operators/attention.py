@@ -67,6 +67,7 @@ def attention_dimensions(node: Node) -> Heads:
 
 
 def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
+    """Return (batch, heads, tokens, head size) of an attention's input."""
     dims = spec_shape(input_spec(node, index), at_least=3)
     if len(dims) == 4:
         return dims
@@ -107,8 +108,9 @@ def _attention_mask_constraint(node: Node) -> str:
 
 
 def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T
-    Q, each scaled.
+    """Return the backward cost of attention, by requested operand.
+
+    dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T Q, each scaled.
 
     dV and dP are S*Dv MACs, dQ and dK S*D. A fused kernel does not store scores, so it recomputes
     them: S*D MACs, S (mul, sub, exp), and the mask (Dao et al., FlashAttention-2, algorithm 2).
@@ -190,6 +192,7 @@ def onnx_attention_cost(node: Node) -> Cost:
 
 
 def _has_score_mask(node: Node) -> bool:
+    """Return whether an attention node has a mask: an input, a causal flag or a window."""
     windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
     return (
         has_input(node, 3)
@@ -221,8 +224,9 @@ def flex_attention(node: Node) -> Cost:
 
 
 def _rotary_cache_constraint(node: Node) -> str:
-    """Check cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R /
-    2].
+    """Return why the cosine and sine caches do not fit the positions, or "".
+
+    Checks cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R / 2].
     """
     dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
     if dims is None or cosines is None:
@@ -248,8 +252,9 @@ def _rotary_cache_constraint(node: Node) -> str:
 
 
 def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dX is rotated back, as much work as forward. Raise ValueError for
-    trained rotations.
+    """Return the backward cost of a rotary embedding, which rotates the gradient back.
+
+    dX is rotated back, as much work as forward. Raise ValueError for trained rotations.
     """
     if requested - {0}:
         raise ValueError("the gradient of a rotary table has no formula yet")

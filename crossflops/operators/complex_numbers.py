@@ -35,8 +35,9 @@ operator = Operators(TORCH)
 
 
 def _meets(node: Node, first: int) -> str:
-    """Check that rows of one operand are as long as the columns of the other, before the axis of
-    the two parts.
+    """Return why the inner sizes of two complex matrices differ, or "".
+
+    They are read before the axis of the two parts.
     """
     left, right = operand_shape(node, first), operand_shape(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
@@ -49,10 +50,12 @@ def _meets(node: Node, first: int) -> str:
 
 
 def _complex_inner_constraint(node: Node) -> str:
+    """Return why the inner sizes of a complex matrix product differ, or ""."""
     return _meets(node, 0)
 
 
 def _inner_of_sum(node: Node) -> str:
+    """Return why the inner sizes of a complex product that is added differ, or ""."""
     return _meets(node, 1)
 
 
@@ -198,11 +201,14 @@ _FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
 
 
 def _each_number(*work: Cost) -> Backward:
-    """Return a backward function with this much work for each complex number of the result, by
+    """Return a backward function with a given cost per complex number of the result.
+
+    In detail: a backward function with this much work for each complex number of the result, by
     operand.
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost: `work` per complex number, plus sums over broadcast axes."""
         count = output_element_count(node) // 2
         return Gradient(
             {
@@ -215,6 +221,8 @@ def _each_number(*work: Cost) -> Backward:
 
 
 def _complex_number_formula(cost: Cost) -> Formula:
+    """Return a formula that counts `cost` for each complex number of the result."""
+
     def formula(node: Node) -> Cost:
         """Return `cost` for each complex number of the result, whose two parts are the last axis.
 
@@ -284,8 +292,9 @@ def complex_norm_cost(node: Node) -> Cost:
 
 
 def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z
-    w^(z-1), and dY Y log w.
+    """Return the backward cost of a complex power, by requested operand.
+
+    z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
 
     Source: pow_backward, pow_backward_self and pow_backward_exponent of FunctionsManual.cpp.
     """
@@ -352,7 +361,7 @@ def running_sum(node: Node) -> Cost:
 
 
 def _whole_back(node: Node) -> Cost:
-    """Return the cost of dY Y for each result, divided by z for each number."""
+    """Return the backward cost of dY Y for each result, divided by z for each number."""
     return _PRODUCT * (output_element_count(node) // 2) + _QUOTIENT * (
         input_element_count(node) // 2
     )
@@ -373,8 +382,9 @@ def whole_product(node: Node) -> Cost:
 
 
 def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a
-    value other than 1: 2 muls.
+    """Return the backward cost of complex addcmul or addcdiv, by requested operand.
+
+    self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls.
     """
     scaled = _SCALED if float_attribute(node, "value", 1.0) != 1 else Cost()
     above, below = _PRODUCT, _PRODUCT
@@ -402,8 +412,9 @@ def complex_addcmul_cost(node: Node) -> Cost:
 
 
 def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: self: dY. The source: dY at its indices, times alpha other than
-    1.
+    """Return the backward cost of adding complex rows at indices, by requested operand.
+
+    self: dY. The source: dY at its indices, times alpha other than 1.
     """
     return Gradient(
         {index: Cost(muls=forward.muls) if index == 2 else Cost() for index in requested}

@@ -73,6 +73,7 @@ def window_constraint(
     """
 
     def constraint(node: Node) -> str:
+        """Return why the input is too small for the window or lacks axes, or ""."""
         shape = operand_shape(node, data)
         if len(shape) < 3:
             return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
@@ -95,10 +96,12 @@ def window_constraint(
 
 
 def _decides(node: Node) -> Hashable:
+    """Return the shapes and attributes that decide whether a node's sizes fit, as a key."""
     return operand_shapes(node), tuple(node.attrs.items())
 
 
 def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
+    """Return the kernel size along each spatial axis, or None if it is unknown."""
     if weight is None:
         return ints(node, "kernel_shape")
     shape = dims_of(node, weight)
@@ -106,6 +109,7 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
 
 
 def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, before: int) -> str:
+    """Return the message that the window is larger than the padded input along an axis."""
     count = len(sizes.extents)
     padding = sizes.pads[index] + sizes.pads[index + count]
     reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
@@ -115,11 +119,12 @@ def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, befor
 
 
 def _automatic(node: Node) -> bool:
+    """Return whether a node pads automatically (auto_pad other than NOTSET)."""
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
 def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
-    """Check that the weight, and every attribute of a window, has as many extents as the data."""
+    """Return why weight or window attributes do not have one number per spatial axis, or ""."""
     shape = None if weight is None else dims_of(node, weight)
     if weight is not None and shape is not None and len(shape) != digits + 2:
         has = f"{operand_label(node, weight)} has rank {len(shape)}"
@@ -145,6 +150,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
 
 
 def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
+    """Return extents, kernel, strides, dilations and pads of a window node."""
     ones = (1,) * len(extents)
     pads = None if _automatic(node) else ints(node, "pads")
     return _Sizes(
@@ -160,7 +166,7 @@ def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
 
 @lru_cache(maxsize=4096)
 def _window_positions(sizes: _Sizes) -> Shape:
-    """Return the number of window positions along each axis: the extents of the result."""
+    """Return the output size along each spatial axis of a window operator."""
     extents = []
     count = len(sizes.extents)
     for index, extent in enumerate(sizes.extents):
@@ -193,6 +199,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     """
 
     def constraint(node: Node) -> str:
+        """Return why input and weight do not fit a transposed convolution, or ""."""
         shape, kernel = operand_shape(node, data), operand_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
@@ -213,6 +220,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
 
 
 def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
+    """Return why the result of a transposed convolution would be empty along an axis, or ""."""
     count = len(sizes.extents)
     more = ints(node, "output_padding") or (0,) * count
     extents = ints(node, "output_shape")
@@ -237,7 +245,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
 
 
 def empty_members(node: Node, data: int = 0) -> str:
-    """Check that only N of a pooling's [N, C, d...] is 0."""
+    """Return why an axis of a pooling's input other than the batch is empty, or ""."""
     shape = dims_of(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
@@ -247,8 +255,9 @@ def empty_members(node: Node, data: int = 0) -> str:
 
 
 def pads_within(node: Node) -> str:
-    """Check that the pads of a pooling are smaller than its window, which otherwise would cover
-    pads alone.
+    """Return why a pad of a pooling is not smaller than its window, or "".
+
+    A larger one would make a window that covers pads alone.
     """
     kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
@@ -266,7 +275,9 @@ def pads_within(node: Node) -> str:
 
 
 def _window_product_count(node: Node, index: int) -> int:
-    """Return the products per output (or input) element: the weight's size without its first
+    """Return the MACs per output element of a convolution.
+
+    In detail: the products per output (or input) element: the weight's size without its first
     dimension.
 
     `kernel_shape` may be absent, so the weight's own dimensions are used.
@@ -297,6 +308,7 @@ def onnx_conv_cost(node: Node) -> Cost:
 
 
 def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
+    """Return the cost of a convolution: MACs from its window, additions from its bias."""
     out = output_element_count(node)
     adds = out if bias is not None and has_input(node, bias) else 0
     return Cost(macs=out * _window_product_count(node, weight), adds=adds)
@@ -378,8 +390,9 @@ def qlinear_conv(node: Node) -> Cost:
 
 
 def _offsets(node: Node) -> str:
-    """Check offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset
-    groups.
+    """Return why offsets and mask do not fit a deformable convolution, or "".
+
+    Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
     """
     weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
     extents = conv_output_extents(node, 0, 1)
@@ -409,6 +422,7 @@ class _Sampling(NamedTuple):
 
 
 def _sampling(node: Node) -> _Sampling:
+    """Return the samples and costs of a deformable convolution's bilinear sampling."""
     out_shape, channels = (
         spec_shape(output_spec(node), at_least=3),
         spec_shape(input_spec(node, 0), at_least=3)[1],
@@ -429,8 +443,9 @@ def _sampling(node: Node) -> _Sampling:
 
 
 def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dW = dY samples^T, and d(samples) = W^T dY once for X, offset and
-    mask: MACs again for each.
+    """Return the backward cost of a deformable convolution, by requested operand.
+
+    dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
 
     X: each sample's gradient, times mask and corner weight, is added to its 2^d neighbours.
     offset: as the grid of GridSample. mask: times the sample, summed over channels. Samples and
@@ -488,8 +503,10 @@ def deform_conv(node: Node) -> Cost:
 
 
 def _conv_state_constraint(node: Node) -> str:
-    """Check that the state has the k - 1 elements that the window reaches back to: past_state [B,
-    C, k - 1].
+    """Return why the past state does not fit a causal convolution, or "".
+
+    Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,
+    k - 1].
     """
     weight, state = operand_shape(node, 1), operand_shape(node, 3)
     if state[-1] == weight[-1] - 1:
@@ -498,7 +515,9 @@ def _conv_state_constraint(node: Node) -> str:
 
 
 def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work of a convolution whose input and past state are one operand, with
+    """Return the backward cost of a causal convolution, by requested operand.
+
+    In detail: the gradient work of a convolution whose input and past state are one operand, with
     SiLU as Swish.
     """
     indices = requested - ({3} if 0 in requested else set())
@@ -553,8 +572,9 @@ def max_pool(node: Node) -> Cost:
 
 
 def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dY / prod(k), added to every element of its window: n(Y) divs,
-    n(Y) * prod(k) adds.
+    """Return the backward cost of average pooling.
+
+    dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds.
     """
     work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
     return Gradient(dict.fromkeys(requested, work))
@@ -595,7 +615,7 @@ def _norm_back(node: Node, before: int) -> Cost:
 
 
 def _lp_pool_back(node: Node) -> Cost:
-    """Return the cost of a window norm's gradient, and of an add for each of its positions."""
+    """Return the backward cost of a p-norm pooling, with an addition per window position."""
     indices = output_element_count(node) * kernel_positions(node)
     return _norm_back(node, indices) + Cost(adds=indices)
 
@@ -659,7 +679,9 @@ def global_lp_pool(node: Node) -> Cost:
 
 
 def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
-    """Return the cost of a p-norm: |x| is a compare for p = 1, x * x a mul for p = 2, otherwise
+    """Return the cost of p-norms of `before` elements in `after` results.
+
+    In detail: the cost of a p-norm: |x| is a compare for p = 1, x * x a mul for p = 2, otherwise
     |x|^p is a compare and a special.
 
     The p-th root is a special, and nothing for p = 1.

@@ -234,9 +234,11 @@ def formula_rule(formula: Formula) -> OperatorRule:
     """Return the rule of an operator that counts by this formula, and refuses what is no count."""
 
     def count_call(node: Node) -> Cost:
+        """Return the cost that the registered formula gives for a node."""
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
     def judge(node: Node) -> Exactness:
+        """Return whether the formula's cost is exact, a bound or an estimate for a node."""
         if not callable(formula.doubt):
             return formula.doubt
         doubt = _call_function(formula, formula.doubt, OperatorCall(node, formula.names))
@@ -248,6 +250,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         return judged
 
     def traffic(node: Node) -> tuple[int, int]:
+        """Return bytes read and written, which the formula gives for a node."""
         assert callable(formula.bytes)
         pair = _call_function(formula, formula.bytes, OperatorCall(node, formula.names))
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
@@ -259,6 +262,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         return pair[0], pair[1]
 
     def backward(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
+        """Return the backward cost that the formula gives for a node."""
         return _formula_gradient(formula, OperatorCall(node, formula.names), trainable)
 
     return OperatorRule(
@@ -281,13 +285,13 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
 
 def _equation(formula: Formula) -> str:
-    """Return the first line of the docstring, and whose formula it is."""
+    """Return the first line of a formula's docstring, with the place of its function."""
     first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
     return f"formula of {formula.origin}" + (f": {first}" if first else "")
 
 
 def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
-    """Return what a function of the formula returns. Raises FormulaError for what it raises."""
+    """Call a function of a formula; raise FormulaError if it raises an error."""
     try:
         return function(*args)
     except (UncountedCallError, CrossflopsError):
@@ -302,28 +306,34 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
 
 
 def _formula_error(formula: Formula, what: str, remedy: str) -> FormulaError:
+    """Return the error that a registered formula `what`, with the remedy."""
     return FormulaError(f"{formula.place} {what}", remedy)
 
 
 def _call_text(call: OperatorCall) -> str:
+    """Return the operands of a call as text in parentheses, "-" for a missing one."""
     operands = ", ".join("-" if operand is None else repr(operand) for operand in call.inputs)
     return f"({operands})"
 
 
 def _short_text(value: object) -> str:
+    """Return the repr of a value, or its type if the repr is long."""
     text = repr(value)
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
 def _is_count(value: object) -> bool:
+    """Return whether a value is a non-negative integer and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _formula_cost(formula: Formula, function: Callable[..., Any], *args: Any) -> Cost:
+    """Call a function of a formula and return its cost; raise FormulaError if it is not valid."""
     return _require_cost(formula, _call_function(formula, function, *args))
 
 
 def _require_cost(formula: Formula, cost: object) -> Cost:
+    """Return `cost` if it is a valid Cost without bytes; raise FormulaError otherwise."""
     if not isinstance(cost, Cost):
         raise _formula_error(formula, f"returns {_short_text(cost)}", "return a crossflops.Cost")
     for kind in cost.__struct_fields__:
@@ -342,7 +352,7 @@ def _require_cost(formula: Formula, cost: object) -> Cost:
 
 
 def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset[int]) -> Gradient:
-    """Return the work of the gradients at these places, by place."""
+    """Return the backward cost that a formula gives, by operand position."""
     assert callable(formula.backward)
     names = call.names
     by_name = frozenset(
@@ -410,6 +420,7 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
 
 
 def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaError:
+    """Return the error that two formulas count the same operator or module."""
     return FormulaError(
         f"two formulas for {subject}: {first.place} and {second.place}", "keep one of them"
     )
@@ -471,6 +482,7 @@ def operator(
     """
 
     def register(function: F) -> F:
+        """Register a function as the formula of an operator, and return it."""
         from crossflops.operators.formula_sources import add_formula, origin_of_function
 
         origin = origin_of_function(function)
@@ -488,6 +500,7 @@ def operator(
 
 
 def _name(name: str, origin: FormulaOrigin) -> str:
+    """Return an operator's name; raise FormulaError unless it is "namespace::name"."""
     domain, colons, kind = name.partition("::") if isinstance(name, str) else ("", "", "")
     if not colons or not domain or not kind or "::" in kind or name.split() != [name]:
         raise FormulaError(
@@ -498,6 +511,7 @@ def _name(name: str, origin: FormulaOrigin) -> str:
 
 
 def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
+    """Return a module's class name, or ""; raise FormulaError unless "package.module:Class"."""
     if module is None:
         return ""
     package, colon, kind = module.partition(":")
@@ -510,6 +524,7 @@ def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
 
 
 def _check_options(formula: Formula) -> None:
+    """Raise FormulaError if the options of a formula are not valid."""
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
         raise _formula_error(formula, f"has the doubt {formula.doubt!r}", f"give one of {DOUBTS}")
     if not callable(formula.bytes) and formula.bytes not in TRAFFIC:

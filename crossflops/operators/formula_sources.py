@@ -59,7 +59,7 @@ class FormulaState:
         self.in_force = FormulaRegistry()
 
     def settle(self) -> None:
-        """Say anew which formulas are in force. Raises FormulaError where two contradict."""
+        """Determine which formulas are in force; raise FormulaError if two contradict."""
         registry = self.imported
         for formula in self.requested:
             registry = registry.add(formula)
@@ -74,7 +74,7 @@ STATE = FormulaState()
 
 
 def add_formula(formula: Formula) -> None:
-    """Register a formula where its function stands. Raises FormulaError for a contradiction."""
+    """Register a formula in the registry of its source; raise FormulaError if two contradict."""
     module = formula.function.__module__
     if module in STATE.reading:
         STATE.reading[module] = STATE.reading[module].add(formula)
@@ -92,7 +92,7 @@ def add_formula(formula: Formula) -> None:
 
 
 def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
-    """Return where a function stands, with the digest of the source that has it."""
+    """Return file, line and source digest of a function as the origin of its formula."""
     import hashlib
     import inspect
 
@@ -123,12 +123,14 @@ def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
 
 
 def _relative_path(file: str) -> str:
+    """Return a file's path relative to the working folder, if it is inside."""
     path = Path(file)
     with_folder = os.path.relpath(path) if path.is_absolute() else file
     return str(path) if with_folder.startswith("..") else with_folder
 
 
 def _version() -> str:
+    """Return the installed version of crossflops, or "" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -170,6 +172,7 @@ def read_formula_file(location: str) -> FormulaRegistry:
 def _run_formula_module(
     location: str, name: str, module: ModuleType, run: Callable[[ModuleType], None]
 ) -> FormulaRegistry:
+    """Run a file of formulas as a module, and return the formulas it registered."""
     STATE.reading[name] = FormulaRegistry()
     sys.modules[name] = module  # where `inspect` and `pickle` look for it
     folder = str(Path(location).resolve().parent)
@@ -277,6 +280,7 @@ def formula_entry_points() -> "Sequence[EntryPoint]":
 
 
 def _load_formula_point(point: "EntryPoint") -> None:
+    """Import the formulas of an installed distribution; warn if that fails."""
     distribution = point.dist
     name = distribution.name if distribution is not None else point.name
     try:
@@ -304,11 +308,13 @@ def _load_formula_point(point: "EntryPoint") -> None:
 
 
 def _stands_in(formula: Formula, module: str) -> bool:
+    """Return whether a formula's function is defined in a module or its submodules."""
     name = formula.function.__module__
     return name == module or name.startswith(f"{module}.")
 
 
 def _with_distribution(formula: Formula, name: str, version: str) -> Formula:
+    """Return a formula whose origin is a distribution with this name and version."""
     origin = msgspec.structs.replace(
         formula.origin, kind="distribution", name=name, version=version
     )

@@ -83,6 +83,7 @@ _PAGE_OF = {  # primitives that have none of their own
 
 
 def _page_of_jax(name: str) -> str:
+    """Return the address of the JAX documentation page of a function."""
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
         index = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
@@ -92,6 +93,7 @@ def _page_of_jax(name: str) -> str:
 
 
 def _page_of_torch(name: str) -> str:
+    """Return the address of the PyTorch documentation page of a function."""
     public = name.lstrip("_").removesuffix("_ex").replace("linalg_", "linalg.")
     return f"{TORCH_PAGES}{public}.html"
 
@@ -124,6 +126,7 @@ def declare_function(
     named = {JAX: jax, TENSORFLOW: tensorflow, TORCH: torch, SCIPY: scipy}
 
     def declare(formula: F) -> F:
+        """Register a formula for functions of several frameworks, and return it."""
         for domain, names in named.items():
             for name in [names] if isinstance(names, str) else names:
                 operator(
@@ -185,8 +188,9 @@ declare_function(
 
 
 def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dB solves A^T dB = dX by the stored factors; dA = -dB X^T
-    (linalg_solve_backward).
+    """Return the backward cost of solving linear systems, by requested operand.
+
+    dB solves A^T dB = dX by the stored factors; dA = -dB X^T (linalg_solve_backward).
 
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
@@ -252,22 +256,26 @@ def _lu(node: Node) -> Cost:
 
 
 def _qr_column_count(node: Node) -> int:
-    """Return the number of columns of Q: those of the first result, or 0 where only R is requested
-    (torch: "r").
+    """Return the number of columns of Q of a QR decomposition, 0 if only R is requested.
+
+    They are those of the first result; torch requests R alone by "r".
     """
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
 def _reaches(node: Node, index: int) -> bool:
-    """Return whether a result reaches the loss: known for PyTorch, assumed for other
-    frameworks.
+    """Return whether a node's result reaches the loss.
+
+    It is known for PyTorch, and assumed for other frameworks.
     """
     result = node.outputs[index] if index < len(node.outputs) else None
     return node.op.domain != TORCH or (result is not None and result.name != "")
 
 
 def _qr_back(node: Node) -> Cost:
-    """Return the cost of the gradients by those of Q and R that reach the loss. Raise ValueError
+    """Return the backward cost of a QR decomposition, by the results in use.
+
+    In detail: the cost of the gradients by those of Q and R that reach the loss. Raise ValueError
     where none is defined.
     """
     count, m, n = algebra.matrices(node)
@@ -316,13 +324,16 @@ def _orthogonal(node: Node) -> Cost:
 
 
 def _svd_back(values_alone: str = "") -> Backward:
-    """Return a backward function for the results that reach the loss; without vectors where an
+    """Return a backward function of a singular value decomposition.
+
+    In detail: a backward function for the results that reach the loss; without vectors where an
     attribute says so.
 
     `values_alone` is the name of that attribute.
     """
 
     def work(node: Node) -> Cost:
+        """Return the backward cost of a singular value decomposition for the results in use."""
         count, m, n = algebra.matrices(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
         left, right = (vectors and _reaches(node, index) for index in (0, 2))
@@ -453,6 +464,7 @@ def _fft_of_jax(node: Node) -> Cost:
 
 
 def _transform(axes: int, inverse: bool) -> Formula:
+    """Return a formula that counts a Fourier transform over `axes` axes."""
     return lambda node: fourier_transform_cost(node, axes, inverse)
 
 
@@ -508,8 +520,10 @@ def _segment_sum_cost(node: Node) -> Cost:
 
 
 def _extreme_back(node: Node) -> Cost:
-    """Return the gradient's cost, in equal parts to the largest elements of a segment: n (compare,
-    add, mul), m divs.
+    """Return the backward cost of a segment minimum or maximum.
+
+    In detail: the gradient's cost, in equal parts to the largest elements of a segment: n
+    (compare, add, mul), m divs.
 
     Source: _UnsortedSegmentMinOrMaxGrad in tensorflow/python/ops/math_grad.py.
     """
@@ -682,6 +696,7 @@ def _jax_ragged_dot_cost(node: Node) -> Cost:
 
 
 def _window_element_count(node: Node) -> int:
+    """Return the number of elements of the node's window."""
     window = node.attrs.get("window_dimensions")
     if not isinstance(window, tuple):
         raise ValueError(f"{node.op} has no window_dimensions")
@@ -713,7 +728,9 @@ def _other_device_count(node: Node) -> int:
 
 
 def _device_gather_back(node: Node) -> Cost:
-    """Return the cost of summing, on every device, the other devices' gradients of its part: (n -
+    """Return the backward cost of gathering parts from all devices.
+
+    In detail: the cost of summing, on every device, the other devices' gradients of its part: (n -
     1) n(X) adds.
     """
     return Cost(adds=_other_device_count(node) * input_element_count(node))
@@ -808,8 +825,9 @@ def _bias_gradient(node: Node) -> Cost:
 
 
 def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: d(dY) where X > 0, by the compares of the forward pass; X has
-    none.
+    """Return the backward cost of a ReLU's gradient.
+
+    d(dY) where X > 0, by the compares of the forward pass; X has none.
     """
     return Gradient({0: forward} if 0 in requested else {})
 
@@ -942,11 +960,14 @@ def special(
 
 
 def _second_operand_backward(work: Cost) -> Backward:
-    """Return a backward function with this much work for each element of the second operand; the
+    """Return an elementwise backward function for the second operand only.
+
+    In detail: a backward function with this much work for each element of the second operand; the
     first has no gradient (ValueError).
     """
 
     def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+        """Return the elementwise backward cost; raise ValueError for the first operand."""
         if 0 in requested:
             raise ValueError(f"{node.op} has no gradient by its first operand")
         return elementwise_backward(work)(node, requested, forward)

@@ -70,6 +70,7 @@ def each_operand(*digits: int, bias: int | None = None) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+        """Return the backward cost of products: the forward MACs per factor, and the bias sum."""
         work = {index: Cost(macs=forward.macs) for index in digits if index in requested}
         if bias is not None and bias in requested:
             work[bias] = broadcast_sum_cost(node, bias)
@@ -93,6 +94,7 @@ def elementwise_backward(*work: Cost) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost: `work` per result element, plus sums over broadcast axes."""
         return Gradient(
             {
                 index: work[min(index, len(work) - 1)] * output_element_count(node)
@@ -108,6 +110,7 @@ def per_input(work: Cost = ZERO) -> Backward:
     """Return a backward function with this much work for each element of an operand."""
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost: `work` per element of each requested input."""
         return Gradient({index: work * input_element_count(node, index) for index in requested})
 
     return backward
@@ -138,6 +141,7 @@ def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost `work` if the first input needs a gradient."""
         return Gradient({0: work(node)} if 0 in requested else {})
 
     return backward

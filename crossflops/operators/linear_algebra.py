@@ -89,7 +89,9 @@ def reflectors(m: int, n: int) -> Cost:
 
 
 def _reflector_update_cost(length: int) -> Cost:
-    """Return the cost of a column less tau * v * (v^T column): v^T column, its product with tau,
+    """Return the cost of applying a Householder reflector to one column.
+
+    In detail: the cost of a column less tau * v * (v^T column): v^T column, its product with tau,
     and the update.
     """
     return Cost(muls=2 * (length - 1) + 1, adds=2 * (length - 1) + 1)
@@ -116,6 +118,7 @@ def qr(m: int, n: int, columns: int) -> Cost:
 
 
 def _halves(operations: int) -> Cost:
+    """Return a cost of half multiplications and half additions."""
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
 
@@ -172,6 +175,7 @@ def square(node: Node) -> tuple[int, int]:
 
 
 def _matrix_product_cost(rows: int, inner: int, columns: int) -> Cost:
+    """Return the cost of a (rows, inner) by (inner, columns) matrix product."""
     return Cost(macs=rows * inner * columns)
 
 
@@ -328,6 +332,7 @@ def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
     """Return a formula with this work for every square matrix of the first operand."""
 
     def formula(node: Node) -> Cost:
+        """Return the cost of a function of square matrices, for the whole batch."""
         count, n = square(node)
         return work(n) * count
 

@@ -41,7 +41,7 @@ operator = Operators()
 
 
 def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
-    """Check that K of A' [M, K] and of B' [K, N] is the same."""
+    """Return why the inner sizes K of two factors differ, or ""."""
     for index in (first, second):
         shape = dims_of(node, index)
         if shape is not None and len(shape) != 2:
@@ -75,8 +75,9 @@ GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
 def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC =
-    beta sum(dY).
+    """Return the backward cost of Gemm, by requested operand.
+
+    dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
 
     alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
     """
@@ -132,6 +133,7 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
     """
 
     def constraint(node: Node) -> str:
+        """Return why scales are not one number or one per column of the weight, or ""."""
         dims = dims_of(node, weight)
         for index in digits:
             scale = dims_of(node, index)
@@ -156,6 +158,7 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
     """
 
     def constraint(node: Node) -> str:
+        """Return why scales are not one number or one per row of the data, or ""."""
         dims = dims_of(node, data)
         for index in digits:
             scale = dims_of(node, index)
@@ -277,7 +280,7 @@ def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
-    """Return the gradient's cost of one side of a pair: a product over all labels of both."""
+    """Return the backward cost for one factor of an Einsum pair, over all labels."""
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
@@ -317,12 +320,14 @@ def onnx_einsum_cost(node: Node) -> Cost:
 
 
 def _einsum_operands(node: Node) -> list[TensorSpec]:
+    """Return the tensor specs of all inputs of an Einsum."""
     return [input_spec(node, index) for index in range(len(node.inputs))]
 
 
 def _contract_einsum_pair(
     left: Labelled, right: Labelled, needed: set[str]
 ) -> tuple[Cost, Labelled]:
+    """Return the cost of contracting two Einsum terms, and the labels with sizes that remain."""
     before, left, right = _reduce_einsum_pair(left, right, needed)
     both = _merge_einsum_labels([left, right])
     kept = {label: dim for label, dim in both.items() if label in needed}
@@ -334,7 +339,7 @@ def _contract_einsum_pair(
 def _reduce_einsum_pair(
     left: Labelled, right: Labelled, needed: set[str]
 ) -> tuple[Cost, Labelled, Labelled]:
-    """Return the cost and the two operands of a pair, after each sums the labels that only it has.
+    """Return the cost of summing labels that only one term of a pair has, and both terms.
 
     A size of 1 needs no sum: the other operand sums the label alone, if at all.
     """
@@ -344,15 +349,18 @@ def _reduce_einsum_pair(
 
 
 def _long(term: Labelled) -> set[str]:
+    """Return the labels of an Einsum term whose size is not 1."""
     return {label for label, dim in term.items() if dim != 1}
 
 
 def _sum_einsum_term(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
+    """Return the cost of summing a term over labels that are not needed, and the labels left."""
     kept = {label: dim for label, dim in term.items() if label in needed}
     return Cost(adds=reduction_operations(prod(term.values()), prod(kept.values()))), kept
 
 
 def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
+    """Return the size of each label in the terms; raise ValueError if sizes disagree."""
     merged: Labelled = {}
     for term in terms:
         for letter, dim in term.items():
@@ -392,15 +400,18 @@ def parse_einsum(
 
 
 def _from_right(label: str) -> int:
+    """Return the sort key of an ellipsis label: labels of axes further left come first."""
     return -int(label[1:])
 
 
 def _einsum_output_labels(word: str, hidden: list[str]) -> list[str]:
+    """Return the labels of an Einsum's output, with those of the ellipsis."""
     before, dots, after = word.partition("...")
     return [*before, *(hidden if dots else []), *after]
 
 
 def _einsum_operand_labels(word: str, rank: int) -> list[str]:
+    """Return one label for each axis of an Einsum operand; raise ValueError if they differ."""
     before, dots, after = word.partition("...")
     covered = rank - len(before) - len(after)
     if covered < 0 or (covered and not dots):

@@ -63,7 +63,7 @@ def class_label_count(node: Node, *names: str) -> int:
 
 
 def rows_of(node: Node) -> int:
-    """Return the number of rows of X [N, C]; X [C] is one row."""
+    """Return the number of rows of X [N, C], 1 for a vector."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) > 2:
         raise ValueError(f"X of {node.op} has rank {len(dims)} where at most 2 is needed")
@@ -71,7 +71,7 @@ def rows_of(node: Node) -> int:
 
 
 def features_of(node: Node) -> int:
-    """Return the number of columns of X [N, C] or [C]."""
+    """Return the number of columns of X [N, C], or the length of a vector."""
     return spec_shape(input_spec(node, 0), at_least=1)[-1]
 
 
@@ -96,7 +96,7 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
 
 
 def _one_per_feature(node: Node) -> str:
-    """Check that there is an offset and a scale for every feature, or one for all."""
+    """Return why offset and scale do not have one number per feature, or one, or ""."""
     dims = dims_of(node, 0)
     for name in ("offset", "scale"):
         count = list_attribute_length(node, name)
@@ -155,7 +155,7 @@ def normalizer(node: Node) -> Cost:
 
 
 def _same_rows(node: Node) -> str:
-    """Check FeatureVectorizer: as many rows in every input [N, F]; a vector is one row."""
+    """Return why the inputs of FeatureVectorizer differ in rows, or ""."""
     widths = node.attrs.get("inputdimensions")
     if isinstance(widths, tuple) and len(widths) != len(node.inputs):
         return (
@@ -184,7 +184,9 @@ operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_
 
 
 def _linear_scores_cost(node: Node, scores: int) -> Cost:
-    """Return the cost of N rows times `scores` columns of weights: N*C*E MACs, intercepts N*E
+    """Return the cost of linear scores: MACs, and additions of intercepts.
+
+    In detail: the cost of N rows times `scores` columns of weights: N*C*E MACs, intercepts N*E
     adds.
     """
     columns = features_of(node)
@@ -198,7 +200,7 @@ def _linear_scores_cost(node: Node, scores: int) -> Cost:
 
 
 def _enough_weights(node: Node) -> str:
-    """Check that there is a coefficient for every feature in each column of scores."""
+    """Return why the coefficients of a linear model do not fit its features, or ""."""
     dims, count = dims_of(node, 0), list_attribute_length(node, "coefficients")
     columns = max(list_attribute_length(node, "intercepts"), integer(node, "targets", 1))
     if not dims or count >= columns * dims[-1]:
@@ -376,8 +378,9 @@ class Forest(NamedTuple):
 
 
 def measure(roots: Iterable[Key], children: Children) -> Forest:
-    """Return the depths of trees given by the children of their inner nodes; a node without
-    children is a leaf.
+    """Return the depths of decision trees, given by the children of their inner nodes.
+
+    A node without children is a leaf.
 
     Raises ValueError when a node is among its own descendants.
     """
@@ -392,7 +395,7 @@ def measure(roots: Iterable[Key], children: Children) -> Forest:
 
 
 def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
-    """Yield every node once, after all of its descendants."""
+    """Yield every tree node once, after all its descendants."""
     done: set[Key] = set()
     open_: set[Key] = set()
     todo = list(roots)
@@ -453,12 +456,14 @@ def forest_from_roots(node: Node) -> Forest:
 
 
 def _forest(node: Node) -> Forest:
+    """Return the decision trees of a node, from either form of the ensemble operator."""
     return forest_from_roots(node) if node.op.type == "TreeEnsemble" else forest_from_tables(node)
 
 
 def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
-    """Return how many values each leaf adds to the result, by tree. Leaves without values are left
-    out.
+    """Return by tree how many values each of its leaves adds to the result.
+
+    Leaves without values are left out.
     """
     per_leaf: dict[Key, int] = {}
     trees, leaves = (
@@ -474,9 +479,7 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
 
 
 def _entries(node: Node, kind: str) -> int:
-    """Return the largest number of values that a leaf of each tree adds to the result, summed over
-    the trees.
-    """
+    """Return the sum over trees of the most values that a leaf adds to the result."""
     return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
 
@@ -493,7 +496,7 @@ def leaf_is_data(node: Node) -> Exactness:
 
 
 def _features_of_trees(node: Node) -> str:
-    """Check that every inner node asks for a feature that X [N, F] has."""
+    """Return why a tree node reads a feature that X does not have, or ""."""
     dims = operand_shape(node, 0)
     requested = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
@@ -582,6 +585,7 @@ def ensemble(node: Node) -> Cost:
 
 
 def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
+    """Return the cost of aggregating tree votes by sum, average, minimum or maximum."""
     if mode not in _AGGREGATES:
         raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not supported")
     if mode in ("MIN", "MAX"):

@@ -121,6 +121,7 @@ def reshape_constraint(node: Node) -> str:
 
 
 def _unequal(node: Node, target: Shape, elements: int) -> str:
+    """Return the message that the input's elements do not fill the target shape."""
     return (
         f"{operand_label(node, 0)} has {elements} elements, "
         f"which do not fill {_movement_shape_text(target)}"
@@ -128,6 +129,7 @@ def _unequal(node: Node, target: Shape, elements: int) -> str:
 
 
 def _movement_shape_text(shape: Shape) -> str:
+    """Return a shape as text, such as "2x3", or "a scalar"."""
     return "x".join(map(str, shape)) or "a scalar"
 
 
@@ -286,6 +288,7 @@ def tile_constraint(node: Node) -> str:
 
 
 def _one_per_axis(node: Node, index: int) -> str:
+    """Return why an input does not have one number for each axis of the data, or ""."""
     shape, provided = dims_of(node, 0), dims_of(node, index)
     if shape is None or provided is None or provided == (len(shape),):
         return ""
@@ -318,7 +321,9 @@ def pad_constraint(node: Node) -> str:
 
 
 def _pad_mirror_problem(node: Node, shape: Shape) -> str:
-    """Return the problem, or "", of padding with the data's own elements: at least one, and more
+    """Return why Pad cannot take its pads from the data's own elements, or "".
+
+    In detail: the problem, or "", of padding with the data's own elements: at least one, and more
     than are added for "reflect".
     """
     mode = str(node.attrs.get("mode", "constant"))
@@ -336,8 +341,9 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
 
 
 def _pad_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: copied borders are added to their sources, constants cost
-    nothing.
+    """Return the backward cost of Pad.
+
+    copied borders are added to their sources, constants cost nothing.
     """
     if string_attribute(node, "mode", "constant") == "constant":
         return Gradient(dict.fromkeys(requested, ZERO))
@@ -384,6 +390,7 @@ declare_movement("Gather", gather_constraint, traffic="gather", keeps=True, back
 
 
 def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> str:
+    """Return why the indices of a gather are out of range, or ""."""
     indices = dims_of(node, position)
     if not size and indices is not None and 0 not in indices:
         has = f"{operand_label(node, 0)} has 0 at axis {axis}"
@@ -497,6 +504,7 @@ declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 
 
 def _divides(node: Node, divisors: dict[int, int]) -> str:
+    """Return why a 4-D input's sizes are not multiples of the divisors by axis, or ""."""
     shape = operand_shape(node, 0)
     if len(shape) != 4:
         return f"{operand_label(node, 0)} has rank {len(shape)}, but needs 4"
@@ -565,7 +573,7 @@ declare_movement("MaxUnpool", rank_constraint(2, 1), max_unpool_constraint, sinc
 
 
 def _unpool_extents(node: Node, shape: Shape) -> Shape:
-    """Return the extents of the data whose windows gave these indices."""
+    """Return the sizes of the data from which a max pooling gave these indices."""
     kernel = ints(node, "kernel_shape") or ()
     strides, pads = ints(node, "strides") or (1,) * len(kernel), ints(node, "pads")
     pads = pads or (0,) * 2 * len(kernel)
@@ -625,8 +633,9 @@ DROPPED = Cost(muls=2, compares=1)
 
 
 def _dropout_mode(node: Node) -> int:
-    """Return 1 where a Dropout drops, 0 where not, -1 where its third input (false by default) is
-    unknown.
+    """Return 1 if a Dropout node drops elements, 0 if not, -1 if that is unknown.
+
+    Its third input, false by default, decides.
     """
     stored = node.values.get(2, (-1,))[0] if has_input(node, 2) else 0
     return integer(node, "training_mode", stored)

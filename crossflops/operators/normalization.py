@@ -73,8 +73,9 @@ def standard_back(
 
 
 def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: in training as `standard_back` with a channel as a group,
-    otherwise dX = dY * (scale * r).
+    """Return the backward cost of batch normalization, by requested operand.
+
+    in training as `standard_back` with a channel as a group, otherwise dX = dY * (scale * r).
 
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
@@ -90,18 +91,23 @@ def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _leading_backward(centred: bool) -> Backward:
+    """Return the backward function of a normalization over the trailing axes."""
+
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a normalization over the trailing axes."""
         return standard_back(node, requested, *_leading(node), centred=centred)
 
     return backward
 
 
 def _group_norm_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    """Return the backward cost of a group normalization."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, requested, prod(dims), dims[0] * integer(node, "num_groups"))
 
 
 def _instance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    """Return the backward cost of an instance normalization."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, requested, prod(dims), dims[0] * dims[1])
 
@@ -239,12 +245,15 @@ def rms_normalization(node: Node) -> Cost:
 
 
 def _leading(node: Node) -> tuple[int, int]:
+    """Return the numbers of elements and of groups normalized over the axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
 
 
 def _group_norm_constraint(node: Node) -> str:
-    """Check that num_groups divides the channels, and that scale and bias have one number for each
+    """Return why groups, scale or bias do not fit the channels, or "".
+
+    Checks that num_groups divides the channels, and that scale and bias have one number for each
     group or channel.
     """
     dims, groups = operand_shape(node, 0), integer(node, "num_groups")
@@ -304,7 +313,7 @@ _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub,
 
 
 def _mean_variance_groups(node: Node) -> tuple[int, int]:
-    """Return the number of elements, and of groups."""
+    """Return the numbers of elements and of groups of a mean-variance normalization."""
     dims = spec_shape(input_spec(node, 0))
     axes = node.attrs.get("axes", (0, 2, 3))
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
@@ -314,6 +323,7 @@ def _mean_variance_groups(node: Node) -> tuple[int, int]:
 
 
 def _mean_variance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    """Return the backward cost of a mean-variance normalization."""
     return standard_back(node, requested, *_mean_variance_groups(node))
 
 
@@ -379,14 +389,16 @@ def local_response(node: Node) -> Cost:
 
 
 def _lp_norm_groups(node: Node) -> tuple[int, int]:
-    """Return the number of elements, and of groups along `axis`."""
+    """Return the numbers of elements and of groups along `axis` of a p-norm."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1) % len(dims)
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
 
 def _lp_back(node: Node) -> Cost:
-    """Return the cost of dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n
+    """Return the backward cost of normalizing by a p-norm.
+
+    In detail: the cost of dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n
     divs.
 
     p = 1: sign(X), 2 compares, for the second Y.
@@ -440,6 +452,7 @@ def log_softmax_cost(count: int, groups: int) -> Cost:
 
 
 def _softmax_groups(node: Node) -> tuple[int, int]:
+    """Return the numbers of elements and of groups of a softmax along one axis."""
     dims = spec_shape(input_spec(node, 0))
     axis = axis_of(node, len(dims), -1)
     if axis == len(dims):
@@ -448,6 +461,7 @@ def _softmax_groups(node: Node) -> tuple[int, int]:
 
 
 def _flat_softmax_groups(node: Node) -> tuple[int, int]:
+    """Return the numbers of elements and of groups of a softmax over all axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
 
@@ -468,6 +482,7 @@ def _group_work_backward(
     """Return a backward function with this work for n elements in m groups of the only operand."""
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a softmax for each requested input."""
         return Gradient({index: work(*groups(node)) for index in requested})
 
     return backward

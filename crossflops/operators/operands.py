@@ -77,6 +77,7 @@ def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]
     right: set[Hashable] = set()
 
     def find_problem(node: Node) -> str:
+        """Return why a node's sizes are wrong, or ""; remember the sizes found right."""
         known = decides(node)
         if known in right:
             return ""
@@ -147,12 +148,14 @@ def sizes_constraint(pattern: str) -> Constraint:
     names = [attribute for _, attribute, _ in parsed.attributes]
 
     def decides(node: Node) -> Hashable:
+        """Return the shapes and the named attributes of a node as a key."""
         return operand_shapes(node), tuple([node.attrs.get(name) for name in names])
 
     return cache_constraint(partial(_disagreement, parsed), decides)
 
 
 def _parse_size_pattern(pattern: str) -> _Pattern:
+    """Parse a pattern of operand sizes, such as "A[m,k] B[k,n]"."""
     operands: list[_Operand] = []
     attributes: list[tuple[str, str, int | None]] = []
     for index_of, part in enumerate(pattern.split()):
@@ -168,6 +171,7 @@ def _parse_size_pattern(pattern: str) -> _Pattern:
 
 
 def _operand(index: int, name: str, axes: str) -> _Operand:
+    """Return one operand of a size pattern, parsed from its name and axes."""
     words = [word for word in axes.split(",") if word]
     position = words.index("...") if "..." in words else len(words)
     return _Operand(
@@ -181,6 +185,7 @@ def _operand(index: int, name: str, axes: str) -> _Operand:
 
 
 def _term(word: str) -> _Term | None:
+    """Return one axis of a size pattern as factor and symbols, or None for "_"."""
     if word == "_":
         return None
     or_one, word = word.startswith("1|"), word.removeprefix("1|")
@@ -190,6 +195,7 @@ def _term(word: str) -> _Term | None:
 
 
 def _disagreement(pattern: _Pattern, node: Node) -> str:
+    """Return why the shapes of a node do not match a size pattern, or ""."""
     bound: dict[str, _BoundSize] = {}
     for symbol, attribute, default in pattern.attributes:
         size = node.attrs.get(attribute, default)
@@ -203,6 +209,7 @@ def _disagreement(pattern: _Pattern, node: Node) -> str:
 
 
 def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _BoundSize]) -> str:
+    """Return why one operand's shape does not match its pattern, or ""; bind new symbols."""
     if operand.single and shape in ((), (1,)):
         return ""
     first, last = operand.first, operand.last
@@ -219,6 +226,7 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 
 
 def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
+    """Return the message that an operand has the wrong rank."""
     shown = operand_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
     return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, but needs {least}{needed}"
@@ -227,9 +235,7 @@ def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
 def _unequal(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
 ) -> str:
-    """Return the problem, or "", of the size at one axis. A symbol that is still open becomes
-    bound.
-    """
+    """Return why one axis contradicts its size in the pattern, or ""; bind an open symbol."""
     size = (dims_of(node, operand.place) or ())[axis]
     if term.or_one and size == 1:
         return ""
@@ -262,6 +268,7 @@ def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = Fals
     ranks = (asked,) if isinstance(asked, int) else tuple(asked)
 
     def constraint(node: Node) -> str:
+        """Return why the input's rank is not one of the accepted ranks, or ""."""
         shape = dims_of(node, index)
         if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
             return ""
@@ -275,6 +282,7 @@ def single(*indices: int) -> Constraint:
     """Return a constraint: operands of one element, scalars or vectors of length 1."""
 
     def constraint(node: Node) -> str:
+        """Return why one of the inputs is not a single number, or ""."""
         for index in indices:
             shape = dims_of(node, index)
             if shape is not None and shape not in ((), (1,)):
@@ -288,6 +296,7 @@ def equal(*indices: int) -> Constraint:
     """Return a constraint: operands of one shape."""
 
     def constraint(node: Node) -> str:
+        """Return why the inputs do not all have the same shape, or ""."""
         first: int | None = None
         for index in indices:
             shape = dims_of(node, index)
@@ -313,6 +322,7 @@ def shape_constraint(
     """
 
     def constraint(node: Node) -> str:
+        """Return why the input's shape is not one of the fitting shapes, or ""."""
         shape = dims_of(node, index)
         options = None if shape is None else fitting(node)
         if options is None or shape in (options := list(options)):
@@ -337,12 +347,14 @@ def broadcasting(*indices: int, without: int = 0) -> Constraint:
     """
 
     def constraint(node: Node) -> str:
+        """Return why the inputs do not broadcast together, or ""."""
         return _not_joined(node, indices, without)
 
     return constraint
 
 
 def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
+    """Return why inputs do not broadcast, ignoring `without` last axes, or ""."""
     sizes_: dict[int, tuple[int, int]] = {}  # by place from behind: the size, and whose it is
     for index in indices:
         shape = dims_of(node, index)
@@ -361,6 +373,7 @@ def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
 def _broadcast_problem(
     node: Node, index: int, axis: int, size: int, owner: int, other: int
 ) -> str:
+    """Return the message that one axis of an input does not broadcast with another input."""
     has = f"{operand_label(node, index)} has {size} at axis {axis}"
     return f"{has}, which does not broadcast with the {other} of {operand_label(node, owner)}"
 
@@ -371,6 +384,7 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) 
     """
 
     def constraint(node: Node) -> str:
+        """Return why the input does not broadcast to the target shape, or ""."""
         shape, requested = dims_of(node, index), target(node)
         if shape is None or requested is None or can_broadcast_to(shape, requested):
             return ""
@@ -400,6 +414,7 @@ def axis_constraint(
     """
 
     def constraint(node: Node) -> str:
+        """Return why an axis attribute is out of range for the input, or ""."""
         shape = dims_of(node, index)
         if shape is None or (default is None and name not in node.attrs):
             return ""
@@ -429,6 +444,7 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
     """Require the axes in the input at `input_index`, or the attribute, to be the operand's."""
 
     def constraint(node: Node) -> str:
+        """Return why one of the given axes is out of range for the input, or ""."""
         shape, provided = dims_of(node, index), axes_given(node, input_index, name)
         if shape is None or provided is None:
             return ""
@@ -449,6 +465,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
     """
 
     def constraint(node: Node) -> str:
+        """Return why the two inputs do not fit a matrix product, or ""."""
         a, b = dims_of(node, first), dims_of(node, second)
         for index, shape in ((first, a), (second, b)):
             if shape == ():
@@ -477,6 +494,7 @@ def joint(*constraints: Constraint) -> Constraint:
     """Return a constraint that reports the first problem that one of these finds."""
 
     def constraint(node: Node) -> str:
+        """Return the first problem that one of the constraints finds, or ""."""
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
     return constraint
@@ -487,6 +505,7 @@ def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constra
     wrong = rank_constraint(index, tuple(options))
 
     def constraint(node: Node) -> str:
+        """Return the problem that the constraint for the input's rank finds, or ""."""
         shape = dims_of(node, index)
         return "" if shape is None else options.get(len(shape), wrong)(node)
 

@@ -38,6 +38,7 @@ def per_element(work: Cost) -> Formula:
     """Return a formula with this work for each element of the first output."""
 
     def formula(node: Node) -> Cost:
+        """Return `work` for each element of the result."""
         return work * output_element_count(node)
 
     return formula
@@ -161,6 +162,7 @@ def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> Non
     """
 
     def formula(node: Node) -> Cost:
+        """Return `work` for each operand after the first, plus `last`, per result element."""
         operands = sum(spec is not None for spec in node.inputs)
         return (work * max(operands - 1, 0) + last) * output_element_count(node)
 

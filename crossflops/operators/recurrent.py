@@ -45,7 +45,9 @@ def recurrent_dimensions(node: Node, gates: int) -> Layer:
 
 
 def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
-    """Return the cost of g gates before their activation: x and h meet their weights in one
+    """Return the cost of the gates of a recurrent layer before their activations.
+
+    In detail: the cost of g gates before their activation: x and h meet their weights in one
     contraction.
     """
     per_unit = Cost(
@@ -57,7 +59,9 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
 
 
 def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) -> Cost:
-    """Return the cost of the activations; `uses` says how often a step applies each function of a
+    """Return the cost of the activations of a recurrent layer.
+
+    In detail: the cost of the activations; `uses` says how often a step applies each function of a
     direction to a unit.
     """
     names = texts(node, "activations") or tuple(default.split()) * layer.directions
@@ -71,7 +75,9 @@ def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) 
 
 
 def _recurrent_constraint(gates: int) -> Constraint:
-    """Return a constraint on X, the weights and the states of a layer with this many gates; in
+    """Return a constraint on the operand shapes of a recurrent layer.
+
+    In detail: a constraint on X, the weights and the states of a layer with this many gates; in
     layout 1 the batch is first.
     """
     weights = f"W[D,{gates}*H,I] R[D,{gates}*H,H] B[D,{2 * gates}*H] sequence_lens[B]"
@@ -83,13 +89,14 @@ def _recurrent_constraint(gates: int) -> Constraint:
     )
 
     def constraint(node: Node) -> str:
+        """Return the problem of the sizes in the node's layout, or ""."""
         return second(node) if integer(node, "layout", 0) else first(node)
 
     return constraint
 
 
 def _directions(node: Node) -> str:
-    """Check that W has one direction, or two where the layer is bidirectional."""
+    """Return why W does not have one direction, or two if the layer is bidirectional, or ""."""
     shape = operand_shape(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
@@ -98,13 +105,16 @@ def _directions(node: Node) -> str:
 
 
 def _constant_part(gates: int) -> ConstantPart:
-    """Return a function that gives the constant work: products with X where X is constant, and of
+    """Return a function that gives a recurrent layer's work on constant operands.
+
+    In detail: a function that gives the constant work: products with X where X is constant, and of
     the first step's constant state.
 
     A GRU that resets before it multiplies has r H-1 in one of them, and r depends on X.
     """
 
     def constant_part(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
+        """Return the part of a recurrent layer's MACs that depends on no varying input."""
         layer = recurrent_dimensions(node, gates)
         macs = 0
         if varying.isdisjoint((0, 1)):
@@ -133,7 +143,9 @@ UNIT_BACK = {
 
 
 def _recurrent_backward(gates: int) -> Backward:
-    """Return the backward function through time: dX and dW cost x's part of the MACs, dR that of
+    """Return the backward function of a recurrent layer with this many gates.
+
+    In detail: the backward function through time: dX and dW cost x's part of the MACs, dR that of
     the state.
 
     The state of a step needs a gradient where any operand requires one, the first one where
@@ -144,6 +156,7 @@ def _recurrent_backward(gates: int) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a recurrent layer; raise ValueError for special options."""
         if texts(node, "activations") and not _has_default_activations(node):
             raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
         if has_input(node, 7) or "clip" in node.attrs:

@@ -51,10 +51,12 @@ def reduces(
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of a reduction: per input element, per combination and per result."""
         before, after = input_element_count(node), output_element_count(node)
         return element * before + combination * reduction_operations(before, after) + last * after
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+        """Return the backward cost of a reduction for each requested input."""
         element, result = back or (ZERO, ZERO)
         return Gradient(
             {
@@ -94,7 +96,7 @@ reduces(
 
 
 def _not_empty(node: Node) -> str:
-    """Check that the axis is not empty."""
+    """Return why the reduced axis is empty, or ""."""
     dims, index = operand_shape(node, 0), integer(node, "axis", 0)
     if dims[index]:
         return ""
@@ -114,13 +116,14 @@ def cumulative(work: Cost) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return `work` for each element of the input."""
         return work * input_element_count(node)
 
     return formula
 
 
 def _along(node: Node) -> str:
-    """Check that the axis, the value of input 1, is one of the operand."""
+    """Return why the axis given by input 1 is not one of the operand's, or ""."""
     index = node.values.get(1, ())
     known = len(index) == 1 and dims_of(node, 0) is not None
     return axis_range_problem(node, index[0]) if known else ""
@@ -144,12 +147,12 @@ operator(
 
 
 def _log2(count: int) -> int:
-    """Return the smallest whole number of halvings from `count` to 1, but at least one."""
+    """Return the base-2 logarithm of a count, rounded up, at least 1."""
     return max((count - 1).bit_length(), 1)
 
 
 def _enough(node: Node) -> str:
-    """Check that k is at most the size of the searched axis."""
+    """Return why k exceeds the size of the searched axis, or ""."""
     dims, largest = operand_shape(node, 0), node.values.get(1, ())
     index = integer(node, "axis", -1)
     if len(largest) != 1 or dims[index] >= largest[0]:
@@ -219,8 +222,9 @@ _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
 def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return no cost: sums and overwriting move gradients. Raise ValueError for other
-    reductions.
+    """Return zero as backward cost of a scatter; raise ValueError for some reductions.
+
+    In detail: no cost: sums and overwriting move gradients. Raise ValueError for other reductions.
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):

@@ -138,15 +138,17 @@ def onnx_resize_cost(node: Node) -> Cost:
 
 
 def _resize_tap_count(reach: int, scale: Fraction) -> int:
+    """Return the number of input elements that one output element reads along an axis."""
     return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
 
 
 def _tap_sum_cost(taps: int) -> Cost:
+    """Return the cost of a weighted sum of `taps` elements."""
     return Cost(muls=taps, adds=taps - 1)
 
 
 def _not_empty(node: Node) -> str:
-    """Check that the sampled data are not empty."""
+    """Return why the sampled data are empty, or ""."""
     dims = operand_shape(node, 0)
     if 0 not in dims[2:]:
         return ""
@@ -166,8 +168,9 @@ SAMPLED: tuple[Constraint, ...] = (
 
 
 def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dX: each gradient, weighed, is added to its 2^d neighbours (cubic
-    4^d), nearest to one.
+    """Return the backward cost of GridSample, by requested operand.
+
+    dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
 
     dgrid, linear: for each neighbour and dimension d muls and an add, and d muls per position
     (ATen/native/GridSampler.cpp). nearest: zeros. Raises ValueError for dgrid of cubic ones.
@@ -257,7 +260,7 @@ def affine_grid(node: Node) -> Cost:
 
 
 def _samples(node: Node) -> int:
-    """Return the number of samples of a box for one result."""
+    """Return the number of samples that RoiAlign takes per result element."""
     samples = integer(node, "sampling_ratio", 0) ** 2
     if samples == 0:
         raise ValueError("the number of samples of RoiAlign depends on the boxes")
@@ -268,7 +271,9 @@ _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbou
 
 
 def _roi_align_back(node: Node) -> Cost:
-    """Return the gradient's cost: avg: dY / s, to the four neighbours of each of s samples; max:
+    """Return the backward cost of RoiAlign.
+
+    In detail: the gradient's cost: avg: dY / s, to the four neighbours of each of s samples; max:
     to those of the largest.
 
     Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
@@ -359,8 +364,9 @@ def max_roi_pool(node: Node) -> Cost:
 
 
 def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each gradient, weighed, is added to four neighbours; nearest: to
-    one.
+    """Return the backward cost of CropAndResize, by requested operand.
+
+    each gradient, weighed, is added to four neighbours; nearest: to one.
 
     Source: CropAndResizeGradImage of TensorFlow. Raises ValueError for the gradient of the boxes.
     """

@@ -137,6 +137,7 @@ def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
 
 
 def _node_objection(node: Node) -> str:
+    """Return the node's recorded reason why it cannot be counted, or ""."""
     return node.objection
 
 
@@ -233,6 +234,7 @@ class Operators:
         facts.setdefault("backward", self.backward)
 
         def declare(formula: F) -> F:
+            """Return the formula, registered as the rule of the operator types."""
             for op in self._ops_from_types(types, since, domain):
                 if op in self.rules:
                     raise ValueError(_twice(op))
@@ -269,6 +271,7 @@ class Operators:
     def _ops_from_types(
         self, types: str | Iterable[str], since: int, domain: str | None
     ) -> list[Op]:
+        """Return an operator for each type name, in a domain and since a version."""
         domain = self.domain if domain is None else domain
         names = [types] if isinstance(types, str) else types
         return [Op(domain, name, since) for name in names]
@@ -286,10 +289,12 @@ def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
 
 
 def _twice(op: Op) -> str:
+    """Return the message that an operator has two rules."""
     return f"two rules for {op} since version {op.since}"
 
 
 def _constraint_tuple(requires: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
+    """Return one constraint or several as a tuple."""
     return (requires,) if callable(requires) else tuple(requires)
 
 
@@ -313,6 +318,7 @@ def products_of(*digits: int) -> ConstantPart:
     """Return a function that counts the products of these operands where they are constant."""
 
     def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
+        """Return the MACs if none of the factors varies, else zero."""
         return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
 
     return constant_part
@@ -322,6 +328,7 @@ def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     """Return a function that gives "bound" if a node has the input of that index."""
 
     def judge(node: Node) -> Exactness:
+        """Return "bound" if the optional input is given, else "exact"."""
         provided = len(node.inputs) > index and node.inputs[index] is not None
         return "bound" if provided else "exact"
 

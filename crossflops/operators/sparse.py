@@ -70,6 +70,7 @@ _BIASED = ("aten.linear.default.sparse",)
 
 
 def _integer_list(node: Node, name: str) -> tuple[int, ...]:
+    """Return an attribute that is a tuple of integers; raise ValueError if it is not."""
     value = node.attrs.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"{node.op} has no list {name!r}")
@@ -77,6 +78,7 @@ def _integer_list(node: Node, name: str) -> tuple[int, ...]:
 
 
 def _sparse_operand_places(node: Node) -> tuple[int, int]:
+    """Return the input positions of the two factors of a sparse product."""
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
 
@@ -131,6 +133,7 @@ def sparse_product_cost(node: Node) -> Cost:
 
 
 def _sparse_row_groups(node: Node) -> tuple[int, int]:
+    """Return the numbers of distinct rows and of groups of a sparse tensor."""
     groups = integer(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")

@@ -19,6 +19,7 @@ _PAGE = "https://docs.jax.dev/en/latest/_autosummary/jax.experimental.sparse.{}.
 
 
 def _sparse_array_axes(node: Node, name: str) -> tuple[int, ...]:
+    """Return an attribute that is a tuple of axes; raise ValueError if it is not."""
     value = node.attrs.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"{node.op} has no axes {name!r}")

@@ -111,6 +111,7 @@ def _transform_length(
 
 
 def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
+    """Return the axis of a Fourier transform; if unknown, the longest axis before the last."""
     if node.op.since < 20:
         return integer(node, "axis", 1) % len(dims)
     if len(axes := node.values.get(2, ())) == 1:
@@ -121,7 +122,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
 
 
 def _frames(node: Node) -> str:
-    """Check that a frame is as long as the window, and no longer than the signal."""
+    """Return why frame and window lengths do not fit the signal, or ""."""
     signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None
     if signal is None or frame is None:
@@ -241,6 +242,7 @@ def cosine_window_formula(terms: int) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of a window function with `terms` cosines per element."""
         return Cost(muls=2, specials=1, adds=1) * (terms * output_element_count(node)) + Cost(
             divs=1
         )

@@ -26,7 +26,9 @@ operator = Operators()
 
 
 def _optimizer_element_count(node: Node, kinds: int) -> int:
-    """Return the number of elements of the optimized tensors: the inputs from 2 on are `kinds`
+    """Return the number of elements that an optimizer node updates.
+
+    In detail: the number of elements of the optimized tensors: the inputs from 2 on are `kinds`
     groups of equal length.
     """
     count, rest = divmod(len(node.inputs) - 2, kinds)
@@ -36,11 +38,14 @@ def _optimizer_element_count(node: Node, kinds: int) -> int:
 
 
 def _optimizer_constraint(kinds: int) -> Constraint:
-    """Return a constraint: R and T are single numbers; a tensor, its gradient and its moments have
-    one shape.
+    """Return a constraint on the operand shapes of an optimizer node.
+
+    In detail: a constraint: R and T are single numbers; a tensor, its gradient and its moments
+    have one shape.
     """
 
     def constraint(node: Node) -> str:
+        """Return why the optimizer's inputs do not have equal shapes per tensor, or ""."""
         count = (len(node.inputs) - 2) // kinds
         similar = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
         return joint(single(0, 1), *similar)(node)
@@ -123,8 +128,9 @@ _LOSS = (
 
 
 def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dX = -weight[target] dl at each target, and 0 elsewhere
-    (ATen/native/LossNLL.cpp).
+    """Return the backward cost of a negative log-likelihood loss.
+
+    dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
 
     m negations; weight: m muls; ignore_index: m compares; mean: a div, by the sum of the forward
     pass.
@@ -164,6 +170,7 @@ def negative_log_likelihood(node: Node) -> Cost:
 
 
 def _loss_reduction_cost(node: Node, count: int, weighted: bool) -> Cost:
+    """Return the cost of reducing `count` losses by none, sum or mean."""
     reduction, joined = string_attribute(node, "reduction", "mean"), Cost(adds=max(count - 1, 0))
     if reduction == "none":
         return ZERO

@@ -102,6 +102,7 @@ class _Forward(NamedTuple):
         return _gradient_total_cost(backward(again, indices, work))
 
     def _node(self, node: Node) -> Node:
+        """Return the forward node that belongs to a gradient node."""
         inputs = tuple(self._operand(node, position) for position in range(len(self.operands)))
         return msgspec.structs.replace(
             node,
@@ -113,6 +114,7 @@ class _Forward(NamedTuple):
         )
 
     def _operand(self, node: Node, position: int) -> TensorSpec | None:
+        """Return one operand of the forward node, from the gradient node's inputs or outputs."""
         index = self.operands[position]
         if index is not None:
             return node.inputs[index] if index < len(node.inputs) else None
@@ -121,6 +123,7 @@ class _Forward(NamedTuple):
 
 
 def _gradient_total_cost(gradient: Gradient) -> Cost:
+    """Return the sum of all parts of a backward cost."""
     return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
 
 
@@ -134,6 +137,7 @@ def _forward(
     products: bool = False,
     **attrs: int | str,
 ) -> _Forward:
+    """Return how a gradient node's inputs map to the forward operator `name`."""
     op = Op("", name, since)
     rule = family.rules[op]
     return _Forward(op, rule, operands, results, gradient, products, tuple(attrs.items()))
@@ -222,11 +226,14 @@ _declare_training_operator(
 
 
 def _bias_gelu_formula(name: str) -> Formula:
-    """Return the formula of the gradient of a Gelu whose operand is X + B, which is summed again:
+    """Return the formula of the gradient of a Gelu with an added bias.
+
+    In detail: the formula of the gradient of a Gelu whose operand is X + B, which is summed again:
     n adds.
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of an activation's gradient and one addition per element."""
         return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
 
     return formula
@@ -241,7 +248,9 @@ for _name in ("Gelu", "FastGelu"):
 
 
 def _quick_gelu_gradient(node: Node) -> Cost:
-    """Return the cost of QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X
+    """Return the cost of QuickGeluGrad.
+
+    In detail: the cost of QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X
     once.
     """
     scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
@@ -253,7 +262,9 @@ _declare_training_operator("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha 
 
 
 def _invertible_norm_cost(node: Node) -> Cost:
-    """Return the cost of InvertibleLayerNormalizationGrad: as of LayerNormalization, with x^ = (Y
+    """Return the cost of InvertibleLayerNormalizationGrad.
+
+    In detail: the cost of InvertibleLayerNormalizationGrad: as of LayerNormalization, with x^ = (Y
     - bias) / scale.
 
     x^ takes n subs and n divs in place of n subs and n muls.
@@ -270,7 +281,9 @@ _declare_training_operator("InvertibleLayerNormalizationGrad",
 
 
 def _batch_in_training(node: Node) -> Cost:
-    """Return the cost of BatchNormInternal: BatchNormalization in training, which stores what its
+    """Return the cost of BatchNormInternal.
+
+    In detail: the cost of BatchNormInternal: BatchNormalization in training, which stores what its
     gradient needs.
     """
     attrs = {**node.attrs, "training_mode": 1}
@@ -286,11 +299,14 @@ _declare_training_operator(
 
 
 def _dropout_gradient_formula(index: int) -> Formula:
-    """Return the formula of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls; 0
-    where training_mode is false.
+    """Return the formula of the gradient of Dropout.
+
+    In detail: the formula of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls;
+    0 where training_mode is false.
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of dropout in training mode, zero otherwise; raise if it is unknown."""
         mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
             raise ValueError(
@@ -338,6 +354,7 @@ def _with_ignored(node: Node, index: int) -> Node:
 
 
 def _training_loss_cost(node: Node) -> Cost:
+    """Return the cost of a softmax cross-entropy loss node in training."""
     return training.softmax_cross_entropy(_with_ignored(node, 3))
 
 
@@ -345,7 +362,9 @@ _LOSS = _forward(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
 
 
 def _loss_gradient(node: Node) -> Cost:
-    """Return the cost of the gradient by the scores; `dY` is that of the loss, or of each loss
+    """Return the cost of a softmax cross-entropy loss's gradient by the scores.
+
+    In detail: the cost of the gradient by the scores; `dY` is that of the loss, or of each loss
     where none is reduced.
 
     A bias behind them is added to the gradient: n adds.
@@ -371,7 +390,7 @@ _declare_training_operator(
 
 
 def _softmax_row_count(node: Node, index: int) -> int:
-    """Return the number of groups of the softmax of [..., classes]."""
+    """Return the number of softmaxes over scores [..., classes]."""
     spec = input_spec(node, index)
     if not spec.shape:
         raise ValueError(f"the shape of {spec.name!r} is unknown")
@@ -379,6 +398,7 @@ def _softmax_row_count(node: Node, index: int) -> int:
 
 
 def _is_mean(node: Node) -> bool:
+    """Return whether the loss is reduced by its mean."""
     return string_attribute(node, "reduction", "mean") == "mean"
 
 
@@ -433,6 +453,7 @@ _declare_training_operator(
 
 
 def _all_inputs(node: Node, first: int = 0) -> int:
+    """Return the number of elements of all inputs from `first` on."""
     return sum(input_element_count(node, index) for index in range(first, len(node.inputs)))
 
 

@@ -58,6 +58,7 @@ def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
 
 
 def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
+    """Compare the source of a patch's target in the installed library with the records."""
     installed = release(patch.library)
     if installed is None:
         return Target(patch, name, None, "not installed")
@@ -84,6 +85,7 @@ def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
 
 
 def _target_change_message(last: str, known: Releases, signature: str) -> str:
+    """Return a message that compares the target's signature with that of the last release."""
     before = known[last][1]
     if before == signature:
         return f"the target is there, its signature is the same; its source is not that of {last}"
@@ -93,6 +95,7 @@ def _target_change_message(last: str, known: Releases, signature: str) -> str:
 
 
 def _path(patch: Patch, name: str) -> str:
+    """Return the dotted name of an attribute that a patch replaces."""
     return f"{patch.place.replace(':', '.')}.{name}"
 
 
@@ -137,6 +140,7 @@ def find_source(location: str, name: str) -> tuple[str, str] | None:
 
 
 def _patch_module_file(module: str) -> Path | None:
+    """Return the file of a module's source without importing it, or None if it is not found."""
     top, *rest = module.split(".")
     spec = find_spec(top)
     folders = list(spec.submodule_search_locations or ()) if spec else []
@@ -173,7 +177,7 @@ def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
 
 
 def _enclosures(before: str, indent: int) -> int:
-    """Return the number of classes and functions that enclose a line, from the lines before it."""
+    """Return how many classes and functions enclose a line, from the lines before it."""
     count = 0
     for line in reversed(before.splitlines()) if indent else ():
         left = len(line) - len(line.lstrip())
@@ -187,6 +191,7 @@ def _enclosures(before: str, indent: int) -> int:
 
 
 def _imports(text: str, name: str) -> Iterator[str]:
+    """Yield the `from ... import NAME` statements in a source text that import `name`."""
     statement = r"^[ \t]*from [\w.]+ import (?:\([^)]*\)|[^\n(]*)"
     for match in re.finditer(statement, text, re.MULTILINE):
         if re.search(rf"\b{name}\b", match[0].partition(" import ")[2]):
@@ -194,6 +199,7 @@ def _imports(text: str, name: str) -> Iterator[str]:
 
 
 def _statement_signature(text: str) -> str:
+    """Return the parameters in a function's source text, or "" if it is not a function."""
     try:
         statement = ast.parse(text).body[0]
     except (SyntaxError, IndexError):
@@ -207,12 +213,13 @@ def _statement_signature(text: str) -> str:
 
 
 def _read_records() -> Sources:
+    """Return the recorded source digests of patch targets, from the package's JSON file."""
     recorded: Sources = json.loads(_RECORDED.read_text(encoding="utf-8"))
     return recorded
 
 
 def _record_patch_targets() -> None:
-    """Add the installed releases to the file of records, unless an equal record exists."""
+    """Add the installed libraries' sources of patch targets to the recorded ones."""
     recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
     for patch in PATCHES:
         installed = release(patch.library)

@@ -61,7 +61,7 @@ def patching_items(
 
 
 def original(owner: Any, name: str, declared: Patch) -> Any:
-    """Return the current value of a target. Raise PatchError where it is missing."""
+    """Return the current value of the attribute to patch; raise PatchError if it is missing."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
         raise missing_target_error(declared, name)
@@ -115,6 +115,7 @@ def own_content(owner: Any, name: str) -> Any:
 
 
 def _library_version_text(library: str) -> str:
+    """Return the installed version of a library, or "as it is installed" if it is unknown."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -148,13 +149,13 @@ class _Attribute:
         self.undo()
 
     def undo(self) -> None:
-        """Restore the previous value."""
+        """Restore the attribute that was patched."""
         if self._leave_foreign and own_content(self._owner, self._name) is not self._value:
             return
         restore_attribute(self._owner, self._name, self._before)
 
     def keep(self) -> None:
-        """Replace the attribute permanently."""
+        """Keep the replaced attribute, with no restoring at exit."""
         self.__enter__()
 
 

@@ -33,6 +33,7 @@ def rebuild(file: OnnxFile) -> Source:
 
 
 def _require_onnx2torch() -> None:
+    """Import onnx2torch; raise MissingExtraError if it is not installed."""
     try:
         load_with_retry(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
@@ -43,6 +44,7 @@ def _require_onnx2torch() -> None:
 
 
 def _rebuilt(model: Any, name: str) -> Source:
+    """Return a torch module, built from an ONNX model, as a model source with its input shapes."""
     try:
         with filter_warnings("ignore"):
             module = _convert_to_torch(model)
@@ -59,7 +61,7 @@ REBUILT = {"torch": "a torch module", "tensorflow": "a TensorFlow function"}
 
 
 def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
-    """Return the model that was counted as `graph`, rebuilt for the tools of a framework.
+    """Return the model of `graph` rebuilt as a module of a framework, for that framework's tools.
 
     `program` is a file, or a model with definite sizes: its bytes, or a model of onnx_ir (for
     TensorFlow only). Raises what `rebuild` here and in `tensorflow` raise.
@@ -77,7 +79,7 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
 
 
 def _bind_file_inputs(file: OnnxFile) -> Any:
-    """Return the model with its weights and with the requested input sizes."""
+    """Return an ONNX model with its weights and with the requested input sizes."""
     model = load_bound_model(file)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
@@ -85,6 +87,7 @@ def _bind_file_inputs(file: OnnxFile) -> Any:
 
 
 def _convert_to_torch(model: Any) -> Any:
+    """Return a torch module in evaluation mode that computes the ONNX model."""
     from crossflops.rebuild.converters import convertible, lent
 
     rewritten = convertible(model)
@@ -94,7 +97,7 @@ def _convert_to_torch(model: Any) -> Any:
 
 
 def _name_as_modules(graph: Any) -> None:
-    """Give nodes names that are valid for modules: fvcore and torch.jit use slashes for paths."""
+    """Rename ONNX nodes to names without slashes, which modules of torch cannot have."""
     taken: set[str] = set()
     for number, node in enumerate(graph.node):
         name = re.sub(r"\W+", "_", node.name).strip("_") or node.op_type
@@ -105,7 +108,7 @@ def _name_as_modules(graph: Any) -> None:
 
 
 def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
-    """Return the input specs by position: the module does not know their names."""
+    """Return the tensor specs of a graph's inputs, in their order."""
     from onnx import helper
 
     specs = []

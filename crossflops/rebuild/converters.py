@@ -33,6 +33,7 @@ Whole = Callable[[NodeFacts], tuple[Any, tuple[int, ...]]]
 
 
 def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+    """Return the torch layer of ONNX Trilu and its input positions, or None and ()."""
     diagonal = facts.constant(1)
     if facts.has(1) and diagonal is None:
         return None, ()
@@ -41,6 +42,7 @@ def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+    """Return the torch layer of ONNX OneHot and its input positions, or None and ()."""
     depth, values = facts.constant(1), facts.constant(2)
     if depth is None or values is None:
         return None, ()
@@ -49,6 +51,7 @@ def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
+    """Return the torch layer of ONNX GlobalMaxPool and its input positions, or None and ()."""
     shape = facts.shape(0)
     pools = {3: nn.AdaptiveMaxPool1d, 4: nn.AdaptiveMaxPool2d, 5: nn.AdaptiveMaxPool3d}
     kind = None if shape is None else pools.get(len(shape))
@@ -56,8 +59,9 @@ def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return our layer of CumSum: that of onnx2torch 1.5 sums in reverse by default, and along a
-    computed axis.
+    """Return the torch layer of ONNX CumSum and its input positions.
+
+    That of onnx2torch 1.5 sums in reverse by default.
     """
     axis, attributes = facts.constant(1), facts.attributes
     if axis is None:
@@ -93,23 +97,28 @@ MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wra
 
 
 def _convert_reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Reshape whose shape is constant."""
     return layers.Reshape(constants[0], bool(attributes.get("allowzero", 0)))
 
 
 def _convert_expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Expand whose shape is constant."""
     return layers.Expand(constants[0])
 
 
 def _convert_tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Tile whose repeats are constant."""
     return layers.Tile(constants[0])
 
 
 def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Split with its number of outputs."""
     sizes = constants[0] if constants else attributes.get("split")
     return layers.Split(attributes.get("axis", 0), sizes, outputs)
 
 
 def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Slice with constant bounds, None before opset 10."""
     if len(constants) < 2:
         return None  # before opset 10 these are attributes
     starts, ends, *more = constants
@@ -119,6 +128,7 @@ def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
 
 
 def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch layer of an ONNX Pad, or None if its mode is not supported."""
     mode = MODES.get(attributes.get("mode", "constant"))
     if not constants or mode is None:
         return None
@@ -127,11 +137,15 @@ def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> 
 
 
 def _single_number(value: Any) -> Any:
+    """Return the first item of a list, or the value itself."""
     return value[0] if isinstance(value, list) else value
 
 
 def _axes_converter(insert: bool) -> Converter:
+    """Return a converter of ONNX Unsqueeze (`insert`) or Squeeze to a torch layer."""
+
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+        """Return a torch layer that inserts or removes axes, or None if these are unknown."""
         axes = constants[0] if constants else attributes.get("axes")
         return None if axes is None else layers.Axes(axes, insert)
 
@@ -139,7 +153,10 @@ def _axes_converter(insert: bool) -> Converter:
 
 
 def _reduce(which: str) -> Converter:
+    """Return a converter of an ONNX reduction to a torch layer."""
+
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+        """Return a torch layer of the reduction, or None if it does nothing."""
         axes = (constants[0] if constants else None) or attributes.get("axes") or []
         if not axes and attributes.get("noop_with_empty_axes"):
             return None
@@ -149,6 +166,7 @@ def _reduce(which: str) -> Converter:
 
 
 def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
+    """Return the torch GELU layer of an ONNX Gelu, exact or by tanh."""
     from torch import nn
 
     return nn.GELU(approximate=attributes.get("approximate", "none"))
@@ -188,20 +206,22 @@ def operators_without_converter(model: Any) -> set[tuple[str, int]]:
 
 
 def _full_operator_name(domain: str, operator: str) -> str:
+    """Return "DOMAIN.OPERATOR", or the operator alone without a domain."""
     return f"{domain}.{operator}".lstrip(".")
 
 
 def _used(model: Any) -> set[tuple[str, str]]:
+    """Return the (domain, operator type) pairs of the nodes of an ONNX model."""
     return {(domain_of(node.domain), node.op_type) for node in model.graph.node}
 
 
 def _registry() -> Any:
+    """Return the module of onnx2torch in which its converters are registered."""
     return importlib.import_module("onnx2torch.node_converters.registry")
 
 
 def _converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
-    """Return onnx2torch's converter of an operator, or of an older version with the same
-    signature.
+    """Return onnx2torch's converter of an operator, or that of an equivalent older version.
 
     `provided` are the attributes that the model sets to other values than the defaults.
     """
@@ -221,8 +241,9 @@ def _converter(domain: str, operator: str, opset: int, provided: frozenset[str])
 
 
 def _has_equal_meaning(schema: Any, operator: str, version: int, provided: frozenset[str]) -> bool:
-    """Return whether two versions of an operator differ only in types, and in attributes that the
-    model does not set.
+    """Return whether two versions of an ONNX operator are the same for this model.
+
+    They differ only in types, and in attributes that the model does not set.
     """
     other = schema_of(operator, version, schema.domain) if schema else None
     if other is None or _face(schema) != _face(other):
@@ -231,14 +252,17 @@ def _has_equal_meaning(schema: Any, operator: str, version: int, provided: froze
 
 
 def _face(schema: Any) -> tuple[Any, ...]:
+    """Return names and options of an operator schema's inputs and outputs."""
+
     def formal_options(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
+        """Return name and option of each formal parameter of a schema."""
         return tuple((formal.name, formal.option) for formal in formals)
 
     return formal_options(schema.inputs), formal_options(schema.outputs)
 
 
 def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
-    """Return the attributes that nodes of an operator set to other values than the defaults."""
+    """Return the attributes that the nodes of an ONNX operator set to non-default values."""
     schema = schema_of(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
     return frozenset(
@@ -252,6 +276,7 @@ def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> 
 
 
 def _says_default(attribute: Any, default: Any) -> bool:
+    """Return whether an ONNX attribute has the type and value of its default."""
     same = ("type", "i", "f", "s")
     return all(getattr(attribute, name) == getattr(default, name) for name in same)
 
@@ -282,9 +307,10 @@ def lent(model: Any) -> Iterator[None]:
 
 
 def _ours_before(operator: str, other: Any) -> Any:
-    """Return a converter that tries ours first and then that of onnx2torch."""
+    """Return a converter that tries our torch layer first and then onnx2torch's own."""
 
     def convert(node: Any, graph: Any) -> Any:
+        """Convert an ONNX node to a torch layer, by our converter or by onnx2torch's own."""
         layer, indices = _layer_for_node(operator, _node_facts(operator, node, graph))
         if layer is not None:
             common = importlib.import_module("onnx2torch.utils.common")
@@ -299,8 +325,9 @@ def _ours_before(operator: str, other: Any) -> Any:
 
 
 def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return our layer for a node and the indices of the inputs that it takes; the layer is None
-    if there is none.
+    """Return our torch layer for an ONNX node and the positions of its inputs.
+
+    The layer is None if we have none for it.
     """
     if operator in WHOLES:
         return WHOLES[operator](facts)
@@ -313,6 +340,7 @@ def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ..
 
 
 def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
+    """Return name, attributes, constant inputs, shapes and outputs of an ONNX node."""
     names, known = node.input_values, graph.initializers
     return NodeFacts(
         operator=operator,
@@ -326,7 +354,7 @@ def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
 
 
 def _static_shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape that a file declares, if all of its sizes are numbers; otherwise None."""
+    """Return the shape that an ONNX file declares for a value, None if a size is open."""
     if value is None or not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim
@@ -382,6 +410,7 @@ def convertible(model: Any) -> Any:
 
 
 def _older(model: Any, opset: int) -> Any:
+    """Return the ONNX model converted to an older opset, or None if that is impossible."""
     from onnx import version_converter
 
     if opset >= opsets(model).get("", 1):
@@ -393,6 +422,7 @@ def _older(model: Any, opset: int) -> Any:
 
 
 def _inline_unconvertible(model: Any) -> Any:
+    """Return the model with the operators that lack a converter replaced by their bodies."""
     return inline_function_bodies(
         model, lambda candidate: {name for name, _ in operators_without_converter(candidate)}
     )
@@ -442,7 +472,9 @@ def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
 
 
 def _remove_uniform_weights(graph: Any) -> set[str]:
-    """Remove weights that repeat one number again; return the names of those that are to have no
+    """Remove the data of weights that repeat one number; return names without data.
+
+    Removes weights that repeat one number again; return the names of those that are to have no
     data.
     """
     import onnx_ir
@@ -460,7 +492,9 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
 
 @contextmanager
 def _without_data() -> Iterator[None]:
-    """Make onnx2torch read an array of one repeated number for a weight that is known by shape
+    """Let onnx2torch read weights without data as arrays of one repeated number.
+
+    Makes onnx2torch read an array of one repeated number for a weight that is known by shape
     alone.
     """
     import numpy as np
@@ -470,6 +504,7 @@ def _without_data() -> Iterator[None]:
     read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
+        """Return an ONNX tensor as an array; a tensor without data gets a constant number."""
         proto = tensor.proto
         if not is_dataless_tensor(proto):
             return read(tensor)
@@ -480,6 +515,7 @@ def _without_data() -> Iterator[None]:
 
 
 def _is_of_sizes(value: Any) -> bool:
+    """Return whether an ONNX value can be a list of sizes: small, or not of floats."""
     if value.shape is None:
         return False
     sizes = [size if isinstance(size, int) else _SMALL + 1 for size in value.shape]

@@ -126,7 +126,7 @@ class Reduce(nn.Module):
         self.which, self.axes, self.keep = which, list(axes), keep
 
     def forward(self, x: Any) -> Any:
-        """Return the reduction as the operator defines it, by torch's own functions."""
+        """Return the reduction of `x` as the ONNX operator defines it."""
         axes = self.axes or list(range(x.dim()))
         simple = {"Sum": torch.sum, "Mean": torch.mean, "Max": torch.amax, "Min": torch.amin}
         if self.which in simple:
@@ -201,7 +201,7 @@ class RunningSum(nn.Module):
         self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
 
     def forward(self, x: Any) -> Any:
-        """Return the sums, in the shape of the input."""
+        """Return the running sums along the axis, in the shape of the input."""
         x = torch.flip(x, [self.axis]) if self.reverse else x
         sums = torch.cumsum(x, self.axis)
         sums = sums - x if self.exclusive else sums
@@ -244,7 +244,7 @@ class Recurrent(nn.Module):
         return results[: self.outputs] if self.outputs > 1 else y
 
     def _first(self, h: Any, c: Any) -> Any:
-        """Return the states in the form that the layer takes."""
+        """Return the first states of a recurrent layer in torch's form, None without any."""
         if h is None and c is None:
             return None
         h, c = (torch.zeros_like(c) if h is None else h), (torch.zeros_like(h) if c is None else c)
@@ -252,11 +252,12 @@ class Recurrent(nn.Module):
         return (h, c) if isinstance(self.layer, nn.LSTM) else h
 
     def _swap_layout(self, state: Any) -> Any:
+        """Return a recurrent state with its first two axes swapped if `layout` is batch-first."""
         return state.transpose(0, 1) if self.layout else state
 
 
 def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
-    """Return the recurrent layer, and the indices of the inputs that it takes.
+    """Return the torch layer of an ONNX RNN, GRU or LSTM, and its input positions.
 
     Raises NormalizeError, naming the feature, where the node uses one that torch's layers lack.
     """
@@ -280,7 +281,7 @@ def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
 
 
 def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
-    """Copy the weights of a direction into the layer, with the gates in the order of torch."""
+    """Copy an ONNX node's weights of one direction into a torch layer, in torch's gate order."""
     suffix = "l0_reverse" if direction else "l0"
     gates = _GATES[facts.operator]
     weights = {"weight_ih": facts.constant(1), "weight_hh": facts.constant(2)}
@@ -295,18 +296,19 @@ def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int)
 
 
 def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
-    """Return the indices of the first states, or an empty tuple if all are zeros."""
+    """Return the input positions of a recurrent node's initial states, () if all are zeros."""
     indices = (5, 6) if facts.operator == "LSTM" else (5,)
     zeros = [not facts.has(index) or _zero(facts.constant(index)) for index in indices]
     return () if all(zeros) else tuple(index for index in indices if index < len(facts.given))
 
 
 def _zero(value: Any) -> bool:
+    """Return whether an array is given and all zero."""
     return value is not None and not np.any(value)
 
 
 def _activations(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the activations of the first direction, in lower case."""
+    """Return the activations of a recurrent node's first direction, in lower case."""
     names = facts.attributes.get("activations") or _USUAL[facts.operator]
     return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
 
@@ -337,7 +339,7 @@ def _reject_unsupported(facts: NodeFacts) -> None:
 
 
 def _has_full_sequences(facts: NodeFacts) -> bool:
-    """Return whether every sequence is known to be as long as X."""
+    """Return whether every sequence of a recurrent node is as long as its input X."""
     lengths, shape = facts.constant(4), facts.shape(0)
     if lengths is None or shape is None:
         return False
@@ -345,5 +347,6 @@ def _has_full_sequences(facts: NodeFacts) -> bool:
 
 
 def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
+    """Return the error that torch has no layer for a feature of an ONNX operator."""
     name = f"{facts.operator} {facts.name}".strip()
     return NormalizeError(f"{name} has {what}, which no torch layer supports", READ_IT)

@@ -85,7 +85,7 @@ def opsets(model: Any) -> dict[str, int]:
 
 
 def domain_of(name: str) -> str:
-    """Return the name of a domain that is used here."""
+    """Return an operator set's domain, with "" for the ONNX standard's."""
     return "" if name == "ai.onnx" else name
 
 
@@ -113,5 +113,6 @@ def _with_value_types(model: Any) -> Any:
 
 
 def _has_body(operator: str, versions: dict[str, int]) -> bool:
+    """Return whether the ONNX standard defines the operator by a function body."""
     schema = schema_of(operator, versions.get("", 1))
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)

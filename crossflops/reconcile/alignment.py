@@ -63,13 +63,14 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
 
 
 def _alignment_inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
+    """Return the first model inputs of two ledgers."""
     return Inputs(*(ledger.inputs[0] if ledger.inputs else () for ledger in (first, second)))
 
 
 def _group_shifts(
     group: Group, first: AlignableModel, second: AlignableModel, inputs: Inputs
 ) -> Iterator[Shift]:
-    """Yield the differences in the contractions of a group."""
+    """Yield the differences between the contractions of a group's two models, by cause."""
     if group.first == (FIRST,):
         return
     own = [first.contractions[index] for index in group.first]
@@ -97,13 +98,14 @@ def _group_shifts(
 
 
 def _is_same_operator_kind(first: Contraction, second: Contraction) -> bool:
-    """Return whether both are written as the same kind of operator: a convolution, a product."""
+    """Return whether two contractions are written as the same kind of operator."""
     families = ({"MatMul", "Gemm"}, {"Conv"})
     names = {first.op.rpartition(".")[2], second.op.rpartition(".")[2]}
     return len(names) == 1 or any(names <= family for family in families)
 
 
 def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
+    """Return the summed MACs, FLOPs and parameters of contractions and other operations."""
     work = Work()
     for operation in ones:
         macs = operation.macs if isinstance(operation, Contraction) else 0
@@ -114,7 +116,7 @@ def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
 def _layer_place_and_work(
     indices: tuple[int, ...], side: AlignableModel, additional: Sequence[Operation]
 ) -> tuple[Place | None, Work]:
-    """Return a layer of one model, and its work with the operations that belong to it."""
+    """Return the row of a layer in one model, and its MACs, FLOPs and parameters."""
     if indices == (FIRST,):
         what = Place(nodes=tuple(operation.node for operation in additional), path="", what=BEFORE)
         return (what if additional else None), _sum_of_work(additional)
@@ -130,7 +132,7 @@ def _layer_place_and_work(
 
 
 def _contraction_text(ones: list[Contraction]) -> str:
-    """Return a contraction in words: "Conv 3x3 64 -> 128 /2, 28x28"."""
+    """Return contractions in words, such as "Conv 3x3 64 -> 128 /2, 28x28"."""
     operation, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
     if operation.kind != WEIGHTED:
         return f"{operation.op}{more}"
@@ -171,7 +173,7 @@ def _merge_shifts_by_cause(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
 def _pair_of_unused_parameters(
     first: AlignableModel, second: AlignableModel
 ) -> Iterator[LayerPair]:
-    """Yield parameters that belong to a model, and to no node of its graph."""
+    """Yield the parameters that a model has and that no node of its graph uses."""
     if first.rest or second.rest:
         nobody = Place(nodes=(), path="", what=NOBODY)
         more = second.rest - first.rest

@@ -94,7 +94,7 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
 def contractions(
     node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
 ) -> list[Contraction]:
-    """Return the contractions of a node with MACs; a fused attention is its two products.
+    """Return the contractions (convolutions, products) of a node; attention has two of them.
 
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
@@ -120,7 +120,7 @@ def contractions(
 def _contraction_by_example(
     node: Node, facts: dict[str, object], times: int, batch: int
 ) -> Contraction:
-    """Return the contraction with its places split into those of one example and the examples."""
+    """Return a contraction with its positions split into batch size and positions per example."""
     contraction = msgspec.convert(
         {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
     )
@@ -136,11 +136,13 @@ def _contraction_by_example(
 
 
 def _contraction_input_shape(node: Node, index: int) -> tuple[int, ...] | None:
+    """Return the shape of a node's input, or None if there is no such input or shape."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     return spec.shape if spec is not None else None
 
 
 def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
+    """Return kernel, channel, group and bias sizes of a convolution; None for another operator."""
     index = _CONVOLUTIONS.get(node.op.type)
     source, result = (
         _contraction_input_shape(node, 0),
@@ -172,9 +174,11 @@ def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
 def _convolution_window(
     node: Node, before: tuple[int, ...], after: tuple[int, ...], kernel: tuple[int, ...]
 ) -> Window:
+    """Return sizes before and after, kernel, strides, pads and dilations of a convolution."""
     rank = len(kernel)
 
     def attribute_by_axis(name: str, default: int) -> tuple[int, ...]:
+        """Return an attribute's value for each spatial axis, or `default` for every axis."""
         values = node.attrs.get(name)
         return values if isinstance(values, tuple) and values else (default,) * rank  # type: ignore[return-value]
 
@@ -191,6 +195,7 @@ def _convolution_window(
 
 
 def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
+    """Return rows, inner and outer sizes of a matrix product; None if the node is not one."""
     result = node.outputs[0].shape if node.outputs[0] else None
     if node.op.type not in _PRODUCTS or not result or not macs:
         return None
@@ -209,6 +214,7 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
     """Return the elements of the largest operand that depends on no input."""
 
     def is_constant_operand(spec: TensorSpec | None) -> bool:
+        """Return whether a tensor is a parameter or a constant."""
         return spec is not None and (
             spec.role in ("parameter", "constant") or spec.name in constant
         )
@@ -224,7 +230,7 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
 
 
 def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
-    """Return the projection, if the node has one, and the products before and after the softmax.
+    """Return projection and score products of a fused attention as sizes of contractions.
 
     Both have as many MACs where the heads of queries and values are of one length; otherwise
     the node stays whole.
@@ -267,7 +273,7 @@ def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None
 
 
 def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
-    """Return the elements of parameters by the key of the node that is the first to use them.
+    """Return parameter elements by the key of the first node that uses them.
 
     Of a file every stored weight is a parameter. A model whose modules say what theirs are has
     other stored tensors too, such as the statistics of a batch normalization: there a tensor
@@ -287,7 +293,7 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
 def _parameters_within_budget(
     graph: Graph, held_by: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the tensors of every node that are parameters, by their sizes."""
+    """Yield for each node the tensors that are parameters, until their elements are used up."""
     paths = {node.key: node.path for node in graph.nodes}
     counts: Counter[str] = Counter()
     strays: list[tuple[str, int]] = []
@@ -377,6 +383,7 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
 
 
 def _example_batch_size(graph: Graph) -> int:
+    """Return the first axis of the model's first input as batch size, or 1 if it has none."""
     shape = graph.inputs[0].shape if graph.inputs else None
     return shape[0] if shape and len(shape) > 1 and shape[0] else 1
 
@@ -398,7 +405,7 @@ class _Reader:
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def read(self, count: CountedNode) -> None:
-        """Read the next node."""
+        """Read one counted node: as a contraction, a bias, or another operation."""
         node = count.node
         owner = max(
             (self._owners.get(spec.name, FIRST) for spec in node.inputs if spec), default=FIRST
@@ -414,6 +421,7 @@ class _Reader:
         self._own(node, owner)
 
     def _contraction(self, count: CountedNode) -> None:
+        """Add a node's contractions to the list, and its other FLOPs as an operation."""
         node, stored = count.node, self._held.pop(count.node.key, 0)
         parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
         beyond = count.cost.flops - 2 * count.cost.macs
@@ -435,6 +443,7 @@ class _Reader:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
     def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
+        """Add FLOPs and parameters beyond MACs as an operation owned by contraction `owner`."""
         node = count.node
         if count.node.constant:
             maker = len(self._beside), tuple(spec.name for spec in node.inputs if spec)
@@ -469,6 +478,7 @@ class _Reader:
                     todo += sources
 
     def _pass_on(self, node: Node) -> None:
+        """Mark the result of a node that only moves or scales a contraction's result as such."""
         source = node.inputs[0] if node.inputs else None
         if source is None or source.name not in self._bare:
             return
@@ -478,15 +488,13 @@ class _Reader:
             self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
     def _is_bias(self, count: CountedNode) -> bool:
-        """Return whether the node adds a stored number for each output channel to a contraction's
-        result.
-        """
+        """Return whether a node only adds a stored bias per output channel to a contraction."""
         return (
             float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
         )
 
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:
-        """Return the index of the contraction, and the elements that are added to its result."""
+        """Return the contraction's index and the bias elements if a node adds one, else None."""
         second = 3 if node.op.type == "QLinearAdd" else 1
         for own, other in ((0, second), (second, 0)):
             spec, added = node.inputs[own], node.inputs[other]
@@ -500,6 +508,7 @@ class _Reader:
         return None
 
     def _add_bias(self, count: CountedNode) -> int:
+        """Book a bias addition on the contraction before it; return that one's index."""
         known = self._bias_addition(count.node)
         assert known is not None
         index, size = known

@@ -36,6 +36,7 @@ def reconcile_formulas(
 def _formula_account(
     convention: Convention, work: TokenSequence, sequences: int, native_macs: int
 ) -> FormulaAccount:
+    """Return a closed-form formula's number next to our count, with the explanations."""
     formula = convention.formula
     assert formula is not None
     native = convention.unit * native_macs
@@ -55,13 +56,14 @@ def _formula_account(
 
 
 def _rule_amount(rule: Rule, work: TokenSequence) -> int:
+    """Return the amount that a rule of a closed-form formula adds, with its sign and factor."""
     assert rule.amount is not None
     assert not isinstance(rule.amount, CostWeights)
     return rule.factor * int(rule.amount(work))
 
 
 def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
-    """Return why the formula has no number for this model, "" where it has one."""
+    """Return why a closed-form formula has no number for this model, or ""."""
     failures = (rule for rule in convention.rules if rule.kind == "fails")
     reason = next((rule.amount for rule in failures if _rule_amount(rule, work)), None)
     return formula_equation(reason).removesuffix(".") if reason else ""
@@ -70,7 +72,7 @@ def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
 def _formula_explanations(
     convention: Convention, work: TokenSequence, sequences: int
 ) -> Iterator[Explanation]:
-    """Yield an explanation for each cause, in the order of the rules; no zeros."""
+    """Yield an explanation for each cause with an amount, in the order of the formula's rules."""
     amounts: dict[str, int] = {}
     references: dict[str, list[str]] = {}
     for rule in convention.rules:

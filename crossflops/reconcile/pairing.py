@@ -48,7 +48,7 @@ def alignment_pairs(
 def _backtrack_pairs(
     paired: list[NDArray[np.uint8]], from_above: list[NDArray[np.uint8]], second: int
 ) -> list[tuple[int, int]]:
-    """Return the way back, which takes a pair wherever one is on a best way."""
+    """Return the index pairs on the best path, traced back from the end of both sequences."""
     pairs_back: list[tuple[int, int]] = []
     i, j = len(paired) - 1, second - 1
     while i >= 0 and j >= 0:
@@ -63,6 +63,7 @@ def _backtrack_pairs(
 
 
 def _bit(row: NDArray[np.uint8], index: int) -> bool:
+    """Return bit number `index` of a row of packed bits."""
     return bool(row[index >> 3] >> (7 - (index & 7)) & 1)
 
 
@@ -96,13 +97,14 @@ class _Table:
 
 
 def _path_number(paths: dict[str, int], path: str) -> int:
+    """Return the integer that identifies a module path, 0 for the empty path."""
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
 def contraction_scores(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> Callable[[int], Scores]:
-    """Return the scores of an item of the first with all of the second.
+    """Return a function that scores a contraction of `first` against each of `second`.
 
     Equal weights weigh most, then the module's path, then equal windows and near channels.
     """
@@ -111,6 +113,7 @@ def contraction_scores(
     depthwise = other.groups > 1
 
     def row(i: int) -> Scores:
+        """Return the scores of contraction `i` of one model with all of the other."""
         taps = other.taps == own.taps[i]
         inner = _ratio_similarity(other.inner, own.inner[i])
         outer = _ratio_similarity(other.outer, own.outer[i])
@@ -134,8 +137,9 @@ def contraction_scores(
 def operation_scores(
     first: Sequence[Operation], second: Sequence[Operation], partner: dict[int, int]
 ) -> Callable[[int], Scores]:
-    """Return the scores of an operation of the first with all of the second; `partner` pairs
-    owners.
+    """Return a function that scores an operation of `first` against each of `second`.
+
+    `partner` pairs the owners.
 
     Only the same operators are alike: most with the same owner, then of one size.
     """
@@ -145,6 +149,7 @@ def operation_scores(
     owners = np.array([operation.owner for operation in second])
 
     def row(i: int) -> Scores:
+        """Return the scores of operation `i` of one model with all of the other."""
         operation = first[i]
         owned = owners == partner.get(operation.owner, -2)
         points = 20 + 50 * owned + 30 * (sizes == operation.size)
@@ -200,8 +205,9 @@ def pair_contractions(
 
 
 def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """Sort the groups by the first model; those of the second alone follow their predecessor
-    there.
+    """Return groups sorted by their order in the first model, then in the second.
+
+    Sort the groups by the first model; those of the second alone follow their predecessor there.
     """
     known = list(groups)
     both = sorted(
@@ -210,6 +216,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     heads = [head for head, _ in both]
 
     def place(group: Group) -> tuple[int, int]:
+        """Return the key that sorts a group: its index in the first model, then in the second."""
         if group.first:
             return group.first[0], -1
         before = bisect_left(heads, group.second[0])
@@ -219,6 +226,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 
 def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
+    """Return kind, kernel taps, channels and groups of a contraction as a key for comparison."""
     return (
         contraction.kind,
         contraction.taps,
@@ -229,6 +237,7 @@ def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
 
 
 def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
+    """Return the key of a contraction with its number of output positions."""
     return (*_contraction_signature(contraction), contraction.places)
 
 
@@ -263,7 +272,9 @@ def _pairs_of_equal_weights(
     partner: dict[int, int],
     exact: bool = False,
 ) -> dict[int, int]:
-    """Return pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
+    """Return additional index pairs of contractions with equal weight sizes.
+
+    In detail: pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
     places.
     """
     key = _signature_with_places if exact else _contraction_signature
@@ -292,7 +303,7 @@ def _pairs_of_equal_weights(
 def _groups_of_runs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
-    """Yield runs that are, together, one contraction of the other side without an equal there.
+    """Yield groups of one contraction and the run of contractions that replaces it.
 
     Not where two of them have a partner each: these are as many layers of other widths.
     """
@@ -323,7 +334,7 @@ def _groups_of_runs(
 
 
 def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
-    """Return the indices by the number of anchors before them."""
+    """Return indices by the number of anchors before them: a mapping from gap to indices."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
         by_gap.setdefault(bisect_left(anchors, index), []).append(index)
@@ -333,7 +344,7 @@ def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
 def _runs_per_contraction(
     ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield a contraction, and a run on the other side with as many MACs and as many weights."""
+    """Yield index and run: contractions of the other model with equal MACs and weights in sum."""
     start = 0
     for i in first:
         for begin in range(start, min(len(second), start + _FARTHEST)):
@@ -347,7 +358,7 @@ def _runs_per_contraction(
 def _shortest_equal_run(
     contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
-    """Return the shortest run from the first of these that comes to one contraction, if one does.
+    """Return the shortest run of contractions with the MACs and weights of one, or ().
 
     It does as many MACs for each example with as many weights, of which those that are used
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
@@ -373,7 +384,7 @@ def _shortest_equal_run(
 
 
 def _is_part(part: Contraction, contraction: Contraction) -> bool:
-    """Return whether it computes some of the outputs of the other, or some of its rows."""
+    """Return whether a contraction computes some outputs or some rows of another one."""
     if part.kind == WEIGHTED:
         return (part.taps, part.inner, part.places) == (
             contraction.taps,
@@ -436,7 +447,7 @@ def pair_operations(
 
 
 def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
-    """Return the group number of every operation's owner."""
+    """Return for each operation the number of the group that its contraction is in."""
     of_owner = {
         index: number
         for number, group in enumerate(groups)
@@ -448,6 +459,7 @@ def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[i
 def _operations_by_home(
     ones: Sequence[Operation], owners: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
+    """Return the operations that are not excluded, by the index of their owning contraction."""
     by_home: dict[int, list[Operation]] = {}
     for index, operation in enumerate(ones):
         if index not in without:
@@ -456,7 +468,7 @@ def _operations_by_home(
 
 
 def _resize_cause(shifts: Sequence[Shift]) -> str:
-    """Return why a layer has another size, "" if it has the same; the batch comes last."""
+    """Return the cause of a layer's change of size, "" if its size is the same."""
     causes = sorted(
         (shift.cause for shift in shifts if shift.macs), key=lambda cause: cause == BATCH
     )
@@ -466,7 +478,7 @@ def _resize_cause(shifts: Sequence[Shift]) -> str:
 def _operation_pair_shifts(
     first: Operation, second: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
-    """Return the shifts of a pair of one operator, under the cause of their layer's size."""
+    """Return the differences between two operations of one operator type, by cause."""
     flops, params = second.flops - first.flops, second.params - first.params
     if not flops and not params:
         return []
@@ -478,7 +490,7 @@ def _operation_pair_shifts(
 def _cause_without_partner(
     group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]
 ) -> str:
-    """Return why operations of a layer have no partner."""
+    """Return the cause for operations of a layer that the other model lacks."""
     if not group.first or not group.second:
         return MISSING
     norms = [item for item in (*ones, *others) if item.op == _NORM]
@@ -493,8 +505,10 @@ def _cause_without_partner(
 def _shifts_without_partner(
     cause: str, ones: list[Operation], others: list[Operation], shifts: Sequence[Shift]
 ) -> Iterator[Shift]:
-    """Yield the shifts of operations without a partner: first to the other size, then to the other
-    form.
+    """Yield the differences that operations without a partner make.
+
+    In detail: the shifts of operations without a partner: first to the other size, then to the
+    other form.
     """
     flops = sum(operation.flops for operation in others) - sum(
         operation.flops for operation in ones
@@ -517,7 +531,10 @@ def _shifts_without_partner(
 
 
 def _operation_difference_text(ones: list[Operation], others: list[Operation]) -> str:
+    """Return a text on the operators of two groups: "A -> B", or which model alone has them."""
+
     def operator_names_text(operations: list[Operation]) -> str:
+        """Return the distinct operator names of some operations, joined by commas."""
         return ", ".join(dict.fromkeys(operation.op for operation in operations))
 
     if ones and others:

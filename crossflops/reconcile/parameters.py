@@ -109,7 +109,7 @@ def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
-    """Yield the outermost modules with a rule, one chain after the other, the root apart."""
+    """Yield the outermost modules that have a parameter rule, along each chain of parents."""
     todo = [0]
     while todo:
         for child in dict.fromkeys(child for _, child in modules[todo.pop()].children):
@@ -120,13 +120,14 @@ def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> 
 
 
 def _ids_of_called_modules(trace: Trace) -> frozenset[int]:
+    """Return the ids of the modules that a trace records as called."""
     return frozenset(
         call.module for call in trace.calls if call.level == "module" and call.via == "call"
     )
 
 
 def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
-    """Return why a parameter is not counted."""
+    """Return the cause why a tool does not count a parameter."""
     holder = tensor.holder
     if not holder.names:
         return "params.unregistered"
@@ -205,6 +206,7 @@ def reconcile_stored(
 def _parameter_explanation(
     cause: str, amounts: Mapping[str, int], reference: str
 ) -> ParamsExplanation:
+    """Return the explanation of a parameter difference: its cause, its total and the names."""
     return ParamsExplanation(
         cause=cause,
         amount=sum(amounts.values()),
@@ -214,12 +216,12 @@ def _parameter_explanation(
 
 
 def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
-    """Return the product of the extents; without axes, the tool's value for a scalar."""
+    """Return a tensor's number of elements by the tool's rule, which may differ for scalars."""
     return prod(spec.shape) if spec.shape else rules.scalar
 
 
 def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
-    """Return the operators that take a tensor, and their input positions."""
+    """Return by tensor name the operators that read it, with the input positions."""
     by_initializer: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         for index, spec in enumerate(node.inputs):
@@ -229,7 +231,7 @@ def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
 
 
 def _cause(users: Sequence[tuple[str, int]]) -> str:
-    """Return why a tensor is stored that is no parameter."""
+    """Return the cause why a file stores a tensor that is not a parameter."""
     if not users:
         return _UNUSED
     normed = all(operator == "BatchNormalization" and index > 2 for operator, index in users)

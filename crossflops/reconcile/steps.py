@@ -25,7 +25,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> Fraction:
-        """How much longer an axis of the second is, if all differing axes agree on it; else 1.
+        """The ratio of the input sizes of two models along all axes that differ, else 1.
 
         Axes of equal sizes are taken away first, so that the order of the axes does not matter.
         The batch is not among them.
@@ -42,7 +42,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
-    """Yield the causes on the way from one to the other, in a fixed order; they add up.
+    """Yield the causes that lead from one contraction to the other, with MACs, FLOPs, parameters.
 
     Batch, sizes, window, groups, channels, bias: each is changed to what the second has, and the
     difference that this makes is booked. A cause may come twice, and may have no amount.
@@ -73,7 +73,7 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
 
 
 def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[Shift]:
-    """Yield the shifts between operators whose MACs are no product of facts, such as an LSTM."""
+    """Yield the differences of operators whose MACs are not a product of sizes, such as LSTM."""
     more = second.macs - first.macs
     batched = first.macs * (second.batch - first.batch) // first.batch
     if batched:
@@ -87,6 +87,7 @@ def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[
 
 
 def _contraction_macs(contraction: Contraction) -> int:
+    """Return the MACs of a contraction: batch, positions, taps and channels multiplied."""
     return (
         contraction.batch
         * contraction.places
@@ -97,12 +98,13 @@ def _contraction_macs(contraction: Contraction) -> int:
 
 
 def _flops(contraction: Contraction) -> int:
-    """Return 2 x MACs, with an addition of the bias for each output if `adds` says so."""
+    """Return the FLOPs of a contraction: 2 x MACs plus the additions of a bias."""
     biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
     return 2 * _contraction_macs(contraction) + biased
 
 
 def _contraction_parameters(contraction: Contraction) -> int:
+    """Return the number of weights and biases of a contraction."""
     facts = (
         contraction.taps * contraction.inner * contraction.outer
         if contraction.kind == WEIGHTED and contraction.weights
@@ -114,6 +116,7 @@ def _contraction_parameters(contraction: Contraction) -> int:
 def _intermediate_contractions(
     first: Contraction, second: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, Contraction, str]]:
+    """Yield the contractions between `first` and `second`, one changed property at a time."""
     now = first
     if now.batch != second.batch:
         note = f"batch {now.batch} -> {second.batch}"
@@ -136,14 +139,14 @@ def _intermediate_contractions(
 
 
 def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
-    """Return the ratio of the numbers of places."""
+    """Return the ratio of the numbers of output positions of two contractions."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 
 def _channels(
     now: Contraction, then: Contraction, longer: Fraction
 ) -> Iterator[tuple[str, Contraction, str]]:
-    """Yield the window, the groups, and the channels on both sides."""
+    """Yield the changes of kernel window, groups and channels between two contractions."""
     if now.taps != then.taps:
         note = f"kernel {_kernel_size_text(now)} -> {_kernel_size_text(then)}"
         now = replace(now, taps=then.taps)
@@ -172,6 +175,7 @@ def _channels(
 
 
 def _kernel_size_text(contraction: Contraction) -> str:
+    """Return the kernel size of a contraction as text, such as "3x3"."""
     return (
         "x".join(map(str, contraction.window.kernel))
         if contraction.window
@@ -182,7 +186,7 @@ def _kernel_size_text(contraction: Contraction) -> str:
 def _place_changes(
     now: Contraction, then: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield numbers of places from one to the other, and the cause of each change."""
+    """Yield cause, positions and note of each change in the number of output positions."""
     first, second = now.window, then.window
     if first and second and len(first.kernel) == len(second.kernel):
         same = _product_of_sizes(first.after), _product_of_sizes(second.after)
@@ -200,7 +204,7 @@ def _place_changes(
 def _window_changes(
     first: Window, second: Window, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield changes as `_place_changes` does, by the sizes before and after a window.
+    """Yield the changes in the number of positions that come from sizes, padding and strides.
 
     The size before it is scaled with the input of the model, then set to the other's: a factor
     comes of a stride that stands elsewhere, some pixels of padding.
@@ -251,8 +255,9 @@ def _window_changes(
 
 
 def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Return the places of the result: (size + pads - d (k - 1) - 1) / stride + 1 by axis, rounded
-    down.
+    """Return the number of output positions of a convolution with the given sizes and strides.
+
+    By axis it is (size + pads - d (k - 1) - 1) / stride + 1, rounded down.
     """
     axes = zip(before, window.pads, window.dilations, window.kernel, strides, strict=True)
     return _product_of_sizes(
@@ -261,10 +266,12 @@ def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) ->
 
 
 def _sizes_with_padding(window: Window) -> tuple[int, ...]:
+    """Return the input size plus the padding along each axis of a convolution."""
     return tuple(size + pad for size, pad in zip(window.before, window.pads, strict=True))
 
 
 def _product_of_sizes(sizes: tuple[int, ...]) -> int:
+    """Return the product of sizes."""
     product = 1
     for size in sizes:
         product *= size
@@ -272,4 +279,5 @@ def _product_of_sizes(sizes: tuple[int, ...]) -> int:
 
 
 def _equal_sizes_text(sizes: tuple[int, ...]) -> str:
+    """Return sizes as text: one number if all are equal, else joined by "x"."""
     return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))

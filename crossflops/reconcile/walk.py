@@ -59,7 +59,7 @@ def rows_by_path(
     steps: Iterable[PathStep],
     printed: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
-    """Return every module with all beneath it, in the order of the module table.
+    """Return a row for each module, with counts of all beneath it, in the module table's order.
 
     `printed` is what the tool shows for a module, by its path.
 
@@ -72,7 +72,7 @@ def rows_by_path(
 
 
 def step_amounts_by_cause(steps: Iterable[PathStep]) -> dict[str, dict[str, Amount]]:
-    """Return the amount by cause of all beneath each module."""
+    """Return by module path the amounts of steps by cause, those of submodules included."""
     causes: dict[str, dict[str, Amount]] = {}
     for step in sorted(steps, key=lambda step: step.stage):
         for path in (step.path,) if step.alone else path_and_ancestors(step.path):
@@ -110,7 +110,7 @@ def rows_of_modules(
 def _prediction_by_path(
     prediction: Prediction, trace: Trace, causes: dict[str, dict[str, Amount]]
 ) -> dict[str, Amount]:
-    """Return the tool's prediction for all beneath each module; its divisions join the causes."""
+    """Return by module path the tool's predicted number, submodules included."""
     inside: dict[str, list[RuleMatch]] = {}
     for booking, standing in module_contributions(prediction, trace):
         for path, times in standing.items():
@@ -133,7 +133,7 @@ def _prediction_by_path(
 def module_contributions(
     prediction: Prediction, trace: Trace
 ) -> Iterator[tuple[RuleMatch, dict[str, int]]]:
-    """Yield every booking, and how often it counts in the number of each module, by its path.
+    """Yield each rule match with how often it counts in each enclosing module's number, by path.
 
     A tool that adds up the tree of modules shows a module under all of its parents; any other has
     its own rule for that, and is taken to show it under the first of its names.
@@ -152,7 +152,7 @@ def module_contributions(
 def _multiplicities_by_path(
     times_of: Mapping[int, Mapping[int, int]], trace: Trace
 ) -> dict[str, dict[str, int]]:
-    """Return the same table by paths; unregistered modules have none."""
+    """Return by module path how often it counts each module; unregistered modules are left out."""
     named = {row.id: row.path for row in trace.modules if row.names}
     return {
         path: {
@@ -165,13 +165,13 @@ def _multiplicities_by_path(
 
 
 def home(node: Node, trace: Trace) -> str:
-    """Return the module in which the node ran: that of its call, if the trace knows it."""
+    """Return the path of the module in which a node ran, from its call if that is recorded."""
     call = trace.calls_by_key.get(node.call)
     return trace.modules[call.module].path if call else node.path
 
 
 def path_and_ancestors(path: str) -> tuple[str, ...]:
-    """Return the module and its ancestors, the root "" last."""
+    """Return a module path and the paths of its ancestors, the root "" last."""
     paths = [path]
     while path:
         path = path.rpartition(".")[0]
@@ -306,7 +306,7 @@ def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator
 
 
 def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """Yield the excess of the tool's file over ours, by module, and a converter's additions."""
+    """Yield the MACs by which the tool's own file exceeds ours, by module and converted node."""
     more: dict[str, int] = {}
     collapsed_paths = tuple(_whole_module_paths(file, native))
     for sign, ledger in ((1, file), (-1, native)):
@@ -343,11 +343,12 @@ def _mode_change_explanations(
 
 
 def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
+    """Return the steps with an amount whose cause is not the forced evaluation mode."""
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
 def ground_of_nodes(file: Ledger) -> NativeWork:
-    """Return the work in a file, some of whose nodes a converter may have written."""
+    """Return the MACs of a file's nodes, with those that a converter wrote."""
     return NativeWork(
         {count.node.key: count.cost.macs + count.converter_macs for count in file.counted},
         paths={count.node.key: count.node.path for count in file.counts},
@@ -355,7 +356,7 @@ def ground_of_nodes(file: Ledger) -> NativeWork:
 
 
 def _tool_amounts_by_path(profile: Profile | None, ground: NativeWork) -> dict[str, Amount]:
-    """Return the printed numbers by module; for entries by node, the sum beneath each module."""
+    """Return the tool's printed numbers by module path, from its modules or summed over nodes."""
     printed: dict[str, Amount] = {}
     for entry in profile.entries if profile else ():
         if not ground.paths:
@@ -369,7 +370,7 @@ def _tool_amounts_by_path(profile: Profile | None, ground: NativeWork) -> dict[s
 def _relocation_steps(
     prediction: Prediction, trace: Trace, macs: Mapping[str, int]
 ) -> Iterator[PathStep]:
-    """Yield work that the tool books under another module than ours: it changes no total."""
+    """Yield steps that move work from our module to the one where the tool books it."""
     for key, index in prediction.covered.items():
         native = trace.modules[trace.calls_by_key[key].module].path
         reported = prediction.bookings[index].path
@@ -380,7 +381,7 @@ def _relocation_steps(
 
 
 def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
-    """Yield differences of modules with several parents in the numbers of these.
+    """Yield the steps that correct the numbers of modules with several parents.
 
     The steps of a booking have all of it under the first name of its module.
     """
@@ -401,7 +402,7 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
 def _instead(
     prediction: Prediction, before: RuleMatch, after: RuleMatch, dead: bool
 ) -> Iterator[PathStep]:
-    """Yield steps that correct a match counted `before.times` times to `after.times`."""
+    """Yield steps that correct a rule match from `before.times` times to `after.times`."""
     convention, rule = prediction.convention, after.rule
     if rule.kind == "core":
         macs = int(after.amount) * (after.times - before.times)
@@ -417,7 +418,7 @@ def _instead(
 
 
 def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
-    """Yield every step, in the order of the bookings."""
+    """Yield the steps of the reconciliation for each rule match, in their order."""
     native = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
     live = [False] * len(prediction.bookings)
@@ -450,7 +451,7 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> I
 
 
 def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
-    """Return the booking, under a cause of its own if the origin of the call is one.
+    """Return a rule match with the cause of its call's origin: a custom operator or a mode.
 
     A custom operator's body made it (in a real run that is a call which does work of such an
     operator), or a mode of the model's did, which adds a part or counts a product once more.
@@ -477,7 +478,7 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
 
 
 def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
-    """Return the booking, as work of one side if nothing shows that it is the same work.
+    """Return a rule match as work of one side if it may not be the same work as ours.
 
     An operator with work on both sides may be decomposed otherwise; its gradients are the same
     products, or they are not. `native` is the work of all native gradients of the operator, which
@@ -500,7 +501,7 @@ def _is_backward(call: Call) -> bool:
 
 
 def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
-    """Yield what the tool's own arithmetic loses or gains on the whole."""
+    """Yield what the tool's own rounding and float arithmetic change in the total."""
     convention = prediction.convention
     amount = prediction.sum(prediction.bookings) - sum(prediction.booking_quotients())
     if amount:
@@ -515,6 +516,7 @@ def _contraction_steps(
     native, written = macs
 
     def step(stage: Stage, cause: str, amount: int) -> PathStep:
+        """Return a reconciliation step of the rule with a stage, a cause and an amount."""
         return PathStep(stage, cause, amount, call, rule.reference, path, amount)
 
     if rule.amount is None:
@@ -536,6 +538,7 @@ def _contraction_steps(
 
 
 def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> PathStep:
+    """Return the step for one match of a tool's rule: its amount and its cause."""
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
@@ -546,8 +549,9 @@ def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> P
 
 
 def _invisible(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
-    """Yield work outside of all core rules; unknown work of a node stays as in the native
-    count.
+    """Yield the work that no core rule of the tool counts, with the reason.
+
+    Unknown work of a node stays as in the native count.
     """
     convention = prediction.convention
     done = {key for call in (*trace.calls, *trace.observed) for key in call.of}
@@ -571,7 +575,7 @@ def _invisible(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iter
 
 
 def _is_dead(call: Call, trace: Trace) -> bool:
-    """Return whether no result of the call is used."""
+    """Return whether no result of a call is used."""
     if call.level in OBSERVED or call.level in ("operator", "node"):
         return not call.live
     if trace.operator_around(call):
@@ -581,6 +585,7 @@ def _is_dead(call: Call, trace: Trace) -> bool:
 
 
 def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
+    """Yield the nearest operator calls beneath a call."""
     for child in trace.children.get(call.key, ()):
         if child.level == "operator":
             yield child
@@ -658,7 +663,7 @@ def parameters_from_file(
 
 
 def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
-    """Return the MACs that the module has more of, by operator, if the numbers differ."""
+    """Return by operator how many more MACs the rebuilt module has than the file."""
     macs: dict[str, int] = {}
     for sign, ledger in ((-1, file), (1, rebuilt)):
         for count in ledger.counted:
@@ -668,7 +673,7 @@ def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
 
 
 def _row_from_file_count(row: PathRow, amount: int) -> PathRow:
-    """Return the row of the whole model, which begins at the file's count."""
+    """Return the row of the whole model with the file's count as its start."""
     if row.path:
         return row
     causes = row.causes if row.causes is UNSET else {REBUILT: amount, **row.causes}
@@ -721,7 +726,7 @@ def thrice(
 def _cause_macs_by_path(
     trace: Trace, ledger: Ledger, differences: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """Return the MACs by cause of all beneath each module."""
+    """Return by module path the MACs by cause, submodules included."""
     owners = {
         count.node.key: path_and_ancestors(home(count.node, trace)) for count in ledger.counted
     }
@@ -737,8 +742,9 @@ def _cause_macs_by_path(
 def _rows_of_threefold_pass(
     forward: Reconciliation, trace: Trace, rule: Mapping[str, Mapping[str, int]], profile: Profile
 ) -> Iterator[PathRow]:
-    """Yield each module with all beneath it: its differences, and three times the tool's
-    number.
+    """Yield a row per module that compares the exact step with 3 x forward.
+
+    In detail: each module with all beneath it: its differences, and three times the tool's number.
     """
     known = {row.path: row for row in forward.by_path}
     printed = {entry.path: entry.amount for entry in profile.entries}

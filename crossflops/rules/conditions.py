@@ -118,7 +118,7 @@ def output_elements(call: Site) -> int:
 
 
 def fits(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a pattern fits the name; no patterns fit everything."""
+    """Return whether a name matches one of the patterns; no patterns match everything."""
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )
@@ -169,15 +169,17 @@ class Condition:
 
 
 def _module_ancestors(site: Site) -> list[Call]:
+    """Return the module calls that enclose a site, the innermost first."""
     return [call for call in site.around if call.level == "module"]
 
 
 def _function_ancestors(site: Site) -> list[Call]:
+    """Return the function calls that enclose a site, the innermost first."""
     return [call for call in site.around if call.level == "function"]
 
 
 def kind_of(*classes: str) -> Condition:
-    """Require that the module is of one of these classes, or of a subclass.
+    """Return the condition that the module is of one of these classes, or of a subclass.
 
     Args:
         classes: Names of classes.
@@ -196,7 +198,7 @@ def kind_of(*classes: str) -> Condition:
 
 
 def any_but(*names: str) -> Condition:
-    """Require that the target is none of these.
+    """Return the condition that the called class or function is none of these.
 
     Args:
         names: Names or patterns of targets.
@@ -238,6 +240,7 @@ def by_forward() -> Condition:
 
 
 def _came_by(site: Site, via: str) -> bool:
+    """Return whether the innermost enclosing module was entered in the way `via`."""
     modules = _module_ancestors(site)
     return bool(modules) and modules[0].via == via
 
@@ -297,12 +300,13 @@ def captured() -> Condition:
 
 
 def _is_reached_by(site: Site, *ways: str) -> bool:
+    """Return whether the innermost enclosing function was entered in one of these ways."""
     functions = _function_ancestors(site)
     return bool(functions) and functions[0].via in ways
 
 
 def through(*functions: str) -> Condition:
-    """Require that the nearest enclosing function is one of these.
+    """Return the condition that the nearest enclosing function is one of these.
 
     Args:
         functions: Names or patterns of functions.
@@ -316,6 +320,7 @@ def through(*functions: str) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether the innermost enclosing function is one of `functions`."""
         enclosing = _function_ancestors(site)
         return fits(enclosing[0].target if enclosing else "", functions)
 
@@ -323,7 +328,7 @@ def through(*functions: str) -> Condition:
 
 
 def inside(*classes: str) -> Condition:
-    """Require that a module of one of these classes encloses the call.
+    """Return the condition that a module of one of these classes encloses the call.
 
     Args:
         classes: Names or patterns of classes.
@@ -343,7 +348,7 @@ def inside(*classes: str) -> Condition:
 
 
 def under(*functions: str) -> Condition:
-    """Require that a call of one of these functions encloses the call.
+    """Return the condition that a call of one of these functions encloses the call.
 
     Args:
         functions: Names or patterns of functions.
@@ -363,7 +368,7 @@ def under(*functions: str) -> Condition:
 
 
 def in_body() -> Condition:
-    """Require that the body of a custom operator made the call.
+    """Return the condition that the body of a custom operator made the call.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -380,7 +385,7 @@ def in_body() -> Condition:
 
 
 def registered(expected: bool = True) -> Condition:
-    """Require that the enclosing module has a name in the model, or has none.
+    """Return the condition that the enclosing module has a name in the model, or has none.
 
     Args:
         expected: Whether it must be so, or must not.
@@ -397,7 +402,7 @@ def registered(expected: bool = True) -> Condition:
 
 
 def as_root(expected: bool = True) -> Condition:
-    """Require that the module is the whole model, or a part of it.
+    """Return the condition that the module is the whole model, or only a part of it.
 
     Args:
         expected: Whether it must be so, or must not.
@@ -414,7 +419,7 @@ def as_root(expected: bool = True) -> Condition:
 
 
 def leaf(expected: bool = True) -> Condition:
-    """Require that the module has no modules in it, or has some.
+    """Return the condition that the module has no submodules, or has some.
 
     Args:
         expected: Whether it must be so, or must not.
@@ -431,7 +436,7 @@ def leaf(expected: bool = True) -> Condition:
 
 
 def setting(**values: Scalar) -> Condition:
-    """Require these values of settings: the call's own, or on the module level the module's.
+    """Return the condition that settings of the call, or of the module, have these values.
 
     Args:
         values: The values by the name of the setting.
@@ -445,6 +450,7 @@ def setting(**values: Scalar) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether all the required settings have their values at a site."""
         settings = site.module.settings if site.call.level == "module" else site.settings
         return all(name in settings and settings[name] == value for name, value in values.items())
 
@@ -452,7 +458,7 @@ def setting(**values: Scalar) -> Condition:
 
 
 def recorded_as(words: str, **values: Scalar) -> Condition:
-    """Require these values in the recording of a run.
+    """Return the condition that a recorded run has these values, described by `words`.
 
     Args:
         words: The meaning of the values.
@@ -469,7 +475,7 @@ def recorded_as(words: str, **values: Scalar) -> Condition:
 
 
 def has(*names: str) -> Condition:
-    """Require that inputs of the call, or parameters of the called module, have all these names.
+    """Return the condition that the call has inputs, or parameters, of all these names.
 
     Args:
         names: Names or patterns.
@@ -491,7 +497,7 @@ def has(*names: str) -> Condition:
 
 
 def lacks(*names: str) -> Condition:
-    """Require that no input of the call, or parameter of the called module, has such a name.
+    """Return the condition that the call has no input, or parameter, of these names.
 
     Args:
         names: Names or patterns.
@@ -511,6 +517,7 @@ def lacks(*names: str) -> Condition:
 
 
 def _site_tensor_names(site: Site) -> set[str]:
+    """Return the names of a module's parameters, or of the inputs of another call."""
     if site.call.level == "module":
         return {parameter.name for parameter in site.module.params}
     return {spec.name for spec in site.inputs}
@@ -531,6 +538,7 @@ def run_as(*kernels: str) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether a site ran as one of the fused kernels in its setting."""
         fused = site.call.fused
         return site.setting in fused and fits(fused[site.setting], kernels)
 
@@ -539,7 +547,7 @@ def run_as(*kernels: str) -> Condition:
 
 
 def padding_dropped() -> Condition:
-    """Require that an encoder dropped the positions under a padding mask (a nested tensor).
+    """Return the condition that an encoder dropped the padded positions (a nested tensor).
 
     Returns:
         The condition, whose text is the words on a page.
@@ -552,7 +560,7 @@ def padding_dropped() -> Condition:
 
 
 def of_type(*dtypes: str) -> Condition:
-    """Require that the first input has one of these element types.
+    """Return the condition that the first input has one of these element types.
 
     Args:
         dtypes: Names of types, such as "float32".
@@ -570,7 +578,7 @@ def of_type(*dtypes: str) -> Condition:
 
 
 def of_complex() -> Condition:
-    """Require that the first input holds complex numbers.
+    """Return the condition that the first input holds complex numbers.
 
     Returns:
         The condition, whose text is the words on a page.

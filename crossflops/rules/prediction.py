@@ -45,6 +45,7 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
 
 
 def _node_call(key: str, level: Level, node: Node) -> Call:
+    """Return a graph node as a call record without a parent."""
     settings: dict[str, Any] = dict(node.attrs)
     return Call(
         key=key,
@@ -58,6 +59,7 @@ def _node_call(key: str, level: Level, node: Node) -> Call:
 
 
 def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
+    """Return the node of a count, with its outputs that are model results marked as such."""
     node = count.node
     if not any(spec is not None and spec.name in results for spec in node.outputs):
         return node
@@ -136,19 +138,18 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return self.sum(self.bookings) + left
 
     def sum(self, bookings: Iterable[RuleMatch]) -> Amount:
-        """Return the tool's sum of these bookings, in the order of the calls."""
+        """Return the tool's sum of these rule matches, added in the order of the calls."""
         add = self.convention.adds_up or exact_sum
         return add([self._share(booking) for booking in bookings])
 
     def worth(self, booking: RuleMatch) -> int:
-        """Return the amount of a booking in the tool's own unit, before any division, truncated to
-        an integer.
-        """
+        """Return the integer amount of one rule match in the tool's unit, before any division."""
         return int(self._share(booking).amount)
 
     def booking_quotients(self) -> tuple[int, ...]:
-        """Return the part of each booking that remains after division by the batch, such that the
-        parts add up to the floored quotient of the sum.
+        """Return each rule match's amount after division by the batch size.
+
+        The parts add up to the floored quotient of the sum.
         """
         sums = dict.fromkeys(self.divisors, 0)
         left = []
@@ -162,6 +163,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(left)
 
     def _share(self, booking: RuleMatch) -> Share:
+        """Return the amount, call and batch divisor of a rule's match."""
         unit = self.convention.unit if booking.rule.kind == "core" else 1
         return Share(
             booking.rule,
@@ -185,7 +187,7 @@ def exact_sum(shares: Iterable[Share]) -> Amount:
 def predict(
     convention: Convention, trace: Trace, setting: Setting, ledger: Ledger | None = None
 ) -> Prediction:
-    """Walk the call tree and book what every rule says.
+    """Return a tool's prediction from its rules, applied to every call of the trace.
 
     The ledger is needed only by rules that weigh the native cost. Raises PredictionError where the
     tool itself would fail, WatchError where it is unknown what the tool sees.
@@ -194,7 +196,7 @@ def predict(
 
 
 def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Prediction:
-    """Book what every rule says of every node of the graph, as `ledger` counts them.
+    """Return a tool's prediction from its rules, applied to every node of the graph.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -205,7 +207,7 @@ def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Predi
 
 
 def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
-    """Return the counts of the nodes with the shapes that the tool infers."""
+    """Return our counts of the nodes if they have the shapes that the tool infers."""
     if convention.shapes is None:
         return ledger
     try:
@@ -310,9 +312,11 @@ class _Walk:
         )
 
     def _site(self, call: Call) -> Site:
+        """Return a call with its trace, setting and node, as rules read it."""
         return Site(call, self.trace, self.setting, self.nodes.get(call.key))
 
     def _divisors(self) -> dict[Any, int]:
+        """Return the batch size by which each batch function divides; raise if unknown."""
         batches = dict.fromkeys(rule.batch for rule in self.convention.rules if rule.batch)
         divisors = {}
         for batch in batches:
@@ -326,7 +330,7 @@ class _Walk:
         return divisors
 
     def _convention_calls(self) -> list[Call]:
-        """Return the calls of the real run that the convention looks at, as the tool sees them.
+        """Return the recorded calls that the tool's convention looks at.
 
         They are empty for a model of another framework. Raises WatchError when the model fails
         while it is observed, ValueError when the trace was recorded for other tools.
@@ -349,9 +353,7 @@ class _Walk:
         return list(reads(calls, self.trace)) if reads else calls
 
     def _node(self, call: Call) -> int | None:
-        """Visit a node. Where a rule about it lacks a shape or a count, mark the whole node as
-        unknown.
-        """
+        """Apply the rules to a graph node; mark it as unknown if a shape or a count is missing."""
         booked, count = len(self.bookings), self.counts.get(call.key)
         try:
             if isinstance(count, UncountedNode) and not self.convention.verified:
@@ -370,6 +372,7 @@ class _Walk:
         return core
 
     def _visit(self, call: Call, above: int | None) -> int | None:
+        """Apply the rules to a call; return the index of the booking that covers its calls."""
         core = self._parent_core(call, above)
         hidden = core == _SHADOWED and call.level != "function"
         if self._counts(call) and not hidden and not self._is_opaque(core, call):
@@ -379,9 +382,7 @@ class _Walk:
         return core
 
     def _apply(self, site: Site, core: int | None) -> int | None:
-        """Book what the rules say of the call; return the booking that accounts for the calls
-        inside it.
-        """
+        """Book the rules that match a call; return the index of the booking that covers it."""
         call = site.call
         added = self.convention.rules_add and call.level == "module"
         above, spoken = None if added else core, False
@@ -414,9 +415,7 @@ class _Walk:
         raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
 
     def _cover(self, call: Call, core: int) -> None:
-        """Mark the operators that do the work of a call in a real run, or whose body makes it, as
-        covered by `core`.
-        """
+        """Mark the operators that a call ran, or whose body made it, as covered by `core`."""
         body = self.trace.operator_around(call) if call.parent and not call.of else None
         inner = self._operator_keys_inside(call) if self.bookings[core].rule.whole else ()
         for key in (*call.of, *([body.key] if body else ()), *inner):
@@ -424,11 +423,12 @@ class _Walk:
             self.unseen.pop(key, None)
 
     def _stands(self, core: int, call: Call) -> bool:
-        """Return whether the booking accounts for an operator inside the call."""
+        """Return whether a booking covers one of the operators inside the call."""
         stands_for = self.bookings[core].rule.stands_for
         return any(fits(below.target, stands_for) for below in self._beneath(call))
 
     def _beneath(self, call: Call) -> Iterator[Call]:
+        """Yield the nearest operator calls beneath a call."""
         for child in self.trace.children.get(call.key, ()):
             if child.level == "operator":
                 yield child
@@ -443,14 +443,14 @@ class _Walk:
             yield from self._operator_keys_inside(child)
 
     def _is_counted(self, call: Call) -> bool:
-        """Return whether a rule books the module in whose forward the call is."""
+        """Return whether a rule counted the nearest module, or hook, that encloses the call."""
         for enclosing in self.trace.ancestors(call):
             if enclosing.level == "module" or enclosing.via == "hook":
                 return enclosing.key in self.counted
         return False
 
     def _parent_core(self, call: Call, above: int | None) -> int | None:
-        """Return the booking that accounts for the call before its own rules are applied."""
+        """Return the index of the booking that covers a call from above, or None."""
         if call.via == "hook" and above != _SHADOWED:
             return None  # what a hook does is not what the module around it stands for
         return _SHADOWED if self._is_shadowed(call, above) else above
@@ -465,8 +465,9 @@ class _Walk:
         return self.bookings[core].rule.level == "function"
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
-        """Return whether the module is inside one with a rule that ignores it (a parametrization,
-        say).
+        """Return whether a counted module hides this submodule from the tool.
+
+        A parametrization, say.
         """
         if self.convention.rules_add or call.level != "module":
             return False
@@ -475,6 +476,7 @@ class _Walk:
         return self.bookings[above].rule.level == "module"
 
     def _counts(self, call: Call) -> bool:
+        """Return whether the tool counts a call: a live one, or a stored or dead one."""
         kernel = call.fused.get(self.setting, NESTED)
         if call.level == "function" and not kernel.startswith(NESTED):
             return False  # it ran in the place of the function
@@ -482,11 +484,13 @@ class _Walk:
         return call.live or stored or self.convention.counts_dead
 
     def _matches(self, rule: Rule, site: Site) -> bool:
+        """Return whether a rule matches a site and counts it at least once."""
         return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
-        """Return how many times a call is booked: once per visit of its own module, or of the
-        module that owns a function.
+        """Return how many times a call is counted.
+
+        Once per visit of its own module, or of the module that owns a function.
         """
         if call.level == "module":
             owner: Module | None = self.trace.modules[call.module]
@@ -497,6 +501,7 @@ class _Walk:
         return 1 if rule.times is None else self.times[rule.times][owner.id]
 
     def _book(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
+        """Record the match of a rule at a site with its amount and how often it counts."""
         call = site.call
         if call.level == "module":
             self.counted.add(call.key)
@@ -512,12 +517,14 @@ class _Walk:
         )
 
     def _path(self, site: Site) -> str:
+        """Return the path of the module in which a site ran, or "" if it has none."""
         if site.node is not None:
             return site.node.path
         owner = self._owner(site.call)
         return owner.path if owner else ""
 
     def _amount(self, rule: Rule, site: Site) -> Amount:
+        """Return the amount that a rule gives at a site; raise PredictionError if it cannot."""
         if rule.amount is None or isinstance(rule.amount, CostWeights):
             native = self._native(site)
             return rule.amount.cost_amount(native) if rule.amount else 0
@@ -530,13 +537,14 @@ class _Walk:
             raise self._fails(site.key, error, name) from error
 
     def _native(self, site: Site) -> Cost:
+        """Return crossflops' own cost of a site; raise if its node is uncounted."""
         count = self.counts.get(site.key)
         if isinstance(count, UncountedNode):
             raise _UnknownError(count.reason)
         return count.cost if count is not None else self._cost(site.call)
 
     def _amount_of_node(self, rule: Rule, formula: Callable[[Node], Amount], node: Node) -> Amount:
-        """Return the amount of a node: the formula gives one run, and a loop multiplies it."""
+        """Return the amount of a node by the formula, times the iterations of its loops."""
         count = self.counts.get(node.key)
         try:
             return formula(node) * (count.times if isinstance(count, CountedNode) else 1)
@@ -546,22 +554,26 @@ class _Walk:
             raise _UnknownError(str(error)) from error
 
     def _node_fails(self, rule: Rule, node: Node) -> PredictionError:
+        """Return the error that a tool cannot count a node's operator."""
         return PredictionError(
             f"{self.convention.tool} cannot count {node.key}, which is a {node.op}",
             f"see its rule {rule.id} ({rule.reference})",
         )
 
     def _fails(self, what: str, error: object, rule: str) -> PredictionError:
+        """Return the error that a tool's rule cannot count `what`."""
         return PredictionError(
             f"{self.convention.tool} cannot count {what}: {error}", f"see its rule {rule}"
         )
 
     def _cost(self, call: Call) -> Cost:
+        """Return the cost of a call and of all calls beneath it."""
         cost = self.costs.get(call.key, ZERO)
         below = (self._cost(child) for child in self.trace.children.get(call.key, ()))
         return sum(below, cost)
 
     def _settle(self, call: Call, core: int | None) -> None:
+        """Record which booking covers an operator call, or why the tool does not see it."""
         if core is not None and core != _SHADOWED:
             stands_for = self.bookings[core].rule.stands_for
             if fits(call.target, stands_for):
@@ -574,7 +586,7 @@ class _Walk:
                 return
 
     def _owner(self, call: Call) -> Module | None:
-        """Return the module under which the tool sees the call, or None."""
+        """Return the module call under which the tool books a call, or None."""
         if self.convention.sees == call.level == "function":
             return collector_of(call, self.trace, self.counted)
         return home_of(call, self.trace)

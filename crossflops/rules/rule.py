@@ -31,7 +31,7 @@ class CostWeights(msgspec.Struct, frozen=True):
     weights: Mapping[str, int]
 
     def cost_amount(self, cost: Cost) -> int:
-        """Return the weighted sum."""
+        """Return the weighted sum of a cost's operations."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 
 
@@ -367,9 +367,11 @@ class Rules:
     def _rule(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> Callable[[_Function], _Function]:
+        """Return a decorator that adds its function as the amount of a rule of this kind."""
         formula = more.pop("formula", "")
 
         def declare(function: _Function) -> _Function:
+            """Add a function as the amount of the rule, and return it."""
             if formula:
                 with_formula(formula)(function)
             named = {"name": getattr(function, "__name__", ""), **more}
@@ -381,6 +383,7 @@ class Rules:
     def _add(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> None:
+        """Add a rule of this kind, with targets and conditions, to the group."""
         fields = {**self._shared, **more}
         targets = _rule_targets(about)
         conditions = (*(part for part in about if isinstance(part, Condition)), *self._where)
@@ -405,6 +408,7 @@ About: TypeAlias = str | tuple[str, ...] | Condition
 
 
 def _rule_targets(about: Iterable[About]) -> tuple[str, ...]:
+    """Return the target names among the arguments of a rule."""
     names: list[str] = []
     for part in about:
         if isinstance(part, str):
@@ -415,6 +419,7 @@ def _rule_targets(about: Iterable[About]) -> tuple[str, ...]:
 
 
 def _condition_classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """Return the class names of the conditions that name module classes."""
     return tuple(name for condition in conditions if condition.whom for name in condition.names)
 
 
@@ -525,6 +530,7 @@ def with_formula(text: str) -> Callable[[_Function], _Function]:
     """
 
     def declare(function: _Function) -> _Function:
+        """Set the printed equation of a function, and return the function."""
         function.formula = text  # type: ignore[union-attr]
         return function
 

@@ -92,10 +92,12 @@ class _Model:
         self._head(architecture.head, width)
 
     def module(self) -> Any:
+        """Return a torch module that runs the built layers one after the other."""
         bodies = self._bodies
 
         class RandomModule(self._nn.Module):  # type: ignore[name-defined]
             def forward(self, x: Any) -> Any:
+                """Return the result of all layers in order."""
                 for body in bodies:
                     x = body(self, x)
                 return x
@@ -106,10 +108,12 @@ class _Model:
         return model
 
     def _layer(self, name: str, layer: Any) -> None:
+        """Add a layer under a name and a step that calls it."""
         self._layers.append((name, layer))
         self._bodies.append(lambda model, x: getattr(model, name)(x))
 
     def _add(self, name: str, step: Step, width: int) -> int:
+        """Add the layers of one step with `width` input channels; return its output channels."""
         kind = step["kind"]
         if kind.endswith("conv"):
             return self._convolution(name, step, width)
@@ -128,6 +132,7 @@ class _Model:
         return width
 
     def _convolution(self, name: str, step: Step, width: int) -> int:
+        """Add a convolution called in the way of the step; return its output channels."""
         import torch.nn.functional as functional
 
         class OwnConv(self._nn.Conv2d):  # type: ignore[name-defined]
@@ -140,6 +145,7 @@ class _Model:
         self._layers.append((name, layer))
 
         def apply(model: Any, x: Any) -> Any:
+            """Call the convolution: as a function, by its `forward`, or as a module."""
             value = getattr(model, name)
             if step["kind"] == "functional_conv":
                 return functional.conv2d(
@@ -148,6 +154,7 @@ class _Model:
             return value.forward(x) if step["kind"] == "direct_conv" else value(x)
 
         def body(model: Any, x: Any) -> Any:
+            """Run the convolution; return its input, not its result, if the step is dead code."""
             result = apply(model, x)
             return x if step["dead"] else result
 
@@ -155,6 +162,7 @@ class _Model:
         return width if step["dead"] else int(step["width"])
 
     def _norm(self, name: str, kind: str, affine: bool, width: int) -> None:
+        """Add a batch, instance or group normalization."""
         nn = self._nn
         layers = {
             "batch_norm": lambda: nn.BatchNorm2d(width, affine=affine),
@@ -164,6 +172,7 @@ class _Model:
         self._layer(name, layers[kind]())
 
     def _pool(self, name: str, which: str) -> None:
+        """Add a maximum, average or adaptive average pooling."""
         nn = self._nn
         layers = {
             "max": lambda: nn.MaxPool2d(3, 1, 1),
@@ -173,12 +182,14 @@ class _Model:
         self._layer(name, layers[which]())
 
     def _composite(self, name: str, kind: str, width: int) -> None:
+        """Add a 1x1 convolution used in a residual, repeated, gated or matrix-product step."""
         import torch
 
         layer = self._nn.Conv2d(width, width, 1)
         self._layers.append((name, layer))
 
         def body(model: Any, x: Any) -> Any:
+            """Return the result of the residual, repeated, gated or matrix-product step."""
             value = getattr(model, name)
             if kind == "residual":
                 return x + value(x)
@@ -191,6 +202,7 @@ class _Model:
         self._bodies.append(body)
 
     def _head(self, head: str, width: int) -> None:
+        """Add the model's last layer over (batch, positions, channels)."""
         import torch
 
         nn = self._nn
@@ -206,6 +218,7 @@ class _Model:
             self._layers.append(("head", layers[head]()))
 
         def body(model: Any, x: Any) -> Any:
+            """Return the result of the model's last layer."""
             if head == "attention":
                 return model.head(x, x, x, need_weights=False)[0]
             if head == "einsum":

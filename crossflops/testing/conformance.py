@@ -125,7 +125,7 @@ def predict_amount_and_rules(
 
 
 def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
-    """Return whether a booking is a weight over the native count."""
+    """Return whether a rule weighs our own cost when it predicts this trace."""
     try:
         bookings = predict(convention, trace, setting).bookings
     except PredictionError:
@@ -271,15 +271,13 @@ class Conformance(ToolConformance):
         )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
-        """Return the setting under which these are recorded: only the training flag changes the
-        calls.
-        """
+        """Return the setting in which to record: only its training flag matters."""
         return Setting(training=self.convention.setting(asked[0]).training)
 
     def _views(
         self, settings: tuple[Setting, ...], looking: Iterable[Convention]
     ) -> frozenset[View]:
-        """Return the real runs that these conventions need beside the trace."""
+        """Return the real runs, beyond the trace, that predictions by these conventions need."""
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
@@ -296,7 +294,7 @@ class Conformance(ToolConformance):
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
-        """Return the evidence for the convention, with the ledger only where a rule weighs it."""
+        """Return the evidence for a convention, with the ledger only if a rule weighs our cost."""
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.onnx_conversion
@@ -333,7 +331,7 @@ class Conformance(ToolConformance):
             )
 
     def _off(self, name: str) -> str:
-        """Return by how much the convention is off on a probe, or "" when it is exact."""
+        """Return by how much the prediction is wrong on a probe, or "" if it is exact."""
         evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         expected = predict_amount(self.convention, evidence, GRAD)
         answer = self.amount_of_evidence(evidence, probes()[name].build(), GRAD)
@@ -425,6 +423,7 @@ class Conformance(ToolConformance):
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
     def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
+        """Return whether a duplicated or removed rule changes a total of a right prediction."""
         rules = self.convention.rules
         fewer = (other for other in rules if other.id != rule.id or other.kind not in _LEFT_OUT)
         # where the rule books, or the tool fails, a fault shows at the first try
@@ -436,6 +435,7 @@ class Conformance(ToolConformance):
         )
 
     def _differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
+        """Return whether a convention with these rules predicts another total in any case."""
         if rules == self.convention.rules:
             return False
         wrong = msgspec.structs.replace(self.convention, rules=rules)
@@ -444,6 +444,7 @@ class Conformance(ToolConformance):
         )
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
+        """Yield recorded evidence of every probe, with the setting it was recorded in."""
         for name in file_probes() if self.convention.sees == "node" else ():
             yield self._file_probe_evidence(name), GRAD
         for name in probes():
@@ -453,6 +454,7 @@ class Conformance(ToolConformance):
             yield self._probe_evidence(name, TRAINING), TRAINING
 
     def _file_probe_evidence(self, name: str) -> Evidence:
+        """Write a probe's ONNX file, normalize it, and return its trace, counts and graph."""
         with tempfile.TemporaryDirectory() as folder:
             file = OnnxFile(path=str(file_probes()[name].write(Path(folder))), inlined=False)
             graph, trace = normalize_file(file, GRAD)
@@ -486,7 +488,7 @@ class FileConformance(Conformance):
 
 
 def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
-    """Return the results of a tool without how it was run; None where it raised."""
+    """Return a tool's results without details of its run, None if it raised an error."""
     if isinstance(answer, Failure):
         return None
     return answer.total, answer.params, answer.entries

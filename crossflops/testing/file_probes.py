@@ -44,7 +44,7 @@ class FileProbe(msgspec.Struct, frozen=True):
 
 
 def _element_nbytes(element_type: int) -> int:
-    """Return the bytes of an element."""
+    """Return the bytes of one element of an ONNX element type."""
     import onnx
 
     return int(onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
@@ -353,6 +353,7 @@ def _single_operator_probe(name: str, call: str, opset: int = 18) -> FileProbe:
 
 
 def _resize_file_probe(name: str, attributes: str) -> FileProbe:
+    """Return a probe: an ONNX file of one Resize with these attributes."""
     return FileProbe(
         name,
         "g (float[1,2,4,4] x) => (float[1,2,8,8] y)"
@@ -458,7 +459,9 @@ def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FilePro
 def _conv_file_probe(
     name: str, axes: int, attributes: str, out: int, kind: str = "Conv"
 ) -> FileProbe:
-    """Return a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
+    """Return a probe: an ONNX file of one convolution.
+
+    In detail: a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
     along each axis.
     """
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)

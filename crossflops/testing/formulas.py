@@ -29,7 +29,7 @@ _SHOWN = 5  # cases that are told, of all that differ
 
 
 def check_formulas(sources: Iterable[str | Path], cases: int = 20) -> tuple[FormulaCheck, ...]:
-    """Return what checking the formulas of these files says. Raises FormulaError."""
+    """Check the formulas of these files on random cases; return the report."""
     formulas = [formula for source in sources for formula in read_formula_place(str(source))]
     return tuple(check_formula(formula, cases) for formula in formulas)
 
@@ -64,7 +64,7 @@ class FormulaCase(msgspec.Struct, frozen=True):
 
 
 def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCheck:
-    """Return what a formula says on random small shapes, against its reference.
+    """Check a formula against its reference on random small shapes; return the findings.
 
     It must give whole numbers, as much as the reference forward and back, and twice as much for
     twice the batch. One that is a bound may give more, and of an estimate the amount is not held
@@ -99,7 +99,7 @@ def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCh
 def _draw_cases(
     formula: Formula, numbers: random.Random
 ) -> tuple[FormulaCase, FormulaCase | None]:
-    """Return a case, and the same with twice the batch; None where no letter is the batch."""
+    """Return a test case, and the same with twice the batch, None without a batch letter."""
     if callable(formula.shapes):
         return _read_case(formula, formula.shapes(numbers), {}), None
     sizes: dict[str, int] = {}
@@ -119,7 +119,7 @@ def _draw_cases(
 
 
 def _letters(value: Any) -> list[str]:
-    """Return the letters of a shape such as "b t 2*d:int64", in their order."""
+    """Return the size letters of a shape such as "b t 2*d:int64", in their order."""
     if not isinstance(value, str):
         return []
     words = value.partition(":")[0].replace("*", " ").split()
@@ -129,6 +129,7 @@ def _letters(value: Any) -> list[str]:
 def _read_case(
     formula: Formula, choices: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> FormulaCase:
+    """Return the tensors and plain arguments of one test case of a formula."""
     tensors: dict[str, tuple[tuple[int, ...], str]] = {}
     plain: dict[str, Any] = {}
     for name, value in choices.items():
@@ -144,6 +145,7 @@ def _read_case(
 
 
 def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
+    """Return the size of an axis from a product such as "2*d"; raise FormulaError if unknown."""
     size = 1
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
@@ -161,6 +163,7 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
 def _case_problems(
     formula: Formula, case: FormulaCase, double_case: FormulaCase | None
 ) -> list[str]:
+    """Return how a formula's forward and backward costs differ from its reference's."""
     assert formula.reference is not None
     reference_cost = count_reference(formula.reference, case)
     node = _case_node(formula, case, reference_cost.results)
@@ -194,6 +197,7 @@ def _case_problems(
 def _amount_problems(
     case: FormulaCase, cost: Cost, reference_cost: Cost, exactness: str
 ) -> list[str]:
+    """Return how MACs and FLOPs differ from the reference's, as far as the exactness forbids."""
     pairs = (
         ("MACs", cost.macs, reference_cost.macs),
         ("FLOPs", cost.flops, reference_cost.flops),
@@ -210,11 +214,12 @@ def _amount_problems(
 
 
 def _gradient_total(work: Gradient) -> Cost:
-    """Return what flows back, without what is computed again: autograd keeps that."""
+    """Return a backward cost without recomputation, as autograd keeps the values."""
     return sum(work.operands.values(), ZERO) + work.inner
 
 
 def _case_node(formula: Formula, case: FormulaCase, results: Sequence[TensorSpec]) -> Node:
+    """Return a graph node with the operands of a test case and the results of the reference."""
     domain, _, kind = formula.name.partition("::")
     plain = {
         name: tuple(value) if isinstance(value, list) else value
@@ -262,16 +267,18 @@ def count_reference(reference: Callable[..., Any], case: FormulaCase) -> Referen
 
 
 def _without_bytes(cost: Cost) -> Cost:
+    """Return a cost with 0 bytes read and written."""
     return msgspec.structs.replace(cost, bytes_read=0, bytes_written=0)
 
 
 def _reference_module(
     reference: Callable[..., Any], case: FormulaCase
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return a model that calls the reference, with its float operands as weights."""
+    """Return a torch model that calls the reference, with its float operands as weights."""
     import torch
 
     def make(shape: tuple[int, ...], dtype: str) -> Any:
+        """Return a torch tensor of zeros with this shape and element type."""
         return torch.zeros(shape, dtype=getattr(torch, dtype))
 
     made = {name: make(*described) for name, described in case.tensors.items()}

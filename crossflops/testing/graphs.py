@@ -44,6 +44,7 @@ def graph_from_nodes(*nodes: Node) -> Graph:
 
 
 def _operand_spec(provided: Operand, name: str) -> TensorSpec | None:
+    """Return a tensor spec from a spec, a shape or a text such as "2x3:float16"."""
     if provided is None or isinstance(provided, TensorSpec):
         return provided
     if isinstance(provided, tuple):
@@ -53,6 +54,7 @@ def _operand_spec(provided: Operand, name: str) -> TensorSpec | None:
 
 
 def _newest_op_version(domain: str, name: str) -> int:
+    """Return the newest version of an ONNX operator, or 1 for an unknown operator."""
     try:
         return int(onnx.defs.get_schema(name, domain=domain).since_version)
     except onnx.defs.SchemaError:

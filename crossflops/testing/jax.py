@@ -51,9 +51,11 @@ def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
     """Return a builder of the function `body(jax, *inputs)`."""
 
     def build() -> Any:
+        """Return a JAX function that calls `body` with jax and the inputs."""
         import jax
 
         def run(*inputs: Any) -> Any:
+            """Call `body` with the jax module and the inputs."""
             return body(jax, *inputs)
 
         return run
@@ -65,6 +67,7 @@ def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
     """Return a builder of the Flax NNX module `body(nnx, rngs)`."""
 
     def build() -> Any:
+        """Return the flax module that `body` builds."""
         from flax import nnx
 
         return body(nnx, nnx.Rngs(0))
@@ -81,6 +84,7 @@ def _jax_conv(**options: Any) -> Any:
     """Return a convolution with channels last, as JAX writes it."""
 
     def body(jax: Any, x: Any, w: Any) -> Any:
+        """Return a channels-last JAX convolution of `x` with weights `w`."""
         window = {"window_strides": (1, 1), "padding": "SAME"} | options
         layout = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, w, dimension_numbers=layout, **window)
@@ -89,7 +93,10 @@ def _jax_conv(**options: Any) -> Any:
 
 
 def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
+    """Return a JAX model of one pooling by `kind` ("max" or "add")."""
+
     def body(jax: Any, x: Any) -> Any:
+        """Return the windowed reduction of `x`."""
         reducer = getattr(jax.lax, kind)
         start = -jax.numpy.inf if kind == "max" else 0.0
         return jax.lax.reduce_window(
@@ -100,23 +107,31 @@ def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
 
 
 def _jax_scan(steps: int) -> Any:
+    """Return a JAX model that multiplies by a matrix in each step of a scan."""
+
     def body(jax: Any, x: Any, w: Any) -> Any:
+        """Return `x` multiplied by `w` in each step of a scan."""
         return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=steps)[0]
 
     return jax_function(body)
 
 
 def _jax_conv_loop(jax: Any, x: Any, w: Any) -> Any:
+    """Return `x` convolved three times in a loop of JAX."""
     layout = ("NHWC", "HWIO", "NHWC")
 
     def step(_: Any, y: Any) -> Any:
+        """Return the convolution of `y` in one iteration."""
         return jax.lax.conv_general_dilated(y, w, (1, 1), "SAME", dimension_numbers=layout)
 
     return jax.lax.fori_loop(0, 3, step, x)
 
 
 def _gradients(jax: Any, x: Any, w: Any) -> Any:
+    """Return the gradients of a convolution, ReLU and max pooling by input and weights."""
+
     def loss(x: Any, w: Any) -> Any:
+        """Return the sum of the pooled activations."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=layout)
         y = jax.nn.relu(y)
@@ -127,7 +142,10 @@ def _gradients(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
+    """Return the gradient of a depthwise convolution by its weights."""
+
     def loss(w: Any) -> Any:
+        """Return the sum of squares of the convolution's result."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(
             x, w, (1, 1), "SAME", dimension_numbers=layout, feature_group_count=8
@@ -141,7 +159,10 @@ def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
     """Return the result of a condition in a loop, with a loop in one of its branches."""
 
     def step(number: Any, y: Any) -> Any:
+        """Return `y`, or `y` multiplied in a scan if its sum exceeds `number`."""
+
         def deep(z: Any) -> Any:
+            """Return `z` multiplied by `w` in three steps of a scan."""
             return jax.lax.scan(lambda c, _: (c @ w, None), z, None, length=3)[0]
 
         return jax.lax.cond(y.sum() > number, deep, lambda z: z, y)
@@ -150,14 +171,17 @@ def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _jax_branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
+    """Return the result of the branch that `number` selects of three."""
     choices = [lambda x: x @ w, lambda x: x + 1, lambda x: (x @ w) @ w]
     return jax.lax.switch(number[0], choices, x)
 
 
 def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
+    """Return the sum of a convolution of stride 1 or 2, by the sign of the input's sum."""
     layout = ("NHWC", "HWIO", "NHWC")
 
     def conv(stride: int) -> Any:
+        """Return a function that gives the sum of a convolution with this stride."""
         return lambda x: jax.lax.conv_general_dilated(
             x, w, (stride, stride), "SAME", dimension_numbers=layout
         ).sum()
@@ -171,6 +195,7 @@ def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
     """
 
     def step(c: Any, _: Any) -> Any:
+        """Return the next carry of a scan from matrix products and activations, and no output."""
         y = jax.nn.gelu(c @ w) + jax.numpy.tanh(c)
         return jax.nn.silu(y @ w.T @ w) + y.sum(), None
 
@@ -251,26 +276,33 @@ _N_IMAGE, _ROWS, _N_SQUARE = "1x16x16x8", "2x10x64", "4x16"
 
 
 def _nnx_attention(nnx: Any, rngs: Any) -> Any:
+    """Return a multi-head attention of flax with 4 heads and width 64."""
     return nnx.MultiHeadAttention(4, 64, decode=False, rngs=rngs)
 
 
 def _nnx_recurrent_layer(cell: str) -> Any:
+    """Return a flax recurrent layer with the named cell."""
     return nnx_module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
 
 
 def _activation(name: str, **options: Any) -> JaxProbe:
+    """Return a probe of an activation of jax.nn."""
     body = jax_function(lambda jax, x: getattr(jax.nn, name)(x, **options))
     return JaxProbe("_".join(("nn", name, *options)), body, (_N_SQUARE,))
 
 
 def _numpy(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> JaxProbe:
+    """Return a probe of a function of jax.numpy."""
     return JaxProbe(
         f"numpy_{name}", jax_function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs
     )
 
 
 def _linalg(name: str, inputs: tuple[str, ...] = ("5x5",)) -> JaxProbe:
+    """Return a probe of a function of jax.numpy.linalg."""
+
     def body(jax: Any, *x: Any) -> Any:
+        """Return the result of the function of jax.numpy.linalg."""
         return getattr(jax.numpy.linalg, name)(*x)
 
     return JaxProbe(f"linalg_{name}", jax_function(body), inputs)
@@ -363,13 +395,12 @@ SETTING = Setting()
 
 @functools.cache
 def _jax_probe_evidence(name: str) -> Evidence:
+    """Return the recorded trace of a JAX probe."""
     return Evidence(_trace(*PROBES[name].build()))
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Return the trace of a model's XLA programs without equations, which only describe the
-    work.
-    """
+    """Return the trace of a model's XLA programs, without equations."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import record_jax_model
 
@@ -383,16 +414,14 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
 
 def _views() -> list[View]:
-    """Return the real runs that the tools of JAX need."""
+    """Return the real runs that the tools of JAX need for a prediction."""
     of_jax = [convention for convention in all_conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
 @functools.cache
 def _more_than_the_graph() -> Evidence:
-    """Return the evidence of a program with products for which the graph beside it has no
-    nodes.
-    """
+    """Return the evidence of a program with products that the graph has no node for."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 
@@ -410,7 +439,10 @@ Block = Callable[[Any, Any, int], tuple[Layer, int]]  # nnx, rngs, channels -> l
 
 
 def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: int) -> Block:
+    """Return a block that adds a convolution of flax."""
+
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+        """Return the convolution and its number of output channels."""
         layer = nnx.Conv(
             channels, filters, (kernel, kernel), strides=stride, padding=padding,
             kernel_dilation=dilation, rngs=rngs,
@@ -421,7 +453,10 @@ def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: 
 
 
 def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
+    """Return a block that adds a depthwise convolution of flax."""
+
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+        """Return the depthwise convolution and its number of output channels."""
         size = (kernel, kernel)
         layer = nnx.Conv(
             channels, channels, size, feature_group_count=channels, use_bias=bias, rngs=rngs
@@ -432,7 +467,10 @@ def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
 
 
 def _nnx_transpose_block(kernel: int, padding: str) -> Block:
+    """Return a block that adds a transposed convolution of flax with stride 2."""
+
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+        """Return the transposed convolution and its 4 output channels."""
         size = (kernel, kernel)
         return nnx.ConvTranspose(channels, 4, size, strides=2, padding=padding, rngs=rngs), 4
 
@@ -440,15 +478,20 @@ def _nnx_transpose_block(kernel: int, padding: str) -> Block:
 
 
 def _nnx_norm_block(name: str) -> Block:
+    """Return a block that adds a normalization of flax."""
     return lambda nnx, rngs, channels: (getattr(nnx, name)(channels, rngs=rngs), channels)
 
 
 def _nnx_function_block(name: str) -> Block:
+    """Return a block that adds a function of flax, such as an activation."""
     return lambda nnx, rngs, channels: (getattr(nnx, name), channels)
 
 
 def _pool_block(name: str, padding: str) -> Block:
+    """Return a block that adds a 2x2 pooling of flax."""
+
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
+        """Return the pooling and the unchanged number of channels."""
         pool = getattr(nnx, name)
         return (lambda x: pool(x, window_shape=(2, 2), strides=(2, 2), padding=padding)), channels
 
@@ -456,6 +499,7 @@ def _pool_block(name: str, padding: str) -> Block:
 
 
 def _nnx_dense_block(units: int) -> Block:
+    """Return a block that adds a dense layer of flax."""
     return lambda nnx, rngs, channels: (nnx.Linear(channels, units, rngs=rngs), units)
 
 
@@ -488,6 +532,7 @@ def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
     batch, residual, head = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
 
     def build() -> tuple[Any, Any]:
+        """Return a flax model of the blocks, and the shape of its input."""
         import jax
         from flax import nnx
 

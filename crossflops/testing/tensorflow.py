@@ -51,6 +51,7 @@ def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
     """
 
     def build() -> Any:
+        """Return a Sequential Keras model of the layers."""
         import keras
 
         return keras.Sequential([layer(keras.layers) for layer in layers])
@@ -67,9 +68,11 @@ def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
     """Return a builder of the tf.function `body(tf, *inputs)`."""
 
     def build() -> Any:
+        """Return a TensorFlow function that calls `body` with tf and the inputs."""
         import tensorflow as tf
 
         def run(*inputs: Any) -> Any:
+            """Call `body` with the tensorflow module and the inputs."""
             return body(tf, *inputs)
 
         return tf.function(run, autograph=False)
@@ -83,9 +86,10 @@ _MAPS, _SQUARE = "1x8x8x4", "4x16"
 
 
 def _loop(step: Any) -> Any:
-    """Return a builder of a loop of three steps, each on the input and the previous result."""
+    """Return a builder of a TensorFlow loop that runs `step` three times on x and the result."""
 
     def body(tf: Any, x: Any) -> Any:
+        """Return the result of three iterations of `step` in a while loop."""
         return tf.while_loop(
             lambda number, _: number < 3, lambda number, y: (number + 1, step(tf, x, y)), (0, x)
         )[1]
@@ -94,11 +98,13 @@ def _loop(step: Any) -> Any:
 
 
 def _tf_conv_transpose(tf: Any, x: Any) -> Any:
+    """Return a transposed convolution of `x` with stride 2."""
     weights = tf.ones((3, 1, 1, 1))
     return tf.nn.conv2d_transpose(x, weights, (1, 5, 5, 1), strides=2)
 
 
 def _gradients(tf: Any, x: Any) -> Any:
+    """Return the gradients of a convolution and two poolings by input and weights."""
     weights = tf.ones((3, 3, 4, 6))
     with tf.GradientTape() as tape:
         tape.watch([x, weights])
@@ -108,11 +114,13 @@ def _gradients(tf: Any, x: Any) -> Any:
 
 
 def _tf_branches(tf: Any, x: Any) -> Any:
+    """Return a matrix product or a sum, by the sign of the input's sum."""
     weights = tf.ones((16, 16))
     return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ weights, lambda: x + 1.0)
 
 
 def _branches_of_convolutions(tf: Any, x: Any) -> Any:
+    """Return a full or a depthwise convolution, by the sign of the input's sum."""
     full, depthwise = tf.ones((3, 3, 4, 4)), tf.ones((3, 3, 4, 1))
     return tf.cond(
         tf.reduce_sum(x) > 0,
@@ -122,11 +130,13 @@ def _branches_of_convolutions(tf: Any, x: Any) -> Any:
 
 
 def _tf_jit_call(tf: Any, x: Any) -> Any:
+    """Return the result of an inner function compiled by XLA, plus 1."""
     inner = tf.function(lambda y: y @ tf.ones((16, 8)), jit_compile=True)
     return inner(x) + 1.0
 
 
 def _tf_pointwise(tf: Any, x: Any) -> Any:
+    """Return a sum of pointwise functions of `x`."""
     y = tf.math.squared_difference(tf.maximum(x, 0.5), tf.square(x)) / tf.math.rsqrt(x)
     return tf.add_n([y, tf.math.log(x), -x, tf.pow(x, 2.5), tf.cast(x > y, tf.float32)])
 
@@ -189,10 +199,12 @@ _IMAGE, _T_MAPS, _ROWS = "1x16x16x3", "1x16x16x8", "2x10x64"
 
 
 def _same_padding_layer(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Return a Keras model of one layer with padding "same"."""
     return stack(keras_layer(name, *args, padding="same", **kwargs))
 
 
 def _keras_attention() -> Any:
+    """Return a Keras model of one self-attention layer."""
     import keras
 
     x = keras.layers.Input((10, 32))
@@ -200,6 +212,7 @@ def _keras_attention() -> Any:
 
 
 def _residual() -> Any:
+    """Return a Keras model that adds the ReLU of its input to the input."""
     import keras
 
     x = keras.layers.Input((16, 16, 8))
@@ -207,6 +220,7 @@ def _residual() -> Any:
 
 
 def _sequence(name: str, **kwargs: Any) -> Any:
+    """Return a Keras model of one layer of 32 units over 5 steps of width 16."""
     return stack(keras_layer("Input", (5, 16)), keras_layer(name, 32, **kwargs))
 
 
@@ -269,10 +283,12 @@ SETTING = Setting()
 
 @functools.cache
 def _tf_probe_evidence(name: str) -> Evidence:
+    """Return the recorded trace of a TensorFlow probe."""
     return Evidence(_trace(*PROBES[name].build()))
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    """Return the trace of a frozen TensorFlow model, recorded for these inputs."""
     from crossflops.frontends.tensorflow.program import record_frozen_model
 
     return record_frozen_model(model, args, kwargs, SETTING).trace
@@ -285,29 +301,37 @@ Block = Callable[[Any, Any], Any]
 
 
 def _keras_conv_block(filters: int, kernel: int, stride: int, bias: bool, groups: int) -> Block:
+    """Return a block that adds a Keras convolution."""
     return lambda layers, x: layers.Conv2D(
         filters, kernel, strides=stride, padding="same", use_bias=bias, groups=groups
     )(x)
 
 
 def _keras_dilation_block(rate: int) -> Block:
+    """Return a block that adds a dilated 3x3 Keras convolution."""
     return lambda layers, x: layers.Conv2D(4, 3, dilation_rate=rate, padding="same")(x)
 
 
 def _depthwise(kernel: int, stride: int) -> Block:
+    """Return a block that adds a depthwise Keras convolution."""
     return lambda layers, x: layers.DepthwiseConv2D(kernel, strides=stride, padding="same")(x)
 
 
 def _keras_transpose_block(kernel: int, padding: str) -> Block:
+    """Return a block that adds a transposed Keras convolution of stride 2."""
     return lambda layers, x: layers.Conv2DTranspose(4, kernel, strides=2, padding=padding)(x)
 
 
 def _keras_layer_block(name: str, *args: Any, **kwargs: Any) -> Block:
+    """Return a block that adds a Keras layer by its name."""
     return lambda layers, x: getattr(layers, name)(*args, **kwargs)(x)
 
 
 def _residual_block(inner: Block) -> Block:
+    """Return a block that adds a residual sum and then the inner block."""
+
     def block(layers: Any, x: Any) -> Any:
+        """Return the inner block's result for `x` plus a 1x1 convolution of its ReLU."""
         y = layers.Conv2D(x.shape[-1], 1)(layers.ReLU()(x))
         return inner(layers, layers.Add()([x, y]))
 
@@ -315,6 +339,7 @@ def _residual_block(inner: Block) -> Block:
 
 
 def _keras_dense_block(units: int, activation: str) -> Block:
+    """Return a block that adds a dense Keras layer."""
     return lambda layers, x: layers.Dense(units, activation=activation)(x)
 
 
@@ -356,6 +381,7 @@ def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
     head = draw(st.booleans())
 
     def build() -> tuple[Any, Any]:
+        """Return a Keras model of the blocks, and the spec of its input."""
         import keras
         import tensorflow as tf
 

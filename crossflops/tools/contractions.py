@@ -163,6 +163,6 @@ _FORMULAS = {target: formula for formula, targets in OPERATORS.items() for targe
 
 
 def exact_operator_macs(call: Call, trace: Trace) -> int:
-    """Return the MACs of a call of a PyTorch operator; 0 for one that does not contract."""
+    """Return the MACs of a PyTorch operator's call; 0 if the operator contracts nothing."""
     formula = _FORMULAS.get(call.target) or _FORMULAS.get(f"{call.target.rpartition('.')[0]}.*")
     return int(formula(Site(call, trace))) if formula else 0

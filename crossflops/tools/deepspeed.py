@@ -67,7 +67,7 @@ def bias_of_deepspeed_transposed(call: Site) -> int:
 
 
 def _output_extents_of_deepspeed(provided: Arguments) -> tuple[int, ...]:
-    """Return (i - 1) s - 2 p + d (k - 1) + p_out + 1 for each axis."""
+    """Return the sizes of a transposed convolution's result along its spatial axes."""
     extents, kernel = provided.shape("input")[2:], provided.shape("weight")[2:]
     strides, dilations = (
         provided.extents(name, 1, len(extents)) for name in ("stride", "dilation")
@@ -180,7 +180,7 @@ def plane_bias(call: Site) -> int:
 
 
 def _plane(provided: Arguments) -> tuple[int, ...]:
-    """Return the two extents of a convolution's output."""
+    """Return height and width of a convolution's output."""
     strides, paddings, dilations = (
         provided.extents(name, default, axes=2)
         for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))

@@ -139,6 +139,7 @@ def einsum(call: Site) -> int:
 
 
 def _path(equation: str, shapes: Iterable[tuple[int, ...] | None]) -> int:
+    """Return half the FLOPs that numpy's `einsum_path` prints for the best contraction order."""
     arrays = [np.broadcast_to(np.zeros(()), shape or ()) for shape in shapes]
     printed = np.einsum_path(equation, *arrays, optimize="optimal")[1]
     line = next(row for row in printed.split("\n") if "optimized flop" in row.lower())

@@ -121,6 +121,7 @@ def gates(node: Node) -> int:
 
 
 def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
+    """Return (batch, heads, tokens, head size) of an attention input, 3-D or 4-D."""
     dims = _require_shape(node.inputs, index)
     if len(dims) == 4:
         return dims
@@ -131,8 +132,9 @@ def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
 
 
 def _require_shape(specs: tuple[TensorSpec | None, ...], index: int) -> tuple[int, ...]:
-    """Return a shape. Raise ValueError where it is unknown: the node is then named, and not
-    counted.
+    """Return the shape of the tensor at `index`; raise ValueError if it is unknown.
+
+    The node is then named, and not counted as 0.
     """
     spec = specs[index] if index < len(specs) else None
     if spec is None or spec.shape is None:

@@ -51,7 +51,7 @@ nodes = opcounter.rules("node", source=_SOURCE)
 
 
 def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
-    """Return `output_shapes[name]`, which has no entry for the empty name of an omitted tensor."""
+    """Return a tensor's shape as the tool looks it up by name; an omitted tensor has none."""
     specs = getattr(node, kind)
     spec = specs[index] if index < len(specs) else None
     if spec is None or not spec.name:

@@ -73,10 +73,12 @@ def _fails(*types: str) -> _Declare:
 
 
 def _onnx_tool_class_names(types: tuple[str, ...]) -> str:
+    """Return the names of onnx-tool's node classes for operator types, joined by commas."""
     return ", ".join(f"{type_}Node" for type_ in (types[:1] if types == _RESIZE else types[:3]))
 
 
 def _onnx_tool_input_shape(node: Node, index: int) -> tuple[int, ...]:
+    """Return the shape that onnx-tool sees for a node's input."""
     if index >= len(node.inputs):
         raise LookupError(f"{node.key} has no tensor {index} among its inputs")
     return onnx_tool_shape(node.inputs[index])
@@ -119,6 +121,7 @@ _contraction_rule("conv_transpose", "conv.transpose-output-size", "ConvTranspose
 
 
 def _onnx_tool_kernel_macs(node: Node, kernel: tuple[int, ...]) -> int:
+    """Return result elements times kernel sizes, the MACs that onnx-tool counts for a kernel."""
     if len(kernel) < 3:
         raise LookupError("a kernel without axes")
     return onnx_tool_result_elements(node) * prod(kernel[1:4])
@@ -137,6 +140,7 @@ def integer_convolution(node: Node) -> int:
 
 
 def _has_input_dependence(site: Site) -> bool:
+    """Return whether the result of a site's node depends on the model's inputs."""
     return site.node is not None and site.node.depends_on_inputs
 
 

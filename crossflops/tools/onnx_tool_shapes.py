@@ -64,22 +64,23 @@ def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
 
 
 def volume(shape: Shape) -> int:
-    """Return the number of elements, 0 without axes."""
+    """Return the number of elements of a shape, 0 for a shape without axes."""
     return prod(shape) if shape else 0
 
 
 def _true(node: Node) -> Shape:
+    """Return the true shape of a node's first output."""
     return onnx_tool_shape(node.outputs[0])
 
 
 def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
-    """Return an attribute that is a list of integers."""
+    """Return an attribute of a node that is a list of integers, or `default`."""
     value = node.attrs.get(name)
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
 def _integers_of_input(node: Node, index: int) -> Shape:
-    """Return the whole numbers of a stored input. Raise ValueError where they are unknown."""
+    """Return the integers of a stored input; raise ValueError if they are unknown."""
     if index not in node.values:
         raise ValueError(f"what {node.op} is asked for is not known")
     return node.values[index]
@@ -88,7 +89,10 @@ def _integers_of_input(node: Node, index: int) -> Shape:
 def _register_shape_rule(
     rules: dict[str, ShapeRule], *types: str
 ) -> Callable[[ShapeRule], ShapeRule]:
+    """Return a decorator that registers a shape rule for ONNX operator types in `rules`."""
+
     def declare(rule: ShapeRule) -> ShapeRule:
+        """Register a shape rule for the operator types, and return it."""
         rules.update(dict.fromkeys(types, rule))
         return rule
 
@@ -127,6 +131,7 @@ def _broadcast(node: Node, shapes: Shapes) -> Shape:
     "LayerNormalization", "CumSum", "ScatterND", "ScatterElements",
 )  # fmt: skip
 def _first_input_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the shape of the first input as the shape of the result."""
     return shapes[0]
 
 
@@ -300,6 +305,7 @@ def _top_k_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
+    """Return the node's axis counted from the front; raise LookupError if out of range."""
     axis = node.attrs.get("axis", default)
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise LookupError(f"{node.key} has no axis {axis!r}")
@@ -402,12 +408,13 @@ def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 def _padding(node: Node) -> str:
+    """Return the auto_pad attribute of a node as text, "NOTSET" by default."""
     value = node.attrs.get("auto_pad", "NOTSET")
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: int) -> Shape:
-    """Return the extents divided by the strides, rounded up; dilations are ignored."""
+    """Return the spatial sizes divided by the strides, rounded up, for auto_pad."""
     if padding == "VALID":
         x = tuple(extent - k + 1 for extent, k in zip(x, kernel, strict=False))
     return tuple(math.ceil(x[axis] / strides[axis]) for axis in range(axes))
@@ -547,6 +554,7 @@ def _with_onnx_tool_types(graph: Graph) -> Graph:
     """
 
     def with_onnx_tool_type(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return a tensor spec with the element type that onnx-tool reads constants as."""
         if spec is None or spec.role not in ("parameter", "constant") or spec.dtype in READABLE:
             return spec
         if spec.name in graph.listed or spec.dtype in _EIGHT_BYTES or 0 in (spec.shape or ()):
@@ -575,7 +583,7 @@ _SIZES: dict[tuple[str, int], tuple[int, ...]] = {
 
 
 def _keys_of_shape_makers(graph: Graph) -> set[str]:
-    """Return the nodes whose values the tool computes to get sizes: these have true shapes.
+    """Return the keys of nodes whose values the tool computes to obtain shapes.
 
     As Graph.__find_shape_tensors__, it goes back from each required shape. Values that depend on
     inputs are not followed, since the tool does not know them.
@@ -597,8 +605,9 @@ def _keys_of_shape_makers(graph: Graph) -> set[str]:
 
 
 def _even(graph: Graph) -> set[str]:
-    """Return the values whose elements are all equal to the tool: mostly zeros, since it has no
-    data.
+    """Return the names of tensors whose elements are all equal in the tool, mostly zeros.
+
+    The tool has no data.
     """
     even = {spec.name for spec in graph.inputs}
     for node in graph.nodes:
@@ -611,9 +620,7 @@ def _even(graph: Graph) -> set[str]:
 
 
 def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided: set[str]) -> Node:
-    """Return the node as the tool sees it. `wrong` holds the shapes that it got wrong so far, and
-    is extended.
-    """
+    """Return the node with the shapes that the tool computes; add wrong ones to `wrong`."""
     node = msgspec.structs.replace(
         node, inputs=tuple(_with_wrong_shape(spec, wrong) for spec in node.inputs)
     )
@@ -634,6 +641,7 @@ def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided:
 def _with_wrong_shape(
     spec: TensorSpec | None, wrong: Mapping[str, Shape | None]
 ) -> TensorSpec | None:
+    """Return a tensor spec with onnx-tool's wrong shape, if the tool computes a wrong one."""
     if spec is None or spec.name not in wrong:
         return spec
     return msgspec.structs.replace(spec, shape=wrong[spec.name])
@@ -642,7 +650,7 @@ def _with_wrong_shape(
 def _first_result_shape(
     node: Node, wrong: Mapping[str, Shape | None], provided: set[str]
 ) -> Shape | None:
-    """Return the shape of the first result. Raise ValueError where the tool's shape is unknown.
+    """Return the shape that the tool computes for a node's first result; raise if unknown.
 
     `provided` are the names of the inputs that a caller gives, whose values the tool reads as
     zeros.
@@ -667,7 +675,7 @@ def _first_result_shape(
 
 
 def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
-    """Return whether one of these inputs has one of the names."""
+    """Return whether one of the inputs at `indices` has a name in `names`."""
     specs = (node.inputs[index] for index in indices if index < len(node.inputs))
     return any(spec is not None and spec.name in names for spec in specs)
 
@@ -678,9 +686,7 @@ def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
 
 
 def _positions_of_lost_nodes(nodes: Sequence[Node]) -> frozenset[int]:
-    """Return the indices of the nodes that the tool loses. Raise ValueError where a node's view is
-    unknown.
-    """
+    """Return the indices of the nodes that the tool leaves out; raise if that is unknown."""
     inputs = [_names_or_empty(node.inputs) for node in nodes]
     outputs = [_names_or_empty(node.outputs) for node in nodes]
     made = {name for names in outputs for name in names}
@@ -712,8 +718,9 @@ def _check_nameless_shapes(
     inputs: Sequence[Sequence[str]],
     outputs: Sequence[Sequence[str]],
 ) -> None:
-    """Raise ValueError where a node reads a tensor without a name: it has the shape of the last
-    one written.
+    """Raise ValueError if a node reads a tensor without a name, whose shape is unclear.
+
+    It has the shape of the last one written.
     """
     made = {name for names in outputs for name in names if name}
     there: set[str] = set()
@@ -728,4 +735,5 @@ def _check_nameless_shapes(
 
 
 def _names_or_empty(specs: Sequence[TensorSpec | None]) -> list[str]:
+    """Return the name of each tensor spec, "" for a missing one."""
     return [spec.name if spec is not None else "" for spec in specs]

@@ -100,7 +100,7 @@ def _times_with_taught(classes: frozenset[str]) -> Times:
 
 
 def _is_alone(call: Call) -> bool:
-    """Return whether the model gets a single tensor, by position."""
+    """Return whether the model is called with one tensor, by position."""
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
 
 
@@ -162,6 +162,7 @@ _BIASED = has("bias*")
 
 
 def _ptflops_result_shape(call: Site) -> tuple[int, ...]:
+    """Return the shape of a call's result; raise LookupError if it is unknown."""
     shape = call.result.shape
     if shape is None:
         raise LookupError(f"the shape of the result of {call.key} is not known")
@@ -226,6 +227,7 @@ def linear_bias(call: Site) -> int:
 
 
 def _ptflops_parameter_elements(call: Site, name: str) -> int:
+    """Return the number of elements of a module's parameter; raise LookupError without it."""
     for parameter in call.module.params:
         if parameter.name == name:
             return parameter.numel
@@ -243,7 +245,7 @@ def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
 
 
 def _ptflops_sample_steps(call: Site) -> int:
-    """Return x.shape[0] x x.shape[1], twice if bidirectional."""
+    """Return batch size times steps of a recurrent layer's input, twice if bidirectional."""
     shape = call.shape("0")
     return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
 
@@ -278,7 +280,7 @@ def ptflops_recurrent_bias(call: Site) -> int:
 
 
 def _ptflops_cell_rows(call: Site) -> int:
-    """Return x.shape[0]; without a second axis the tool fails."""
+    """Return the batch size of a recurrent cell's input, x.shape[0]; fail for one axis."""
     rows, _, *_ = call.shape("0")
     return rows
 
@@ -364,7 +366,7 @@ def attention_bias(call: Site) -> int:
 
 
 def _timm_token_counts(call: Site) -> tuple[int, int]:
-    """Return B h N and N. A first input without three axes fails."""
+    """Return B h N and N of a timm attention, N the number of tokens; fail unless 3-D."""
     examples, tokens, _ = call.shape("0")
     return examples * call.number("num_heads") * tokens, tokens
 
@@ -441,6 +443,7 @@ tensors = Rules("function", by_name(), source=f"{_OPS}: TENSOR_OPS_MAPPING", **_
 
 
 def _ptflops_function_names(*names: str) -> tuple[str, ...]:
+    """Return the full names of functions in torch.nn.functional."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
@@ -472,6 +475,7 @@ def _interpolation_mode_condition(nearest: bool) -> Condition:
     """Return the condition: the mode of the interpolation begins with "nearest" (or does not)."""
 
     def holds(site: Site) -> bool:
+        """Return whether the mode begins with "nearest", if `nearest`, or else does not."""
         mode = site.settings.get("mode", site.settings.get("3", "nearest"))
         return str(mode).startswith("nearest") == nearest
 
@@ -521,6 +525,7 @@ def interpolation(call: Site) -> Amount:
 
 
 def _ptflops_method_names(*names: str) -> tuple[str, ...]:
+    """Return the full names of functions in torch and of methods of torch.Tensor."""
     return tuple(f"{owner}.{name}" for name in names for owner in ("torch", "torch.Tensor"))
 
 
@@ -607,6 +612,7 @@ def ptflops_total_amount(shares: Sequence[Share]) -> Amount:
 
 
 def _is_functional(share: Share) -> bool:
+    """Return whether the rule of a share counts functions of torch.nn.functional."""
     return any(target.startswith("torch.nn.functional.") for target in share.rule.targets)
 
 

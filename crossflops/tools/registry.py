@@ -89,16 +89,19 @@ def all_conventions() -> tuple[Convention, ...]:
 
 @functools.cache
 def _conventions_of_file(file: str) -> tuple[Convention, ...]:
+    """Return the conventions that a module of crossflops.tools defines."""
     known: tuple[Convention, ...] = import_module(f"crossflops.tools.{file}").CONVENTIONS
     return known
 
 
 def _from_outside() -> dict[str, EntryPoint]:
+    """Return the entry points of installed plugins that add tools, by name."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 @functools.cache
 def _conventions_of_plugin(point: EntryPoint) -> tuple[Convention, ...]:
+    """Return the conventions of a plugin's entry point, or () if the plugin fails to load."""
     try:
         adapter = point.load()()
     except Exception:  # a plugin may do anything; `crossflops tools` shows its failure
@@ -115,7 +118,7 @@ def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
 
 
 def _editions(tool: str) -> tuple[Convention, ...]:
-    """Return the editions of a tool, the newest first; none where it is unknown."""
+    """Return the conventions of all editions of a tool, newest first; () if it is unknown."""
     if tool in _OURS:
         known = _conventions_of_file(_OURS[tool])
     else:
@@ -163,6 +166,7 @@ def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
 
 
 def _matching(pattern: str) -> list[Convention]:
+    """Return the conventions of tools whose names match a glob; raise UnknownNameError if none."""
     known = list(
         dict.fromkeys(
             convention.tool for convention in all_conventions() if convention.formula is None
@@ -185,7 +189,7 @@ def convention_for_version(tool: str, version: str) -> Convention:
 
 
 def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
-    """Return the edition verified on a version, one of the same release, or the newest."""
+    """Return the edition verified on a version, else one of the same release, else the newest."""
     for convention in editions:
         if version in convention.verified:
             return convention

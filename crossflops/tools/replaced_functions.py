@@ -89,6 +89,7 @@ class Arguments:
         self._lists = {self._argument_name(name) for name in call.call.lists}
 
     def _argument_name(self, name: str) -> str:
+        """Return the name of a function's argument, given by its name or its position."""
         if name.isdigit() and int(name) < len(self._names):
             return self._names[int(name)]
         if name in self._names:
@@ -140,7 +141,7 @@ class Arguments:
 
 
 def functional_names(*names: str) -> tuple[str, ...]:
-    """Return the qualified names of functions of torch.nn.functional."""
+    """Return the names of functions with the prefix "torch.nn.functional."."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
@@ -309,7 +310,7 @@ def addmm_input(call: Site) -> int:
 
 
 def _addmm_arguments(call: Site) -> Arguments:
-    """Return the arguments of torch.addmm, or those that _tensor_addmm_flops_compute takes."""
+    """Return the arguments of torch.addmm, or those that the tool's method counter takes."""
     by_method = call.target in ("torch.Tensor.addmm", "torch.baddbmm")
     return Arguments(call, "tensor_addmm" if by_method else "addmm")
 
@@ -424,6 +425,7 @@ def norm_covered(call: Site) -> int:
 
 
 def _norm_adds_per_element(call: Site) -> int:
+    """Return the additions that the tool counts per element of a norm: 5 with a weight, else 4."""
     return 5 if Arguments(call).has("weight") else 4
 
 
@@ -454,6 +456,7 @@ for name, cause, targets in POOLS:
 
 
 def _copies(call: Site) -> bool:
+    """Return whether a resampling copies the nearest elements."""
     return str(_resampling_argument(call, "mode", "3", "nearest")).startswith("nearest")
 
 
@@ -467,6 +470,7 @@ def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site
     """
 
     def declare(amount: Callable[[Site], int]) -> Callable[[Site], int]:
+        """Add one amount for copying and for interpolating resampling, and return it."""
         for name, cause, condition in (
             ("resampling.copied", "upsample.nearest", _COPIED),
             ("resampling.interpolated", "upsample.linear", _INTERPOLATED),
@@ -479,6 +483,7 @@ def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site
 
 
 def _resampling_argument(call: Site, name: str, location: str, default: Any = None) -> Any:
+    """Return a resampling argument that was given by name or by position."""
     return call.settings.get(name, call.settings.get(location, default))
 
 
@@ -499,7 +504,7 @@ def resampling_size(call: Site) -> int | None:
 
 
 def scales(call: Site) -> list[float] | float:
-    """Return the scale of each axis, or of all. Raise LookupError without one."""
+    """Return the scale factor of each axis, or one of all; raise LookupError without one."""
     scale = _resampling_argument(call, "scale_factor", "2")
     if not isinstance(scale, int | float | list):
         raise LookupError("neither size nor scale_factor")
@@ -514,11 +519,12 @@ _ELEMENTWISE = {"RNN": 1, "GRU": 7, "LSTM": 10}  # how often H is added in each 
 
 
 def _is_cell(call: Site) -> bool:
+    """Return whether a call is of a recurrent cell, such as LSTMCell."""
     return call.target.endswith("Cell")
 
 
 def _hook_sample_steps(call: Site) -> int:
-    """Return samples x steps x directions; for a cell, samples."""
+    """Return batch size x steps x directions of a recurrent call; for a cell, its batch size."""
     source = call.input("0")
     if source is None or source.shape is None:
         raise LookupError("the hook needs a tensor as first positional input")

@@ -42,8 +42,9 @@ class _OpenShapeError(Exception):
 
 
 def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
-    """Return the amount with 0 for an open shape: there the registered function raises
-    ValueError.
+    """Return a FLOP formula that gives 0 if a shape that it reads is not fully known.
+
+    There the registered function raises an error.
     """
 
     @functools.wraps(amount)
@@ -57,6 +58,7 @@ def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
 
 
 def _input(call: Site, index: int) -> Shape:
+    """Return the shape of a call's input; raise if it is not fully known."""
     shape = call.inputs[index].shape
     if shape is None:
         raise _OpenShapeError
@@ -64,6 +66,7 @@ def _input(call: Site, index: int) -> Shape:
 
 
 def _tensorflow_result_shape(call: Site) -> Shape:
+    """Return the shape of a call's first output; raise if it is not fully known."""
     shape = call.outputs[0].shape
     if shape is None:
         raise _OpenShapeError
@@ -71,6 +74,7 @@ def _tensorflow_result_shape(call: Site) -> Shape:
 
 
 def _tensorflow_setting_sizes(call: Site, name: str) -> Sequence[int]:
+    """Return a setting of a call that is a list of sizes."""
     return cast(Sequence[int], call.settings[name])
 
 
@@ -113,8 +117,9 @@ _CONTRACTIONS = (
 
 
 def _is_zero(call: Site) -> bool:
-    """Return whether a shape that the formula reads is open: for a product, not the second
-    operand's.
+    """Return whether a shape that the FLOP formula reads is unknown.
+
+    For a product that is not the second operand's.
     """
     read = call.inputs[: 1 if call.target in _PRODUCTS else 2]
     return any(spec.shape is None for spec in (*read, *call.outputs))
@@ -154,7 +159,7 @@ _TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
 
 
 def _tensorflow_transposed_flops(call: Site) -> int:
-    """Return int(2 n(out) n(filter) / (out channels x strides)), a division of floats."""
+    """Return a transposed convolution's FLOPs, int(2 n(out) n(filter) / (channels x strides))."""
     out, weights, strides = (
         _tensorflow_result_shape(call),
         _input(call, 1),
@@ -211,7 +216,7 @@ _OF_FILTER = {"cause": "conv.backward-by-strides"} | {
 
 
 def _filter_gradient_flops(call: Site) -> int:
-    """Return int(2 n(in) n(filter) / (channels x strides)), a division of floats."""
+    """Return the FLOPs of a filter's gradient: int(2 n(in) n(filter) / (channels x strides))."""
     image, weights, strides = (
         _input(call, 0),
         _tensorflow_result_shape(call),

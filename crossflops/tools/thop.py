@@ -47,6 +47,7 @@ _DROPPED = "attention.padding-skipped"
 
 
 def _edition(edition: str, verified: str) -> Tool:
+    """Return the tool description of one thop version."""
     return Tool(
         "thop",
         edition=edition,
@@ -92,7 +93,9 @@ v0_0_31.include(unseen)
 
 
 def _thop_kernel_positions(call: Site) -> int:
-    """Return K, the product of the kernel's extents: of the weight, or of the setting where the
+    """Return the number of kernel positions of a convolution.
+
+    In detail: K, the product of the kernel's extents: of the weight, or of the setting where the
     weight is computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
@@ -165,15 +168,17 @@ _ELEMENTWISE = {
 
 
 def _thop_cell_kind(call: Site) -> str:
+    """Return the kind of a recurrent cell: RNN, GRU or LSTM."""
     return call.target.rpartition(".")[2].removesuffix("Cell")
 
 
 def _thop_gate_count(call: Site) -> int:
+    """Return the number of gates of a recurrent cell: 1 for RNN, 3 for GRU, 4 for LSTM."""
     return {"RNN": 1, "GRU": 3, "LSTM": 4}[_thop_cell_kind(call)]
 
 
 def _thop_sample_steps(call: Site) -> int:
-    """Return the sample-steps as thop reads them: the first two axes of a batched sequence.
+    """Return batch size times steps of a recurrent input, as thop reads them.
 
     For a packed one: the number of its steps times its largest batch, which is that of the state.
     """
@@ -184,7 +189,7 @@ def _thop_sample_steps(call: Site) -> int:
 
 
 def _input_sizes(call: Site) -> list[int]:
-    """Return the input size of every layer and direction."""
+    """Return the input width of every layer and direction of a recurrent module."""
     sides = 2 if call.module.settings["bidirectional"] else 1
     deeper = [call.number("hidden_size") * sides] * (call.number("num_layers") - 1)
     return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
@@ -335,7 +340,7 @@ unseen.misses(
 
 
 def _thop_convention(tool: Tool) -> Convention:
-    """Return the edition, which counts the parameters of the modules that it hooks."""
+    """Return the convention of a thop edition, with the parameters of hooked modules."""
     rules = tool.convention.rules
     hooked = {name for rule in rules if rule.level == "module" for name in rule.targets}
     counted = Parameters(

@@ -40,6 +40,7 @@ begun = tool.rules(
 
 
 def _profiler_setting_pair(call: Site, name: str) -> tuple[int, int]:
+    """Return a setting of two numbers, from a list or from one number for both."""
     value = call.settings[name]
     if isinstance(value, list):
         return int(value[0]), int(value[-1])
@@ -88,6 +89,7 @@ def convolution_in_body(call: Site) -> int:
 
 
 def _twice(value: Any) -> tuple[int, int]:
+    """Return a value of two numbers, from a list or from one number for both."""
     return (int(value[0]), int(value[-1])) if isinstance(value, list) else (int(value),) * 2
 
 
@@ -97,7 +99,7 @@ def _profiler_window_macs(
     windows: Sequence[tuple[int, int]],
     groups: Any,
 ) -> int:
-    """Return the MACs by stride, padding and dilation of both axes."""
+    """Return a convolution's MACs from input, weight, windows and groups, for two axes."""
     if len(source) != 4:
         return 0
     stride, padding, dilation = windows
@@ -112,7 +114,7 @@ def _profiler_window_macs(
 
 
 def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return A and B, which follow the operand that they are added to."""
+    """Return the two factors of a product that is added to another operand (addmm)."""
     index = 1 if "add" in call.target else 0
     return call.shape(str(index)), call.shape(str(index + 1))
 
@@ -130,10 +132,12 @@ def profiler_batch_product_macs(call: Site) -> int:
 
 
 def _is_stopped(call: Site) -> bool:
+    """Return whether an observed call belongs to a recomputation that only begins."""
     return any(call.trace.calls_by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
 def _is_twice(call: Site) -> bool:
+    """Return whether a call is recorded as run twice and comes from a checkpoint."""
     of_checkpoint = (call.trace.calls_by_key[key].checkpoint is not None for key in call.call.of)
     return call.settings.get("twice") is True and any(of_checkpoint)
 

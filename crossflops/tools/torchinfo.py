@@ -60,7 +60,7 @@ def torchinfo_leaf_counts(modules: Modules) -> dict[int, int]:
 
 
 def _is_empty_container(row: Module) -> bool:
-    """Return whether the module has a length, and it is 0."""
+    """Return whether a module is a container, such as a Sequential, that is empty."""
     return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
 
 
@@ -107,10 +107,12 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
 
 
 def _torchinfo_parameter_elements(parameter: Parameter) -> int:
+    """Return the elements of a parameter, without pruned ones if it is pruned."""
     return parameter.numel if parameter.kept is None else parameter.kept
 
 
 def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
+    """Yield the indices of the lines below a module's line in torchinfo's table."""
     for below in range(index + 1, len(lines)):
         if lines[below][1] <= lines[index][1]:
             return
@@ -118,7 +120,9 @@ def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
 
 
 def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
-    """Return the lines of the summary; a container that is inserted twice is marked at both.
+    """Return the lines of torchinfo's summary: module, depth and whether it is repeated.
+
+    A container that is inserted twice is marked at both.
 
     Its lines are one object (`add_missing_container_layers`), unlike those of calls.
     """
@@ -131,7 +135,7 @@ def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
 
 
 def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
-    """Yield modules in call order, and whether they are containers that were inserted afterwards.
+    """Yield summary lines in the order of calls, and whether each was inserted afterwards.
 
     TorchScript takes no hooks: those modules exist before any call. torchinfo/torchinfo.py:
     `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
@@ -158,8 +162,9 @@ def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
 
 
 def _ancestors_by_module(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each module with its ancestors, the root first; of several chains the last one
-    counts.
+    """Yield each module with its ancestors, the root first, along every chain of parents.
+
+    Of several chains the last one counts.
     """
     todo: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     while todo:
@@ -221,7 +226,9 @@ def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
 
 
 def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
-    """Return the shape that torchinfo uses for the result: the first tensor of a sequence, the
+    """Return the result shape that torchinfo uses for a call.
+
+    In detail: the shape that torchinfo uses for the result: the first tensor of a sequence, the
     last of a mapping.
 
     Of nested ones always the first. `calculate_size`, `nested_list_size`.
@@ -237,6 +244,7 @@ def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _top_level_name(spec: TensorSpec) -> str:
+    """Return the name of the argument or list to which a tensor belongs."""
     return spec.name.partition(".")[0]
 
 

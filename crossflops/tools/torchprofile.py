@@ -62,6 +62,7 @@ def _handler(
     """
 
     def declare(formula: Formula) -> Formula:
+        """Register a formula as a rule for contractions of the traced graph, and return it."""
         source = f"{_HANDLERS}: _{formula.__name__}"
         return traced.contraction(*about, cause=cause, source=source, **more)(formula)
 
@@ -69,6 +70,7 @@ def _handler(
 
 
 def _torchprofile_result_shape(call: Site, index: int = 0) -> tuple[int, ...]:
+    """Return the shape of a call's result; raise LookupError if it is unknown."""
     shapes = (spec.shape for spec in call.outputs if spec.name == str(index))
     shape = next(shapes, None)
     if shape is None:
@@ -199,6 +201,7 @@ _PRODUCTS = ("aten::mul", "aten::mul_")
 
 
 def _is_extent(call: Site) -> bool:
+    """Return whether a call returns one integer scalar, such as a tensor's size."""
     spec = call.outputs[0] if call.outputs else None
     return spec is not None and spec.shape == () and spec.dtype.startswith("int")
 

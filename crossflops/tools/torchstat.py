@@ -36,6 +36,7 @@ _FIRST, _FAILS = "unit.first-add-omitted", "op.unregistered-zero"
 
 
 def _any_of(*kinds: Condition) -> Condition:
+    """Return a condition that holds for the module classes of any of the given conditions."""
     return kind_of(*(name for kind in kinds for name in kind.names))
 
 
@@ -62,6 +63,7 @@ def last_call_condition(expected: bool = True) -> Condition:
     """
 
     def holds(site: Site) -> bool:
+        """Return whether the nearest module call is the last of its module (or is not)."""
         owner = next((call for call in site.around if call.level == "module"), site.call)
         return (owner.key in site.trace.last_calls) == expected
 
@@ -69,8 +71,9 @@ def last_call_condition(expected: bool = True) -> Condition:
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
-    """Return the classes of registered modules without children, each with its index by first
-    occurrence.
+    """Return by class name of childless modules its position in torchstat's list of classes.
+
+    By first appearance.
     """
     indices: dict[str, int] = {}
     for module in modules:
@@ -96,6 +99,7 @@ def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     indices = _torchstat_class_positions(modules)
 
     def place(name: str) -> int:
+        """Return the position of a class in torchstat's list, or the list's length if absent."""
         return indices.get(name, len(indices))
 
     return {
@@ -188,6 +192,7 @@ earlier.misses("earlier", _CONTRACTING, cause="module.reused")
 
 
 def _column(tool: str, prints: str, per_mac: int, file: str) -> Tool:
+    """Return the description of one column of torchstat's report as a tool."""
     return Tool(
         tool,
         edition="0.0.7",
@@ -204,6 +209,7 @@ def _column(tool: str, prints: str, per_mac: int, file: str) -> Tool:
 
 
 def _torchstat_rule_group(source: str) -> Rules:
+    """Return a group of rules for called leaf modules, counted at the last call of each."""
     return Rules("module", called(), leaf(), last_call_condition(), source=source, times=ONCE)
 
 
@@ -225,11 +231,12 @@ for column in columns[:2]:
 
 
 def _torchstat_result_shape(call: Site) -> tuple[int, ...]:
+    """Return the shape of a call's result, or () if it is unknown."""
     return call.result.shape or ()
 
 
 def _torchstat_window_positions(call: Site) -> int:
-    """Return the number of kernel positions; the kernel size is one number or two."""
+    """Return the number of kernel positions of a window, from one number or two."""
     sizes = call.extents("kernel_size")
     return prod(sizes) if isinstance(call.module.settings["kernel_size"], list) else sizes[0] ** 2
 
@@ -257,10 +264,12 @@ def conv2d(call: Site) -> int:
 
 
 def _torchstat_filter_taps(call: Site) -> int:
+    """Return kernel positions times input channels per group of a convolution."""
     return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
 def _sums(call: Site, indices: tuple[int, ...]) -> int:
+    """Return positions times output channels, rounded down to a multiple of the groups."""
     groups = call.number("groups")
     return prod(indices) * (_torchstat_result_shape(call)[1] // groups) * groups
 

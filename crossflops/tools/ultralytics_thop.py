@@ -56,7 +56,7 @@ hooked = thop.rules(
 
 
 def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
-    """Return the shape of an argument by its index, or under one of these names."""
+    """Return the shape of a call's argument at `index`, or of one named in `names`."""
     spec = call.input(str(index))
     for name in names:
         spec = spec or call.input(name)
@@ -68,6 +68,7 @@ def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
 
 
 def _ultralytics_result_shape(call: Site) -> tuple[int, ...]:
+    """Return the shape of a call's result; raise LookupError unless it is one tensor."""
     if call.call.returns not in ("", "tensor"):
         raise LookupError(f"{call.key} does not return one tensor")
     return call.result.shape or ()
@@ -90,7 +91,9 @@ _LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
 
 
 def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
-    """Return the extents of the kernel: of the weight, or of the setting where the weight is
+    """Return the kernel size along each axis of a convolution.
+
+    In detail: the extents of the kernel: of the weight, or of the setting where the weight is
     computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
@@ -98,6 +101,7 @@ def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
 
 
 def _ultralytics_filter_taps(call: Site, shape: tuple[int, ...]) -> int:
+    """Return kernel size times input channels per group, for an input of this shape."""
     kernel = _ultralytics_kernel_extents(call)
     return shape[-1 - len(kernel)] // call.number("groups") * prod(kernel)
 
@@ -138,6 +142,7 @@ _GATES = "rnn.gate-elementwise"
 
 
 def _ultralytics_gate_count(call: Site) -> int:
+    """Return the number of gates of a recurrent layer: 1 for RNN, 3 for GRU, 4 for LSTM."""
     for base in call.module.bases:
         kind = base.rpartition(".")[2].removesuffix("Cell")
         if base.startswith("torch.nn.modules.rnn.") and kind in ("RNN", "GRU", "LSTM"):
@@ -146,7 +151,9 @@ def _ultralytics_gate_count(call: Site) -> int:
 
 
 def _ultralytics_cell_evaluations(call: Site) -> int:
-    """Return the evaluations of a cell: rows of packed data, otherwise steps, times samples if
+    """Return how often a recurrent cell is evaluated in one layer and direction.
+
+    In detail: the evaluations of a cell: rows of packed data, otherwise steps, times samples if
     there are any.
 
     rnn_hooks.py: _cell_evaluations.
@@ -157,8 +164,9 @@ def _ultralytics_cell_evaluations(call: Site) -> int:
 
 
 def _layer_inputs(call: Site) -> list[int]:
-    """Return the input size of every layer and direction; a projection is the next layer's
-    input.
+    """Return the input width of every layer and direction of a recurrent module.
+
+    A projection is the next layer's input.
     """
     sides = 2 if call.module.settings["bidirectional"] else 1
     width = call.number("proj_size") or call.number("hidden_size")
@@ -167,12 +175,13 @@ def _layer_inputs(call: Site) -> list[int]:
 
 
 def _samples(call: Site) -> int:
+    """Return the rows of a 2-D input, or 1 for another rank."""
     shape = argument(call)
     return shape[0] if len(shape) == 2 else 1
 
 
 def _evaluations(call: Site) -> int:
-    """Return how often a cell is evaluated."""
+    """Return how often a recurrent module evaluates its cell, over layers and steps."""
     if _CELL.holds(call):
         return _samples(call)
     return _ultralytics_cell_evaluations(call) * len(_layer_inputs(call))
@@ -247,12 +256,13 @@ class _Attention(NamedTuple):
     appended: int
 
     def products(self) -> int:
-        """Return the MACs of projections, scores and values."""
+        """Return the MACs of an attention: projections, scores and weighted values."""
         projections = 2 * self.queries * self.width
         projections += (self.attended - self.appended) * self.sources
         return self.batch * self.width * (projections + 2 * self.queries * self.attended)
 
     def softmax(self) -> int:
+        """Return the work of the attention's softmax over all its rows."""
         return _softmax_work(self.batch * self.heads * self.queries, self.attended)
 
 
@@ -272,6 +282,7 @@ def attention_softmax(call: Site) -> int:
 
 
 def _ultralytics_attention_sizes(call: Site) -> _Attention:
+    """Return the sizes of an attention, from a module's or a function's call."""
     return (
         _attention_sizes_of_module(call)
         if call.call.level == "module"
@@ -280,6 +291,7 @@ def _ultralytics_attention_sizes(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_module(call: Site) -> _Attention:
+    """Return the sizes of a MultiheadAttention module's call."""
     settings = call.module.settings
     batch_first = settings.get("batch_first") is True
     biased = any(parameter.name == "bias_k" for parameter in call.module.params)
@@ -295,7 +307,9 @@ def _attention_sizes_of_module(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_function(call: Site) -> _Attention:
-    """Return the sizes from a function's arguments by index or by name; the function has no
+    """Return the sizes of an attention from a function call's arguments.
+
+    In detail: the sizes from a function's arguments by index or by name; the function has no
     `batch_first`.
     """
     biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
@@ -312,11 +326,12 @@ def _attention_sizes_of_function(call: Site) -> _Attention:
 
 
 def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
+    """Return a setting of a call that was given by position or by name."""
     return call.settings.get(str(index), call.settings.get(name))
 
 
 def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
-    """Return B and L, from the result."""
+    """Return the batch size and the number of queries of an attention, from its result."""
     result = call.result.shape or ()
     if len(result) == 2:
         return 1, result[0]
@@ -324,7 +339,7 @@ def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
 
 
 def _attention_key_length(call: Site, batch_first: bool, appended: int) -> int:
-    """Return S', read from the weights where they are returned, otherwise from the keys."""
+    """Return the number of keys of an attention, from the returned weights or from its keys."""
     if len(call.outputs) > 1:
         return (call.outputs[1].shape or ())[-1]
     keys = argument(call, 1, "key")
@@ -356,7 +371,7 @@ hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(ultralytics_input
 
 
 def _softmax_work(rows: int, features: int) -> int:
-    """Return the work of f exponentials, f - 1 additions and f divisions for each row."""
+    """Return the softmax work of rows: f exponentials, f - 1 additions, f divisions per row."""
     return rows * (2 * features + max(features - 1, 0))
 
 
@@ -418,7 +433,9 @@ def average(call: Site) -> int:
 
 
 def _pool_axis_count(call: Site) -> int:
-    """Return the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
+    """Return the number of spatial axes of a pooling.
+
+    In detail: the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
     AvgPool2d.
     """
     kernel = call.module.settings["kernel_size"]
@@ -428,6 +445,7 @@ def _pool_axis_count(call: Site) -> int:
 
 
 def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
+    """Return a setting's value for each axis; repeat a single number for all axes."""
     extents = call.extents(name)
     return extents if isinstance(call.module.settings[name], list) else extents * axes
 
@@ -435,7 +453,7 @@ def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
 def _positions_in_windows(
     size: int, count: int, kernel: int, stride: int, padding: int, padded: bool
 ) -> int:
-    """Return the number of positions of one axis in all its windows."""
+    """Return how many positions of an axis the windows of a pool contain in all."""
     low, high = (-padding, size + padding) if padded else (0, size)
     starts = (index * stride - padding for index in range(count))
     return sum(max(min(start + kernel, high) - max(start, low), 0) for start in starts)
@@ -474,6 +492,7 @@ def condition_outside_classes(*classes: str) -> Condition:
     known = frozenset(classes)
 
     def holds(site: Site) -> bool:
+        """Return whether no enclosing module with the tool's hook is of a known class."""
         early = False  # pre-hooks that the model had before run ahead of the tool's own
         for call in site.around:
             if call.target == PRE_HOOK:
@@ -493,6 +512,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
     """Return the condition: a function of PyTorch encloses the call (or none does)."""
 
     def holds(site: Site) -> bool:
+        """Return whether a function that PyTorch defines encloses the call, or else does not."""
         functions = [call for call in site.around if call.level == "function"]
         outer = functions[1:] if site.call.level == "function" else functions
         return any(not fits(call.target, _TRANSPARENT) for call in outer) == expected
@@ -501,7 +521,7 @@ def function_nesting_condition(expected: bool = True) -> Condition:
 
 
 def _classes_with_rule(*kinds: str) -> tuple[str, ...]:
-    """Return the classes that have such a rule."""
+    """Return the names of the module classes that rules of these kinds count."""
     rules = (rule for rule in hooked.rules if rule.kind in kinds)
     about = (condition for rule in rules for condition in rule.where if condition.whom)
     return tuple(dict.fromkeys(name for condition in about for name in condition.names))
@@ -585,6 +605,7 @@ def _ultralytics_equation(call: Site) -> str:
 
 
 def _letters(call: Site, location: str) -> str:
+    """Return einsum subscripts that were given as a list of integers as letters."""
     subscripts = call.settings[location]
     if not isinstance(subscripts, list):
         raise TypeError(f"{call.key} has no subscripts at {location}")

@@ -43,24 +43,29 @@ FLOPS_PER_MAC = 2  # kFmaFlops
 
 
 def _input(call: Call, index: int) -> Shape:
+    """Return the shape of a call's input; raise ValueError if it is unknown."""
     return _xla_tensor_shape(call.inputs[index])
 
 
 def _xla_result_shape(call: Call) -> Shape:
+    """Return the shape of a call's first output; raise ValueError if it is unknown."""
     return _xla_tensor_shape(call.outputs[0])
 
 
 def _xla_tensor_shape(spec: Any) -> Shape:
+    """Return the shape of a tensor; raise ValueError if it is unknown."""
     if spec.shape is None:
         raise ValueError(f"the shape of {spec.name} is not known")
     return cast(Shape, spec.shape)
 
 
 def _xla_setting_sizes(call: Call, name: str) -> Sequence[int]:
+    """Return a setting of an XLA instruction that is a list of sizes."""
     return cast(Sequence[int], call.settings[name])
 
 
 def _xla_window_sides(call: Call) -> Sequence[Mapping[str, int]]:
+    """Return size, stride, padding and dilation of each side of an instruction's window."""
     return cast(Sequence[Mapping[str, int]], call.settings.get("window", ()))
 
 
@@ -92,11 +97,12 @@ def xla_convolution_macs(call: Call) -> int:
 
 
 def _xla_integer_setting(call: Call, name: str) -> int:
+    """Return a setting of an XLA instruction that is an integer."""
     return cast(int, call.settings[name])
 
 
 def _xla_valid_positions(call: Call) -> int:
-    """Return the pairs of a filter index and a result index that meet an element of the image.
+    """Return how many pairs of filter and result position read a true element of the image.
 
     Taps on padding are not counted, nor are taps on the holes that a dilation of the image makes.
     """
@@ -112,7 +118,7 @@ def _xla_valid_positions(call: Call) -> int:
 
 
 def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
-    """Return the valid positions along one dimension: see `_xla_valid_positions`."""
+    """Return how many pairs of filter and result position along one axis read an element."""
     first, step = -window["padding_low"], window["window_dilation"]
     return sum(
         _valid_positions_of_tap(
@@ -125,8 +131,9 @@ def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> 
 def _valid_positions_of_tap(
     stride: int, first: int, dilation: int, image: int, result: int
 ) -> int:
-    """Return how many `o` below `result` have `o * stride + first == dilation * i` with `i` below
-    `image`.
+    """Return how many result positions read a true element of the image at one filter tap.
+
+    Counts `o` below `result` with `o * stride + first == dilation * i` and `i` below `image`.
     """
     divisor = gcd(stride, dilation)
     if first % divisor or not image:
@@ -161,8 +168,9 @@ def applications(call: Call) -> int:
 
 
 def _xla_window_flops(call: Call) -> int:
-    """Return (window - 1) x n(out), and less for a window that is as wide as the whole
-    dimension.
+    """Return the FLOPs of a windowed reduction.
+
+    In detail: (window - 1) x n(out), and less for a window that is as wide as the whole dimension.
     """
     elements = prod(_xla_result_shape(call))
     window = _xla_window_sides(call)
@@ -227,6 +235,7 @@ def custom_call(call: Call) -> int:
 
 
 def _flops_from_macs(amount: Callable[[Call], int]) -> Callable[[Call], int]:
+    """Return a formula that gives 2 FLOPs for each MAC of another one."""
     return lambda call: FLOPS_PER_MAC * amount(call)
 
 
@@ -280,6 +289,7 @@ def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iter
     equal = {_key_with_names(partner) for partner in pairs.values()}
 
     def kind(call: Call, repeated: str) -> str:
+        """Return how XLA changed an instruction: `repeated`, "rewritten", or "" without FLOPs."""
         return (
             ""
             if not _has_counted_flops(call)
@@ -301,20 +311,24 @@ def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iter
 
 
 def _has_counted_flops(call: Call) -> bool:
+    """Return whether XLA counts FLOPs other than 0 for an instruction."""
     return call.settings.get("chosen") is True and flops(call) != 0
 
 
 def _key_with_names(call: Call) -> Key:
+    """Return target, FLOPs and names of an instruction as a key for comparison."""
     return (call.target, flops(call), call.settings["names"])
 
 
 def _key_without_names(call: Call) -> Key:
+    """Return target and FLOPs of an instruction as a key for comparison."""
     return (call.target, flops(call))
 
 
 def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
-    """Return pairs of instructions that do the same work: first those with equal names, then
-    any.
+    """Return by compiled instruction the lowered one that does the same work.
+
+    First those with equal names, then those with equal FLOPs.
     """
     left = list(before)
     pairs: Pairs = {}
@@ -326,6 +340,7 @@ def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
 
 
 def _pairs_by_key(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
+    """Return by compiled instruction's key the lowered instruction with an equal key."""
     waiting: dict[Key, list[Call]] = defaultdict(list)
     for call in reversed(before):
         waiting[key(call)].append(call)
@@ -333,6 +348,7 @@ def _pairs_by_key(before: list[Call], after: list[Call], key: Callable[[Call], K
 
 
 def _with_lowered_facts(call: Call, before: Call) -> Call:
+    """Return a compiled instruction with settings, module and parent of its lowered one."""
     facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
     paired = msgspec.structs.replace(
         call,
@@ -345,12 +361,14 @@ def _with_lowered_facts(call: Call, before: Call) -> Call:
 
 
 def _to_compiled_call(call: Call) -> Call:
+    """Return an instruction as one of the compiled program, outside any loop or branch."""
     key = f"compiled:({call.key.partition(':')[2]})"
     settings = {**call.settings, "nest": []}
     return msgspec.structs.replace(call, key=key, level="compiled", settings=settings)
 
 
 def _with_change_facts(call: Call, change: str, lowered: bool, removed: bool) -> Call:
+    """Return an instruction with settings that say how compilation changed it."""
     facts = {"change": change, "lowered": lowered, "removed": removed}
     return msgspec.structs.replace(call, settings={**call.settings, **facts})
 
@@ -382,6 +400,7 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
 
 
 def _xla_branches(call: Call) -> Sequence[Branch]:
+    """Return the branches of a conditional instruction."""
     return cast(Sequence[Branch], call.settings.get("branches", ()))
 
 
@@ -423,7 +442,7 @@ def nearest_float32(value: float) -> float:
 
 
 def float32_instruction_flops(call: Call, amount: int) -> float:
-    """Return the amount that XLA stores for an instruction that counts `amount`.
+    """Return the single-precision value that XLA stores for an instruction of `amount` FLOPs.
 
     For a reduction it is a product of two single-precision numbers: the amount of the reducer, and
     how often it is applied.
@@ -457,6 +476,7 @@ def xla_total_flops(shares: Sequence[Share]) -> int:
 
 
 def _amounts_by_instruction(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
+    """Yield each instruction with the sum of its shares."""
     for _, group in groupby(shares, key=lambda share: share.call.key):
         booked = list(group)
         yield booked[0].call, sum(int(share.amount) for share in booked)
@@ -472,7 +492,7 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _close(sums: list[float], times: int) -> None:
-    """Add the sum of the innermost function to that of its caller, `times` times."""
+    """Add the innermost function's FLOPs to its caller's, for the last `times` functions."""
     for _ in range(times):
         inner = sums.pop()
         sums[-1] = nearest_float32(sums[-1] + inner)
@@ -488,6 +508,7 @@ _CONTRACTIONS = ("dot", "convolution")
 
 
 def _tool(name: str, level: Level) -> Tool:
+    """Return the description of XLA's cost analysis at one level as a tool."""
     return Tool(
         name,
         edition="0.10",
@@ -531,7 +552,7 @@ def xla_change_flops(call: Site) -> int:
 
 
 def _analysis(level: Level, *where: Condition) -> Rules:
-    """Return the rules for the instructions of a program on this level."""
+    """Return a group of rules for the XLA instructions on one level of calls."""
     rules = Rules(level, *where)
     _contractions(rules)
     _declare_component_rules(rules)
@@ -539,6 +560,7 @@ def _analysis(level: Level, *where: Condition) -> Rules:
 
 
 def _contractions(rules: Rules) -> None:
+    """Add the rules for dot products and convolutions of XLA to the group."""
     both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
     branch, dearest = "control.branch", f"{_SOURCE}: HandleConditional"
     cheaper = recorded_as("in a branch that is not the most expensive", chosen=False)
@@ -594,6 +616,7 @@ def _declare_component_rules(rules: Rules) -> None:
     def adds(
         name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Any
     ) -> None:
+        """Add a rule of XLA's handler for other instructions, under the given settings."""
         source = f"{_SOURCE}: {handler}"
         where = recorded_as(_xla_settings_text(settings), chosen=True, **settings)
         rules.adds(targets, where, cause=cause, name=name, source=source)(

@@ -74,11 +74,11 @@ class GradientFlow:
 
     @property
     def loops_alike(self) -> bool:
-        """Whether a value with a gradient in one run of a loop has it in each."""
+        """Whether a value with a gradient in one run of a loop has it in every run."""
         return self._weights.loops_alike
 
     def level(self, graph: Graph) -> GraphLevel:
-        """Return the level with the checkpoints and loops that gradients meet in it."""
+        """Return a graph with the checkpoints and loops that the gradient computation needs."""
         checkpoints = checkpoint_parts(graph) if self.cuts else ()
         starts: dict[str, list[CheckpointPart]] = defaultdict(list)
         stops: dict[str, list[CheckpointPart]] = defaultdict(list)
@@ -119,6 +119,7 @@ class GradientFlow:
     def _live_results(
         self, level: GraphLevel, values: Values, ends: set[str]
     ) -> dict[str, set[str]]:
+        """Return by node key the names of its results through which gradients reach the loss."""
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):
             for part in level.stops.get(node.key, ()):
@@ -175,7 +176,7 @@ class GradientFlow:
     def operands_of_function(
         self, stored: GraphFunction, node: Node, values: Values
     ) -> Iterator[tuple[int, TensorSpec]]:
-        """Yield the operands to which a custom function passes gradients, at its last node."""
+        """Yield index and tensor of the inputs to which a custom function passes gradients."""
         if stored.own is None or not stored.own.ran or node.key != stored.function.home:
             return
         for index in sorted(stored.own.graded):
@@ -184,17 +185,17 @@ class GradientFlow:
                     yield index, spec
 
     def is_graded(self, stored: GraphFunction, node: Node, values: Values) -> bool:
-        """Return whether a custom function has an input with a gradient."""
+        """Return whether an input of a custom function needs a gradient."""
         return not self.is_ungiven(node) and any(
             self.value_state(spec, node, values).trained for spec in stored.operands
         )
 
     def is_ungiven(self, node: Node) -> bool:
-        """Return whether the node is in a reentrant checkpoint without trainable inputs."""
+        """Return whether a node is in a reentrant checkpoint without an input to train."""
         return any(checkpoint.number in self.ungiven for checkpoint in enclosing(node))
 
     def _join_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
-        """Record for all runs of a loop the gradients of one. Return whether that is new."""
+        """Give all runs of a loop the gradient states of any run; return whether one changed."""
         events = False
         for runs in copies:
             graded = {
@@ -212,7 +213,7 @@ class GradientFlow:
         return events
 
     def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
-        """Record that a reentrant checkpoint gets no input with a gradient, if so."""
+        """Note a reentrant checkpoint none of whose inputs needs a gradient."""
         graded = any(
             self.value_state(spec, node, values).trained
             for node in part.nodes
@@ -230,7 +231,7 @@ class GradientFlow:
             self.ungiven.add(part.checkpoint.number)
 
     def _leave_checkpoint(self, part: CheckpointPart) -> None:
-        """Record that all results of a reentrant checkpoint have a gradient: it is one function.
+        """Record that all results of a reentrant checkpoint have a gradient.
 
         In the checkpoint itself that is so only for what has one anyway.
         """
@@ -239,7 +240,7 @@ class GradientFlow:
             self._handed_out = results | self._handed_out  # the innermost leaves first
 
     def _pass_node(self, node: Node, values: Values) -> None:
-        """Record in `values` which results have a gradient, and which depend on an input."""
+        """Record in `values` which results of a node have a gradient or depend on an input."""
         known = find_operator_rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.stands_for_itself
         trained = node.training.starts or (
@@ -271,7 +272,10 @@ class GradientFlow:
                 values[spec.name] = GradientState(has_one and graded, value.varying)
 
     def _results_of_bodies(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
-        """Return the results of a node with bodies: a loop runs until no more have a gradient."""
+        """Return the gradient states of the results of a node with bodies, such as a loop.
+
+        A loop runs until no more of its values have a gradient.
+        """
         results = [GradientState(False, varying)] * len(node.outputs)
         for body in node.bodies:
             for inner in self.body_runs(node, body, values):
@@ -312,7 +316,7 @@ class GradientFlow:
     def _lasting_run(
         self, node: Node, body: Graph, values: Values, provided: Values, states: dict[str, str]
     ) -> Values:
-        """Return the values of a body, with gradients of one run taken for each."""
+        """Return the gradient states in a loop's body, equal in every run."""
         while True:
             run = self._run_body(values, node, body, provided)
             joined = {
@@ -324,7 +328,7 @@ class GradientFlow:
             provided = {**provided, **joined}
 
     def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
-        """Return the inputs of a body, as the node passes them to its first run."""
+        """Return the gradient states of a body's inputs as the node passes them at first."""
         pairs = zip(body.inputs, node.inputs, strict=False)
         return {
             name.name: self.value_state(spec, node, values) if spec is not None else FIXED
@@ -332,7 +336,7 @@ class GradientFlow:
         }
 
     def _run_body(self, ancestors: Values, node: Node, body: Graph, provided: Values) -> Values:
-        """Return the values of a body after a run on these inputs."""
+        """Return the gradient states of a body's values after one run on these inputs."""
         inner = {**ancestors, **provided}
         for below in body.nodes:
             self._pass_node(below, inner)

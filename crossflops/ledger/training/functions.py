@@ -43,16 +43,16 @@ class GraphFunctions:
                 self._beside[stored.function.home].append(stored)
 
     def enclosing_function(self, node: Node) -> GraphFunction | None:
-        """Return the custom function around a node, whatever is known of it."""
+        """Return the custom autograd function that contains a node, or None."""
         return self._inside.get(node.key)
 
     def function_with_own_backward(self, node: Node) -> GraphFunction | None:
-        """Return the custom function around a node if its own backward pass is known."""
+        """Return the custom autograd function of a node if its own backward pass was recorded."""
         stored = self.enclosing_function(node)
         return stored if stored and stored.own else None
 
     def without_nodes(self, node: Node) -> Iterable[GraphFunction]:
-        """Return the functions of this module whose forward pass became no node."""
+        """Return the custom functions called at this node whose forward pass recorded no nodes."""
         return self._beside.get(node.key, ())
 
     def reason_for_derivation(self, stored: GraphFunction) -> str:
@@ -60,14 +60,12 @@ class GraphFunctions:
         return _DERIVED.format(stored.function.kind) + self._unfollowed
 
     def unit(self, node: Node) -> str:
-        """Return the name of the unit that keeps tensors together: a call, or a custom
-        function.
-        """
+        """Return the name of the call or custom function that keeps a node's tensors."""
         known = self.function_with_own_backward(node)
         return f"{known.function.home} (function)" if known else node.call
 
     def forward_gradient_cost(self, node: Node) -> Cost:
-        """Return the forward work of a custom function for its gradients, at its last node."""
+        """Return the cost of forward work that a custom function does only for its gradients."""
         known = self.function_with_own_backward(node)
         if known is None or known.own is None or node.key != known.function.home:
             return ZERO
@@ -94,7 +92,7 @@ def match_functions(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bo
 
 
 def _nodes_with_backward_formula(graph: Graph) -> set[str]:
-    """The keys of nodes whose backward pass a formula of one's own tells."""
+    """Return the keys of nodes whose backward pass a registered formula counts."""
     domains = {function.home for function in graph.functions}
     return {
         node.key

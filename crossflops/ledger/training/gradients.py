@@ -24,7 +24,7 @@ def node_gradient(
     forward: Cost,
     live: set[str] | None,
 ) -> Gradient:
-    """Return the work of the gradients of the operands at these positions.
+    """Return the backward cost of a node for the operands at `indices`.
 
     Args:
         flow: says which of joined tensors have a gradient.
@@ -54,7 +54,7 @@ def node_gradient(
 
 
 def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list[frozenset[int]]:
-    """Return which operands have a gradient in each direction of a recurrent layer, or in all.
+    """Return the operands with a gradient for each direction of a recurrent layer, else `indices`.
 
     A converter joins the weights of two directions, of which one may be frozen.
     """
@@ -73,9 +73,7 @@ def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list
 
 
 def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | None) -> Node:
-    """Return the node without the names of results that are not live, if its rule asks for
-    that.
-    """
+    """Return the node without the names of unused results, if its gradient rule asks for it."""
     if not known.by_result or not live:
         return node
     outputs = tuple(
@@ -86,7 +84,7 @@ def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | No
 
 
 def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: Cost) -> Gradient:
-    """Return the gradients of a node's operands, as of the operation that the node is part of."""
+    """Return a node's backward cost, computed from the full operation that it is a part of."""
     known = find_operator_rule(full.op)
     assert known is not None
     assert callable(known.backward)
@@ -103,5 +101,5 @@ def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: 
 
 
 def _half(cost: Cost) -> Cost:
-    """Return the work of one of two equal directions."""
+    """Return half of a cost, for one of two equal directions."""
     return Cost(**{kind: amount // 2 for kind, amount in msgspec.structs.asdict(cost).items()})

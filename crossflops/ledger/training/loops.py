@@ -10,7 +10,7 @@ _RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
 
 
 def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
-    """Yield all nodes, also those in bodies."""
+    """Yield all nodes of a graph, also those in loop, branch and function bodies."""
     for node in graph.nodes:
         yield node
         for body in node.bodies:
@@ -28,12 +28,12 @@ def loop_state_count(node: Node, body: Graph) -> int:
 
 
 def values_before_states(node: Node) -> tuple[int, int]:
-    """Return how many inputs and results of a body come before the states: those of a Loop."""
+    """Return how many inputs and outputs of a loop's body come before its carried states."""
     return (2, 1) if node.op.type == "Loop" and not node.op.domain else (0, 0)
 
 
 def names_read_by_bodies(node: Node) -> set[str]:
-    """Return the outer names that bodies read, and the names that the node passes to them."""
+    """Return the outer tensor names that a node's bodies read, with those it passes to them."""
     names: set[str] = set()
     for body in node.bodies:
         for inner in body.nodes:
@@ -55,9 +55,7 @@ def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
 
 
 def add_results_of_copies(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
-    """Add to `ends` the results that reach the loss in other runs of a loop. Return whether any is
-    new.
-    """
+    """Add results that reach the loss in another run of a loop; return whether any is new."""
     before = len(ends)
     for runs in copies:
         for results in zip(*(node.outputs for node in runs), strict=False):

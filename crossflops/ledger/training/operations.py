@@ -33,6 +33,7 @@ def operations_behind_node(
     }
 
     def with_operands(operation: Node) -> Node:
+        """Return an operation of a function with its operands matched to the node's tensors."""
         inputs, unsure = list(operation.inputs), False
         for index, spec in enumerate(inputs):
             if spec is None or not is_differentiable_tensor(spec):
@@ -63,4 +64,5 @@ def operations_behind_node(
 
 
 def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
+    """Return whether another tensor has the shape of `spec` and can have a gradient."""
     return other is not None and is_differentiable_tensor(other) and other.shape == spec.shape

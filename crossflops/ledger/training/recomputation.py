@@ -57,7 +57,7 @@ class _CheckpointSearch:
         self._flow, self._part, self._values = flow, part, values
 
     def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RecomputedNodes:
-        """Return the nodes. `asked` grows by the checkpoint's number if it runs again."""
+        """Return the checkpoint's nodes that run again; add its number to `asked` if it does."""
         part, unit = self._part, self._flow.functions.unit
         asking = [node for node in part.nodes if node.key in live and self._places(node)]
         if part.kind == "needed":
@@ -75,12 +75,13 @@ class _CheckpointSearch:
         return again
 
     def _places(self, node: Node) -> frozenset[int]:
+        """Return the positions of a node's inputs that need a gradient."""
         return frozenset(
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
-        """Return whether PyTorch keeps a tensor for these pieces, whatever the loss."""
+        """Return whether PyTorch keeps a tensor for the backward pass of these nodes."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.is_graded(known, nodes[0], self._values)
         costs = [self._cost(node) for node in nodes]
@@ -89,8 +90,9 @@ class _CheckpointSearch:
         return any(bool(self._places(node)) for node in nodes)
 
     def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
-        """Return whether a node, or its checkpoint, needs a tensor that is kept in this
-        checkpoint.
+        """Return whether a node's backward pass needs a tensor from inside this checkpoint.
+
+        A nested checkpoint counts as one node.
 
         `keeping` are the pieces for which PyTorch keeps something: a bias alone asks for nothing.
         """
@@ -103,7 +105,7 @@ class _CheckpointSearch:
         )
 
     def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
-        """Return what a node keeps in a checkpoint, or the nested checkpoint in its place.
+        """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass.
 
         A custom function keeps tensors once its forward pass has run.
         """
@@ -116,7 +118,7 @@ class _CheckpointSearch:
         return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
 
     def _cost(self, node: Node) -> tuple[Cost, int]:
-        """Return the forward work of a node, and the MACs of its gradients, whatever the loss."""
+        """Return the forward cost of a node and the MACs of its gradients."""
         known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO

@@ -41,7 +41,7 @@ def rule_of_thumb_differences(
 
 
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
-    """Return the exact MACs of a step minus 3 x forward, by cause; those of no node are left out.
+    """Return the exact training MACs minus 3 x forward, by cause.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,

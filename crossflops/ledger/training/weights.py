@@ -71,6 +71,7 @@ class TrainedWeights:
         return any(self._is_trained(self._names[row.storage], row.trainable) for row in stored)
 
     def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
+        """Return whether a weight is trained, by patterns of its names or its own flag."""
         named = self._matching(self._trainable, names)
         frozen = self._matching(self._frozen, names)
         return named or (trainable and not frozen)
@@ -129,6 +130,7 @@ class TrainedWeights:
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
 
     def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
+        """Return whether a name matches one of the patterns; remember the patterns that did."""
         met = {pattern for pattern in patterns for name in names if matches(name, pattern)}
         self._met |= met
         return bool(met)
@@ -158,4 +160,5 @@ class AskedWeights(TrainedWeights):
         self._asked = names
 
     def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
+        """Return whether one of a weight's names is in the requested set."""
         return not self._asked.isdisjoint(names)

@@ -77,7 +77,7 @@ def count_training_step(
 
 
 def total_work(step: Steps) -> TrainingStep:
-    """Return the work of the whole model."""
+    """Return the summed training cost of the whole model."""
     return sum(step.by_key.values(), NO_STEP)
 
 
@@ -133,7 +133,7 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
-        """Yield the work of one node: its own, that of its bodies, or of its source operation.
+        """Yield the training cost of one node, from itself, its bodies or its source operation.
 
         `together` are the nodes that were written for the same operation.
         """
@@ -181,6 +181,7 @@ class _StepCounter:
             self.unknown[key] = Unknown(key, node, _CUT)
 
         def varies(index: int) -> bool:
+            """Return whether an operand of the node varies from run to run, or is unknown."""
             operands = provided.get(index, ())
             if index != DIRECTLY and not operands:
                 return True
@@ -215,6 +216,7 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
+        """Yield keys and training costs of the nodes in a loop, branch or function node."""
         if node.op.type in ("Loop", "Scan") and node.trips is None:
             self._name_unknown(prefix + node.key, node, "the number of iterations depends on data")
             return
@@ -302,7 +304,7 @@ class _StepCounter:
     def _count_operation(
         self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
     ) -> TrainingStep:
-        """Return the work of one operation, and the reasons for uncounted parts.
+        """Return the training cost of one operation, and note what of it is uncounted.
 
         `live` are the results that reach the loss, None where the node does not run back.
         """
@@ -356,7 +358,7 @@ class _StepCounter:
         live: set[str] | None,
         forward: Cost,
     ) -> Gradient:
-        """Return the gradients of the requested operands, none where there is no formula."""
+        """Return the backward cost for the requested operands; note it if there is no formula."""
         if not requested:
             return Gradient({})
         if isinstance(known.backward, str):
@@ -366,14 +368,13 @@ class _StepCounter:
         return node_gradient(self._flow, node, known, indices, forward, live)
 
     def _name_unknown(self, key: str, node: Node, reason: str) -> TrainingStep:
+        """Record that the backward cost of a node is unknown, and why; return an empty step."""
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
 
 
 def _forward_cost(node: Node) -> Cost:
-    """Return the forward work of a node; one without work is reported where the node is
-    counted.
-    """
+    """Return the forward cost of a node, zero if it is uncounted."""
     known = find_operator_rule(node.op)
     try:
         return known.formula(node) if known else ZERO
@@ -382,5 +383,6 @@ def _forward_cost(node: Node) -> Cost:
 
 
 def _forward_size(work: Work) -> tuple[int, int]:
+    """Return MACs and FLOPs of the forward pass of a work."""
     forward = sum(work.values(), NO_STEP).forward
     return forward.macs, forward.flops

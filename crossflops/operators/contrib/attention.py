@@ -57,7 +57,7 @@ class Scores(NamedTuple):
 
 
 def dense_scores(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
-    """Return the scores where every query meets every key: S = rows * keys."""
+    """Return the sizes of attention scores in which every query meets every key."""
     return Scores(rows * keys, rows, depth, value_depth)
 
 
@@ -87,7 +87,7 @@ def rotary_embedding_cost(node: Node, elements: int) -> Cost:
 
 
 def head_size(width: int, heads: int, node: Node) -> int:
-    """Return the depth of a head. Raise ValueError when `width` does not divide into the heads."""
+    """Return the width of one attention head; raise ValueError if `width` does not divide."""
     if heads <= 0 or width < 0 or width % heads:
         raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
     return width // heads
@@ -110,28 +110,25 @@ _DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
 
 
 def _has_optional_input(node: Node, index: int) -> bool:
+    """Return whether a node has the input at `index`; False for a negative index."""
     return index >= 0 and has_input(node, index)
 
 
 def _score_addend_count(node: Node, locations: Places) -> int:
-    """Return the number of addends per score: one for a mask of any form, and one for an attention
-    bias.
-    """
+    """Return the number of additions per attention score: one for a mask, one for a bias."""
     masked = _has_optional_input(node, locations.mask) or integer(node, "unidirectional", 0) != 0
     return masked + _has_optional_input(node, locations.attention_bias)
 
 
 def _is_buffer_shared(node: Node, locations: Places) -> bool:
-    """Return whether past and present share one buffer, whose length is the maximum number of
-    keys.
-    """
+    """Return whether past and present keys share one buffer of the maximum length."""
     return integer(node, "past_present_share_buffer", 0) != 0 or _has_optional_input(
         node, locations.past_length
     )
 
 
 def _total_key_count(node: Node, locations: Places, new: int) -> int:
-    """Return the number of keys: the new and the past ones, or the length of a shared buffer."""
+    """Return the number of keys: new and past ones, or the length of a shared buffer."""
     if not _has_optional_input(node, locations.past):
         return new
     past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
@@ -153,9 +150,7 @@ def projection_sizes(node: Node) -> tuple[int, int, int]:
 
 
 def _self(node: Node, locations: Places) -> tuple[Scores, int]:
-    """Return the scores of a self-attention on input [B, S, in], and the elements of Q, K and
-    V.
-    """
+    """Return the score sizes of a self-attention on [B, S, in], and the elements of Q, K, V."""
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     widths, heads = projection_sizes(node), positive(node, "num_heads")
     depths = [head_size(width, heads, node) for width in widths]
@@ -165,7 +160,7 @@ def _self(node: Node, locations: Places) -> tuple[Scores, int]:
 
 
 def _optional_key_count(node: Node, locations: Places) -> int | None:
-    """Return T, the number of past and new keys; None where it is unknown."""
+    """Return the number of past and new keys of an attention, None if it is unknown."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
     dims = dims_of(node, 0) if key is None or locations is _SELF else key.shape
     past = dims_of(node, locations.past)
@@ -178,13 +173,15 @@ def _optional_key_count(node: Node, locations: Places) -> int | None:
 
 
 def _masks(locations: Places) -> Constraint:
-    """Return a constraint on the mask: lengths [B] or [3B+2]; of keys [B, L], [B, T], [B, S, T];
-    of scores, a square.
+    """Return a constraint on the shape of an attention mask, of lengths, keys or scores.
+
+    Lengths are [B] or [3B+2]; masks of keys [B, L], [B, T], [B, S, T]; of scores, a square.
 
     Only Attention also takes [2B], the ends and the beginnings, and [B, 1], which masks nothing.
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
+        """Return the mask shapes that fit the query and key sizes, None if those are unknown."""
         query, total = dims_of(node, 0), _optional_key_count(node, locations)
         if query is None or total is None:
             return None
@@ -196,6 +193,7 @@ def _masks(locations: Places) -> Constraint:
     checked = shape_constraint(locations.mask, fitting, "the mask")
 
     def constraint(node: Node) -> str:
+        """Return why the shape of the attention mask is wrong, or ""."""
         mask = dims_of(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
@@ -207,6 +205,7 @@ def _score_bias_constraint(locations: Places) -> Constraint:
     """Return a constraint on attention_bias: [1|B, 1|N, S, T]."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
+        """Return the shapes that fit an attention bias, or None if the sizes are unknown."""
         query, total, heads = (
             dims_of(node, 0),
             _optional_key_count(node, locations),
@@ -221,7 +220,7 @@ def _score_bias_constraint(locations: Places) -> Constraint:
 
 
 def _heads_divide(node: Node) -> str:
-    """Check that each of the hidden sizes of Q, K and V divides into the heads."""
+    """Return why the widths of Q, K and V do not divide into the heads, or ""."""
     heads, weights = positive(node, "num_heads"), operand_shape(node, 1)
     if len(weights) != 2:
         return ""
@@ -246,11 +245,12 @@ def _heads_divide(node: Node) -> str:
 
 
 def _has_hidden_sizes(node: Node) -> bool:
+    """Return whether a node has its own sizes for query, key and value."""
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
 def _attention_past_constraint(node: Node) -> str:
-    """Check that past [2, B, N, P, D] of Attention has the heads of its keys."""
+    """Return why the past keys [2, B, N, P, D] do not have the heads of the keys, or ""."""
     past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
     if past is None or dims_of(node, 1) is None or len(past) != 5:
         return ""
@@ -284,6 +284,7 @@ def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
     """
 
     def judge(node: Node) -> Exactness:
+        """Return "bound" if past keys share a buffer with the present ones, else "exact"."""
         return (
             "bound"
             if _has_optional_input(node, locations.past) and _is_buffer_shared(node, locations)
@@ -375,8 +376,9 @@ def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
 
 
 def _joint_qkv_scores(node: Node, locations: Places, heads: int) -> tuple[Scores, int]:
-    """Return the scores, and the element count, of Q, K and V side by side in query [B, S, 3 *
-    H].
+    """Return the score sizes, and the elements of Q, K and V packed in one query input.
+
+    The query is [B, S, 3 * H].
     """
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     depth = head_size(width, 3 * heads, node)
@@ -392,7 +394,7 @@ _KEYS = {
 
 
 def _key_value_constraint(node: Node) -> str:
-    """Check that keys and values of a multi-head attention agree with its queries."""
+    """Return why keys and values of a multi-head attention do not fit its queries, or ""."""
     if not has_input(node, 1):
         return ""
     key = dims_of(node, 1)
@@ -400,6 +402,7 @@ def _key_value_constraint(node: Node) -> str:
 
 
 def _no_keys(node: Node) -> str:
+    """Return the message that the key's rank is not 3, 4 or 5."""
     return (
         f"{operand_label(node, 1, 'key')} has rank "
         f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
@@ -407,7 +410,7 @@ def _no_keys(node: Node) -> str:
 
 
 def _whole_heads(node: Node) -> str:
-    """Check that the hidden sizes of query, key and value divide into the heads."""
+    """Return why the widths of query, key and value do not divide into the heads, or ""."""
     heads = positive(node, "num_heads")
     if dims_of(node, 0) is None:
         return ""
@@ -421,7 +424,7 @@ def _whole_heads(node: Node) -> str:
 
 
 def _qkv_bias_constraint(node: Node) -> str:
-    """Check that one vector holds the biases of query, key and value."""
+    """Return why the bias is not one vector for query, key and value together, or ""."""
     query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
     if bias is None or query is None or value is None or len(query) != 3:
         return ""
@@ -435,11 +438,14 @@ def _qkv_bias_constraint(node: Node) -> str:
 
 
 def _cache_heads_constraint(locations: Places) -> Constraint:
-    """Return a constraint on past_key and past_value [B, N, P, D]: they have the heads of the
+    """Return a constraint that past keys and values have the heads of the keys.
+
+    In detail: a constraint on past_key and past_value [B, N, P, D]: they have the heads of the
     query.
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
+        """Return the shape that fits the past keys, or None if the sizes are unknown."""
         query, past = dims_of(node, 0), dims_of(node, locations.past)
         if query is None or past is None or len(query) != 3:
             return None
@@ -494,7 +500,7 @@ def multi_head(node: Node, locations: Places = _MULTI_HEAD) -> Cost:
 
 
 def _one_width(node: Node) -> str:
-    """Check that the values of a decoder are as wide as its queries, where both are [B, 1, H]."""
+    """Return why the values of a decoder are not as wide as its queries, or ""."""
     query, value = dims_of(node, 0), dims_of(node, 2)
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""

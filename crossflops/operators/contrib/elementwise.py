@@ -87,7 +87,7 @@ operator(
 
 
 def _window_unfold_constraint(node: Node) -> str:
-    """Check that an axis is at least as long as its windows of `size`."""
+    """Return why an axis is shorter than the windows that unfold it, or ""."""
     dims, index, extent = operand_shape(node, 0), integer(node, "dim", -1), integer(node, "size")
     if wrong := axis_range_problem(node, index):
         return wrong
@@ -138,7 +138,7 @@ def all_finite(node: Node) -> Cost:
 
 
 def _pool_mask_constraint(node: Node) -> str:
-    """Check that the mask of MaxpoolWithMask has the extents of the data."""
+    """Return why the mask of MaxpoolWithMask does not have the sizes of the data, or ""."""
     dims, mask = operand_shape(node, 0), operand_shape(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
@@ -166,7 +166,7 @@ def time_warping(node: Node) -> Cost:
 
 
 def _two_for_each(node: Node) -> Iterable[Shape] | None:
-    """Return the shape of the pads: two for each axis behind N and C."""
+    """Return the accepted shapes of pads: two numbers for each spatial axis."""
     dims = dims_of(node, 0)
     return None if dims is None else [(2 * (len(dims) - 2),)]
 

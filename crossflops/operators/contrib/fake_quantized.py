@@ -27,11 +27,14 @@ _NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
 
 
 def _input_bits_precision(index: int) -> Callable[[Node], str]:
-    """Return a function that reads the precision from that input: a constant whole number of
+    """Return a function that gives a node's precision from an input with its bits.
+
+    In detail: a function that reads the precision from that input: a constant whole number of
     bits.
     """
 
     def stores(node: Node) -> str:
+        """Return the integer type of the bit width that an input gives, or "" if it is unknown."""
         bits = node.values.get(index, ())
         return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
 
@@ -39,7 +42,7 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
 
 
 def _target_dtype_precision(node: Node) -> str:
-    """Return the precision that `out_dtype` names: UINT4, INT2, BIPOLAR; "" for a float."""
+    """Return the precision that `out_dtype` names, such as "uint4"; "" for a float."""
     name = string_attribute(node, "out_dtype", "FLOAT32").upper()
     full = re.fullmatch(r"U?INT(\d+)", name)
     return f"int{full[1]}" if full else _NAMES.get(name, "")

@@ -85,14 +85,16 @@ _ACTIVATION = "; activation: n(Y)"
 
 
 def _conv_addend_constraint(node: Node) -> str:
-    """Check that the addend Z has the shape of Y."""
+    """Return why the added input Z of a fused convolution does not have Y's shape, or ""."""
     return shape_constraint(
         3, lambda _: None if (result := result_shape(node)) is None else [result], "Z"
     )(node)
 
 
 def _nhwc_conv_constraint(node: Node) -> str:
-    """Check W of NhwcConv: [M, C/group, k...] in its schema, but [M, k..., C/group] in real files.
+    """Return why the weight of NhwcConv does not fit, or "".
+
+    It is [M, C/group, k...] in its schema, but [M, k..., C/group] in real files.
 
     The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), use the second.
     """
@@ -140,7 +142,7 @@ def contrib_fused_conv_cost(node: Node) -> Cost:
 
 
 def matmul_inner_size(node: Node) -> int:
-    """Return K of a product of A [..., M, K], which transA and transBatchA may transpose.
+    """Return the inner size K of a fused matrix product, after its transpositions.
 
     transA: A is [..., K, M]; transBatchA: the batch dimensions follow M, or K with transA.
     """
@@ -151,7 +153,7 @@ def matmul_inner_size(node: Node) -> int:
 
 
 def matmul_operands_constraint(node: Node) -> str:
-    """Check that A' and B', as trans* transpose them, have one K, and batches that broadcast."""
+    """Return why the factors of a fused product have different K or batches, or ""."""
     if wrong := _matmul_batch_constraint(node):
         return wrong
     operands = list(node.inputs)
@@ -162,7 +164,7 @@ def matmul_operands_constraint(node: Node) -> str:
 
 
 def _matmul_batch_constraint(node: Node) -> str:
-    """Check that with transBatch* both operands have the same rank, at least 3."""
+    """Return why the factors with transposed batches differ in rank or are not 3-D, or ""."""
     if not (integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0)):
         return ""
     ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
@@ -176,8 +178,9 @@ def _matmul_batch_constraint(node: Node) -> str:
 
 
 def _matrices(node: Node, index: int, name: str) -> Shape | None:
-    """Return an operand's shape with its batch dimensions first and its matrix last, as trans*
-    say.
+    """Return a factor's shape with its batch axes first and its matrix last.
+
+    The attributes trans* say how the input has them.
     """
     dims = dims_of(node, index)
     if dims is None or len(dims) < 2:
@@ -188,8 +191,9 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
 
 
 def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha
-    != 1: n(Y) muls, once.
+    """Return the backward cost of a scaled matrix product, by requested operand.
+
+    dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once.
     """
     work = each_operand(0, 1)(node, requested, forward).operands
     return Gradient(work, inner=Cost(muls=forward.muls))
@@ -294,6 +298,7 @@ def with_activation(formula: Formula) -> Formula:
     """
 
     def both(node: Node) -> Cost:
+        """Return the cost of an operator and of the activation that is fused to it."""
         return formula(node) + activation_cost(node) * output_element_count(node)
 
     return both

@@ -68,7 +68,7 @@ class GroupedTokens(NamedTuple):
 
 
 def query_head_groups(node: Node) -> GroupedTokens:
-    """Return the heads of a query [..., Hq*D], or of Q, K and V packed in it without input 1."""
+    """Return tokens, heads, key heads and head size of a query, also with K and V packed in it."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     packed = heads if has_input(node, 1) else heads + 2 * kv_heads
@@ -100,8 +100,9 @@ def has_softcap(node: Node) -> bool:
 
 
 def _cache(node: Node) -> int:
-    """Return T of GroupQueryAttention: the keys of its present output, otherwise the past and the
-    new ones.
+    """Return the number of keys of a grouped attention's cache.
+
+    Those of its present output, otherwise the past and the new ones.
     """
     if has_output(node, 1) and output_spec(node, 1).shape is not None:
         return spec_shape(output_spec(node, 1), rank=4)[2]
@@ -110,11 +111,14 @@ def _cache(node: Node) -> int:
 
 
 def _query_length(node: Node) -> int:
+    """Return the number of query tokens of a grouped attention."""
     return spec_shape(input_spec(node, 0), rank=3)[1]
 
 
 def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch: int) -> Cost:
-    """Return the cost of a cache in small integers: (div, round, 2 compares) per new element, a
+    """Return the cost of quantizing a cache of keys and values, and of reading it.
+
+    In detail: the cost of a cache in small integers: (div, round, 2 compares) per new element, a
     mul per element read.
     """
     read = batch * heads.kv_heads * total * heads.depth
@@ -123,8 +127,9 @@ def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch
 
 
 def _head_groups_constraint(node: Node) -> str:
-    """Check that query heads divide into groups, one for each key head, and that all heads have
-    one depth.
+    """Return why the query heads do not divide into one group per key head, or "".
+
+    All heads have one depth.
     """
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     if heads % kv_heads:
@@ -147,8 +152,9 @@ def _head_groups_constraint(node: Node) -> str:
 
 
 def _past_heads_constraint(node: Node) -> str:
-    """Check that past heads are as deep as those of the query, and that past and new keys add up
-    to all keys.
+    """Return why past keys do not fit the query heads or the present keys, or "".
+
+    Past heads are as deep as those of the query, and past and new keys add up to all keys.
     """
     query, past = operand_shape(node, 0), operand_shape(node, 3)
     if len(query) < 3:
@@ -265,7 +271,9 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
 
 
 def _token_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the shapes that position_ids may have: a position of each token, or of the first
+    """Return the accepted shapes of position_ids.
+
+    In detail: the shapes that position_ids may have: a position of each token, or of the first
     one.
     """
     tokens = _rotary_token_shape(node)
@@ -306,7 +314,9 @@ _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 
 def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the shape of three positions of each token: in time, and in both directions of an
+    """Return the accepted shape of three position ids per token.
+
+    In detail: the shape of three positions of each token: in time, and in both directions of an
     image.
     """
     tokens = _rotary_token_shape(node)
@@ -315,7 +325,7 @@ def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
 
 
 def _sections(node: Node) -> str:
-    """Check that mrope_section divides the cosines of a token among its three positions."""
+    """Return why mrope_section does not divide the cosines among three positions, or ""."""
     sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
@@ -413,6 +423,6 @@ def relative_position_bias_cost(node: Node) -> Cost:
 
 
 def _rotary_token_shape(node: Node) -> Shape | None:
-    """Return B and S of x [B, S, N*D] or [B, N, S, D]."""
+    """Return batch size and tokens of a rotary embedding's input, 3-D or 4-D."""
     dims = dims_of(node, 0)
     return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

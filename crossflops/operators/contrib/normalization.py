@@ -36,13 +36,13 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
-    """Return the number of elements, and of groups along the last dimension."""
+    """Return the number of elements, and the number of groups along the last axis."""
     dims = spec_shape(input_spec(node, index), at_least=1)
     return prod(dims), prod(dims[:-1])
 
 
 def _skip_fits(node: Node) -> str:
-    """Check that skip has the last two sizes of the input; its batch may be missing."""
+    """Return why the skip input does not have the input's last two sizes, or ""."""
     dims, skip = operand_shape(node, 0), operand_shape(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
@@ -84,7 +84,9 @@ def skip_simplified(node: Node) -> Cost:
 
 
 def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
-    """Return the cost of summing two or three embeddings [B, S, H] of input_ids [B, S], and
+    """Return the cost of summed embeddings and their layer normalization.
+
+    In detail: the cost of summing two or three embeddings [B, S, H] of input_ids [B, S], and
     normalizing the sum.
     """
     tokens = input_element_count(node, 0)
@@ -164,7 +166,7 @@ def skip_group_norm(node: Node) -> Cost:
 
 
 def _whole_scales(node: Node) -> str:
-    """Check that the last axis of X is a multiple of the scale."""
+    """Return why the last axis of X is not a multiple of the scale, or ""."""
     dims, scale = dims_of(node, 0), dims_of(node, 1)
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
@@ -192,7 +194,7 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
 
 
 def _per_branch(node: Node) -> str:
-    """Check X [..., C*H] of C branches, and the scale [H], [C*H] or [C, H]."""
+    """Return why X [..., C*H] and its scale do not fit C branches, or ""."""
     dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
     if not dims or count <= 0:
         return ""
@@ -241,7 +243,7 @@ def engram_gate(node: Node) -> Cost:
 
 
 def _gate_shape_constraint(node: Node) -> str:
-    """Check that the gate [..., 1] has one number for each H numbers of X."""
+    """Return why the gate does not have one number per H numbers of X, or ""."""
     dims, gate = dims_of(node, 0), operand_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
@@ -288,7 +290,7 @@ def post_mix(node: Node) -> Cost:
 
 
 def _stream_branch_count(node: Node) -> int:
-    """Return C of streams [..., C, H], or num_branches for flattened ones."""
+    """Return the number of branches C of streams [..., C, H], or the attribute num_branches."""
     count = integer(node, "num_branches", 0) or spec_shape(input_spec(node, 0), at_least=2)[-2]
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")

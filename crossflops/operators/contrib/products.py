@@ -49,9 +49,10 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _product_column_constraint(*digits: int) -> Constraint:
-    """Return a constraint on a scale or a zero point of B, transposed or not: one number, or N."""
+    """Return a constraint that scales of a product are one number, or one per column."""
 
     def constraint(node: Node) -> str:
+        """Return why scales are not one number or one per column of the weight, or ""."""
         dims = gemm_output_shape(node, second=3)
         for index in digits:
             scale = dims_of(node, index)
@@ -95,9 +96,10 @@ def qgemm(node: Node) -> Cost:
 
 
 def _bias(index: int) -> Constraint:
-    """Return a constraint on a bias: one number for every column of B, in any shape."""
+    """Return a constraint that a bias has one number per column of B, in any shape."""
 
     def constraint(node: Node) -> str:
+        """Return why a bias does not have one number per column of the weight, or ""."""
         weight, bias = dims_of(node, 1), operand_shape(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
@@ -152,7 +154,7 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
 
 
 def _product_row_count(node: Node, depth: int) -> int:
-    """Return the rows of A [..., K]. Raise ValueError when its last dimension is not K."""
+    """Return the number of rows of A [..., K]; raise ValueError if K is not `depth`."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if dims[-1] != depth or depth <= 0:
         raise ValueError(f"A of {node.op} ends in {dims[-1]} and K is {depth}")
@@ -163,7 +165,7 @@ _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
 def _weight_blocks_constraint(node: Node) -> str:
-    """Check B [N, ceil(K / block_size), bytes of a block], with a scale for each block."""
+    """Return why packed weights and their block scales do not fit, or ""."""
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
     if bits not in _PACKED_BITS:
@@ -184,11 +186,14 @@ _BITS = "dequantize: K*N*(sub, mul)"
 
 
 def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
-    """Return a function that gives a packed weight's precision, from an attribute with its bits, 4
-    by default.
+    """Return a function that gives a weight's precision from an attribute.
+
+    In detail: a function that gives a packed weight's precision, from an attribute with its bits,
+    4 by default.
     """
 
     def bits_precision(node: Node) -> str:
+        """Return the integer type of a bit-width attribute, "int4" by default."""
         bits = node.attrs.get(attribute, 4)
         return f"int{bits if isinstance(bits, int) else 4}"
 
@@ -218,7 +223,9 @@ def matmul_nbits(node: Node) -> Cost:
 
 
 def _bnb4(node: Node) -> str:
-    """Check that A ends in K (in N where B is not transposed), and that B and absmax are large
+    """Return why the sizes of a bitsandbytes 4-bit product do not fit, or "".
+
+    Checks that A ends in K (in N where B is not transposed), and that B and absmax are large
     enough.
     """
     if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
@@ -258,7 +265,9 @@ def matmul_fpq4(node: Node) -> Cost:
 
 
 def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
-    """Return the cost of adding skip, n(A) adds, then SimplifiedLayerNormalization over K where
+    """Return the cost of adding a skip input and normalizing the rows before a product.
+
+    In detail: the cost of adding skip, n(A) adds, then SimplifiedLayerNormalization over K where
     there is a scale.
     """
     count, rows = input_element_count(node, 0), _product_row_count(node, depth)
@@ -407,6 +416,7 @@ def expert_sizes(node: Node) -> Experts:
 
 
 def _is_fused(node: Node) -> bool:
+    """Return whether a mixture-of-experts node has its SwiGLU matrices fused."""
     return integer(node, "swiglu_fusion", 0) != 0
 
 
@@ -434,18 +444,19 @@ def _weights_per_element(node: Node) -> int:
 
 
 def expert_parameters(node: Node) -> tuple[int, int]:
-    """Return the weights and biases of all experts, and of the k that a token uses."""
+    """Return the parameters of all experts of a layer, and of the k experts that a token uses."""
     sizes = expert_sizes(node)
     expert = sizes.weights + _expert_bias_count(node, sizes)
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
 
 
 def _active(sizes: Experts) -> int:
+    """Return the largest number of experts that can be active for the tokens."""
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
 
 def _expert_bias_count(node: Node, sizes: Experts) -> int:
-    """Return the number of biases of one expert."""
+    """Return the number of bias elements of one expert."""
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     widths = (sizes.first, sizes.hidden, sizes.inner)
     return sum(w for w, i in zip(widths, indices.biases, strict=True) if has_input(node, i))
@@ -479,7 +490,7 @@ def _expert_layers_constraint(node: Node) -> str:
 
 
 def _router_rows_constraint(node: Node) -> str:
-    """Check that the router has one row for every token."""
+    """Return why the router does not have one row per token, or ""."""
     data, probs = dims_of(node, 0), dims_of(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
@@ -523,7 +534,7 @@ def mixture(node: Node) -> Cost:
 
 
 def _activation(node: Node, sizes: Experts) -> Cost:
-    """Return the cost of the activation per inner unit of an expert."""
+    """Return the cost of an expert's activation per inner unit."""
     name = string_attribute(node, "activation_type", "relu").lower()
     if name == "swiglu":
         alpha = MUL if node.attrs.get("activation_alpha", 1.0) != 1 else ZERO
@@ -536,8 +547,9 @@ def _activation(node: Node, sizes: Experts) -> Cost:
 
 
 def _routing(node: Node, sizes: Experts) -> Cost:
-    """Return the cost of a softmax over the experts, then of finding the largest of the remaining
-    ones, k times.
+    """Return the cost of choosing k experts per token: a softmax, then k searches.
+
+    Each search finds the largest of the remaining experts.
     """
     logits = input_element_count(node, 1)
     passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
@@ -557,7 +569,7 @@ def expert_sharing_exactness(node: Node) -> Exactness:
 
 
 def _expert_packing_constraint(node: Node) -> str:
-    """Check weights of few bits, several of which are packed in a byte along the last axis.
+    """Return why expert weights packed in bytes do not fit the sizes, or "".
 
     fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and [E, I,
     H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.
@@ -589,6 +601,7 @@ _FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), 
 
 
 def _few_bits(node: Node) -> str:
+    """Return the element type of a weight in few bits, by quantization type or bit width."""
     kind = str(node.attrs.get("quant_type", ""))
     return (
         _FLOATS[kind] if kind in _FLOATS else _attribute_bits_precision("expert_weight_bits")(node)

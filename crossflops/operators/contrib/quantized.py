@@ -136,6 +136,7 @@ def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
     """
 
     def formula(node: Node) -> Cost:
+        """Return the cost of dequantizing inputs, `work` per result element and quantization."""
         return dequantization_cost(node, 0, 2) + (
             work + quantization_cost(node, zero_point)
         ) * output_element_count(node)
@@ -181,7 +182,9 @@ def qlinear_where(node: Node) -> Cost:
 
 
 def _qlinear_concat_constraint(node: Node) -> str:
-    """Check the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
+    """Return why the operands of a quantized Concat do not fit, or "".
+
+    Checks the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
     point.
     """
     scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
@@ -205,7 +208,7 @@ _POOL_LAST = joint(_SCALARS, window_constraint(least=0, channels="last"), pads_w
 
 
 def _qlinear_pool_constraint(node: Node) -> str:
-    """Check QLinearAveragePool, whose channels may be last."""
+    """Return why QLinearAveragePool does not fit, also with channels last, or ""."""
     return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
 
 
@@ -263,7 +266,9 @@ def reduce_sum_integer(node: Node) -> Cost:
 
 
 def _block_gather_constraint(node: Node) -> str:
-    """Check that data holds 8 / bits elements in a byte along its last axis, with a scale for each
+    """Return why the packed data and scales of a gather do not fit, or "".
+
+    Checks that data holds 8 / bits elements in a byte along its last axis, with a scale for each
     block.
 
     scales have the sizes of the data, except for the number of blocks along quantize_axis;
@@ -315,7 +320,7 @@ _LAST = joint(
 
 
 def _conv_last(node: Node) -> str:
-    """Check QLinearConv of com.microsoft, whose channels may be last."""
+    """Return why QLinearConv of com.microsoft does not fit, with channels last, or ""."""
     if integer(node, "channels_last", 0):
         return _LAST(node)
     return joint(*QLINEAR_CONV)(node)

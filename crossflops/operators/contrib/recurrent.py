@@ -39,7 +39,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
-    """Return the spec of a weight [D, I, G] as [D, G, I]."""
+    """Return the tensor spec of a weight [D, I, G] transposed to [D, G, I]."""
     directions, rows, columns = spec_shape(spec, rank=3)
     return msgspec.structs.replace(spec, shape=(directions, columns, rows))
 
@@ -77,7 +77,7 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
 
 
 def _fewer_keys(node: Node) -> str:
-    """Check that the states' heads are a multiple of the keys' heads, which they share."""
+    """Return why the value heads are not a multiple of the key heads, or ""."""
     query, key = operand_shape(node, 0), operand_shape(node, 1)
     heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
     depth = query[2] // heads
@@ -90,7 +90,9 @@ def _fewer_keys(node: Node) -> str:
 
 
 def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the shapes that past_state may have: [B, Hkv, dk, dv], behind a state_window where
+    """Return the accepted shapes of past_state, None if the inputs' shapes are unknown.
+
+    In detail: the shapes that past_state may have: [B, Hkv, dk, dv], behind a state_window where
     there is one.
     """
     query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
@@ -102,7 +104,7 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
 
 
 def _decays(node: Node) -> Iterable[Shape] | None:
-    """Return the shapes of the decay: one number for each state, or for each row of it."""
+    """Return the accepted shapes of the decay: one number per state, or per row of a state."""
     query, kv_heads = dims_of(node, 0), positive(node, "kv_num_heads")
     if query is None:
         return None
@@ -111,7 +113,7 @@ def _decays(node: Node) -> Iterable[Shape] | None:
 
 
 def _betas(node: Node) -> Iterable[Shape] | None:
-    """Return the shapes of beta: one number for each state, or one for all."""
+    """Return the accepted shapes of beta: one number per state, or one for all."""
     query = dims_of(node, 0)
     if query is None:
         return None
@@ -182,6 +184,7 @@ def contrib_delta_net_cost(node: Node) -> Cost:
 
 
 def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
+    """Return (tokens, query heads, value heads, key size, value size) of a delta network."""
     query = spec_shape(input_spec(node, 0), at_least=2)
     if has_input(node, 1):
         value = spec_shape(input_spec(node, 2), at_least=3)
@@ -221,8 +224,10 @@ def linear_attention_gate(node: Node) -> Cost:
 
 
 def _causal(node: Node) -> str:
-    """Check input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the
-    window reaches back to.
+    """Return why input, weight and state do not fit a causal convolution, or "".
+
+    Checks input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the window
+    reaches back to.
 
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """

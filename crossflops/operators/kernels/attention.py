@@ -142,17 +142,19 @@ def backward_kernel_cost(scores: ScoreSizes) -> Cost:
 
 
 def _operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
-    """Return the whole numbers in an operand, where they are known without a run."""
+    """Return the integers stored in an operand, None if they are not known."""
     return call.values(call.names.index(name)) if call.has_input(name) else None
 
 
 def _lengths_between(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return the lengths of sequences between cumulative starts, or None if these are unknown."""
     if starts is None:
         return None
     return tuple(end - start for start, end in pairwise(starts))
 
 
 def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
+    """Return the attention lengths of a padded batch: all queries times all keys."""
     batch, queries, keys = (
         call.input(query).shape[0],
         *(call.input(name).shape[1] for name in (query, key)),
@@ -161,6 +163,7 @@ def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
 
 
 def _joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
+    """Return the attention lengths of sequences with these numbers of queries and keys."""
     pairs = sum(first * second for first, second in zip(queries, keys, strict=True))
     return Lengths(pairs, sum(queries), sum(keys), known)
 
@@ -182,7 +185,7 @@ PACKED = Packing()
 
 
 def _most(call: OperatorCall, name: str, otherwise: int) -> int:
-    """Return the greatest length that an attribute has, or another one where it has none."""
+    """Return the greatest length that an attribute gives, or `otherwise`."""
     value = call.attributes.get(name)
     return min(value, otherwise) if isinstance(value, int) and value > 0 else otherwise
 
@@ -220,15 +223,18 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
 
 
 def _heads(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> ScoreSizes:
+    """Return heads, head sizes and lengths of a call's attention scores."""
     query, key, value = (call.input(name).shape for name in names[:3])
     return ScoreSizes(lengths, query[-2], key[-2], query[-1], value[-1])
 
 
 def _flag(call: OperatorCall, *names: str) -> bool:
+    """Return whether one of the named attributes of a call is set."""
     return any(bool(call.attributes.get(name)) for name in names)
 
 
 def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
+    """Return whether a call masks, biases, caps or drops its attention scores."""
     windows = ("window_size_left", "window_size_right", "window_left", "window_right")
     values = [call.attributes.get(name, -1) for name in windows]
     sides = [*values, *call.attributes.get("window_size", ())] if _is_list(call) else values
@@ -244,6 +250,7 @@ def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
 
 
 def _is_list(call: OperatorCall) -> bool:
+    """Return whether the call's window_size is a tuple."""
     return isinstance(call.attributes.get("window_size"), tuple)
 
 
@@ -271,6 +278,7 @@ def declare_attention(
         return cost + more(call, scores) if more is not None else cost
 
     def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+        """Return the backward cost of an attention kernel; raise if it writes a cache."""
         if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
             raise call.uncounted("attention with a cache that is written has no backward pass")
         scores = _heads(call, sequence_lengths(call, packing), names)
@@ -293,14 +301,17 @@ def declare_attention_backward(name: str, source: str, packing: Packing = PACKED
 
 
 def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
+    """Return a function that says whether a packed attention's cost is exact."""
+
     def judge(call: OperatorCall) -> Exactness:
+        """Return "exact" if the lengths of the sequences are recorded, else "bound"."""
         return "exact" if sequence_lengths(call, packing).known else "bound"
 
     return judge
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
-    """Return the work of keys that are new in a cache, of rotations, and of q that meets values.
+    """Return the cost that new keys, rotations and the query's product with values add.
 
     New keys meet all queries of their sequence, which are not among those in the cache.
     """
@@ -379,6 +390,7 @@ declare_attention(
 
 
 def _page_lengths(call: OperatorCall) -> Lengths:
+    """Return the lengths of paged attention: recorded ones, or the largest that fit."""
     sequences = call.input("query").shape[0]
     recorded = _operand_values(call, "seq_lens")
     if recorded is not None:
@@ -389,6 +401,7 @@ def _page_lengths(call: OperatorCall) -> Lengths:
 
 
 def _page_doubt(call: OperatorCall) -> Exactness:
+    """Return "exact" if the lengths of paged attention are recorded, else "bound"."""
     return "exact" if _page_lengths(call).known else "bound"
 
 

@@ -23,11 +23,12 @@ _TE = "transformer_engine.pytorch"
 
 
 def _first(call: OperatorCall, steps: KernelSteps) -> KernelTensor:
+    """Return the first operand of a call as a tensor of the steps."""
     return steps.operand(call, call.names[0])
 
 
 def _optional(call: OperatorCall, steps: KernelSteps, name: str) -> KernelTensor | None:
-    """Return a weight of the module, None where it has none, or an empty one."""
+    """Return a layer's weight as a tensor of the steps, None if it is missing or empty."""
     if not call.has_input(name) or call.input(name).numel == 0:
         return None
     return steps.operand(call, name)
@@ -45,6 +46,7 @@ def _linear_steps(
 def _norm(
     call: OperatorCall, steps: KernelSteps, x: KernelTensor, prefix: str, subtracts_mean: bool
 ) -> KernelTensor:
+    """Return `x` normalized, with the optional weight and bias operands of a prefix."""
     scale, bias = (_optional(call, steps, f"{prefix}{kind}") for kind in ("weight", "bias"))
     return steps.normalize(x, scale, bias, subtracts_mean)
 
@@ -93,6 +95,7 @@ def rms_norm(call: OperatorCall, steps: KernelSteps) -> None:
 
 
 def _is_centred(call: OperatorCall) -> bool:
+    """Return whether the call's normalization is LayerNorm, which subtracts the mean."""
     return bool(setting(call, "normalization") == "LayerNorm")
 
 
@@ -136,7 +139,7 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
 
 
 def _engine_scores(call: OperatorCall) -> ScoreSizes:
-    """Return the scores of query, key and value [s, b, h, d], or [b, s, h, d]."""
+    """Return the score sizes of a Transformer Engine attention, in either axis order."""
     form = call.attributes.get("qkv_format", "sbhd")
     if form not in ("sbhd", "bshd"):
         raise call.uncounted(f"how long the sequences of the form {form!r} are is data")
@@ -148,10 +151,12 @@ def _engine_scores(call: OperatorCall) -> ScoreSizes:
 
 
 def _engine_extras(call: OperatorCall) -> Extras:
+    """Return whether the attention of Transformer Engine is masked, as its extras."""
     return Extras(masked=call.attributes.get("attn_mask_type", "causal") != "no_mask")
 
 
 def _engine_backward(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
+    """Return the backward cost of an attention of Transformer Engine."""
     names = (*call.names[:3], "")
     return attention_gradient(_engine_scores(call), _engine_extras(call), trainable, names)
 

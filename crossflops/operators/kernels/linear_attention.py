@@ -70,7 +70,7 @@ def _step(
     state: KernelTensor | None,
     state_shape: tuple[int, ...],
 ) -> KernelTensor:
-    """Return the state after a token."""
+    """Return the state of a linear attention after one more token."""
     batch, heads, shared, depth, wide = state_shape
     key = steps.piece(tensors["key"], batch, heads, 1, depth, 1)
     value = steps.piece(tensors["v"], batch, heads, shared, 1, wide)
@@ -103,7 +103,7 @@ def _gate_shape(
 
 
 def _can_normalize(call: OperatorCall) -> bool:
-    """Return whether it is a delta rule, whose kernel may normalize queries and keys."""
+    """Return whether a linear attention is a delta rule, which may normalize Q and K."""
     return "DeltaRule" in call.operator or "use_qk_l2norm_in_kernel" in call.attributes
 
 

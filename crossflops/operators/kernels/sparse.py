@@ -24,6 +24,7 @@ def _kind(call: OperatorCall) -> str:
 
 
 def _combination_cost(kind: str, elements: int, results: int) -> Cost:
+    """Return the cost of combining elements by sum, mean, product, minimum or maximum."""
     if kind in ("min", "max"):
         return Cost(compares=elements)
     if kind == "mul":
@@ -107,6 +108,7 @@ for _kind_name in ("sum", "mean", "min", "max"):
 
 
 def _segment_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+    """Return the backward cost of a segment product: its MACs for each trainable factor."""
     macs = segment_product(call)
     return Gradient({name: macs if name in ("input", "other") else ZERO for name in trainable})
 
@@ -127,7 +129,7 @@ def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> G
 
 
 def _pairs(call: OperatorCall) -> int:
-    """Return the number of pairs of an input and an output, where it is known, or the most."""
+    """Return the number of input-output pairs of a sparse convolution, or the most possible."""
     if call.has_input("indice_pair_num"):
         numbers = call.values(call.names.index("indice_pair_num"))
         if numbers is not None:
@@ -137,6 +139,7 @@ def _pairs(call: OperatorCall) -> int:
 
 
 def _pairs_doubt(call: OperatorCall) -> Any:
+    """Return "exact" if the numbers of index pairs are recorded, else "bound"."""
     known = call.has_input("indice_pair_num") and (
         call.values(call.names.index("indice_pair_num")) is not None
     )

@@ -14,6 +14,7 @@ _CONVOLUTION = "https://github.com/Dao-AILab/causal-conv1d/blob/main/causal_conv
 
 
 def _has_activation(call: OperatorCall) -> bool:
+    """Return whether a call applies the SiLU activation."""
     if "silu_activation" in call.attributes:
         return bool(call.attributes["silu_activation"])
     return setting(call, "activation") in ("silu", "swish")

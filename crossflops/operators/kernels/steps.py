@@ -266,13 +266,17 @@ def kernel(
     """
 
     def register(walk: Walk) -> Walk:
+        """Register a walk of kernel steps as forward and backward formula, and return it."""
+
         @wraps(walk)
         def forward(call: OperatorCall) -> Cost:
+            """Return the forward cost that the walk gives for a call."""
             steps = KernelSteps()
             walk(call, steps)
             return steps.forward
 
         def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
+            """Return the backward cost that the walk gives for a call."""
             steps = KernelSteps(trainable)
             walk(call, steps)
             return steps.gradient

@@ -45,6 +45,7 @@ def sample_bilinear(
 
 
 def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, KernelTensor]:
+    """Return the distances of values from their floor, and 1 minus those."""
     steps.work(Cost(specials=values.numel))
     floor = steps.constant(*values.shape)
     near = steps.subtract(values, floor)
@@ -55,7 +56,7 @@ def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, 
 
 
 def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
-    """Return the regions, rows and columns of cells in each, and the channels of the result."""
+    """Return regions, rows, columns and channels of a region pooling's result."""
     tall, wide = (int(setting(call, name)) for name in ("pooled_height", "pooled_width"))
     return call.input("rois").shape[0], tall, wide, call.result.shape[1]
 
@@ -166,6 +167,7 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
 def _operand_of(
     call: OperatorCall, steps: KernelSteps, names: Sequence[str], *shape: int
 ) -> KernelTensor:
+    """Return the first present operand of these names as a tensor of the steps."""
     return steps.operand(call, next(name for name in names if call.has_input(name)), *shape)
 
 

@@ -28,29 +28,36 @@ def input_function_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _chain(function: Callable[[Any, Any], Any]) -> Rule:
+    """Return a rule that combines all inputs by a function of two, from left to right."""
     return lambda provided: functools.reduce(function, provided.inputs)
 
 
 def _mean(inputs: NodeInputs) -> Result:
+    """Return the elementwise mean of the inputs (ONNX Mean)."""
     total = functools.reduce(tf.add, inputs.inputs)
     return total / constant_in_dtype(len(inputs.inputs), total)
 
 
 def _divide(a: Any, b: Any) -> Any:
+    """Return a / b, rounded toward zero for integers (ONNX Div)."""
     return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
 
 
 def _modulo(inputs: NodeInputs) -> Result:
+    """Return the elementwise remainder of two inputs (ONNX Mod)."""
     config = tf.truncatemod if inputs.get("fmod", 0) else tf.math.floormod
     return config(*inputs.inputs)
 
 
 def _compute_power(x: Any, y: Any) -> Any:
+    """Return x to the power y, in the element type of x (ONNX Pow)."""
     return tf.pow(x, tf.cast(y, x.dtype))
 
 
 def _clip(inputs: NodeInputs) -> Result:
-    """Return x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
+    """Return x clipped to a minimum and a maximum (ONNX Clip).
+
+    In detail: x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
     and 6 become ReLU6.
     """
     x = inputs.inputs[0]
@@ -71,6 +78,7 @@ def _clip(inputs: NodeInputs) -> Result:
 
 
 def _compute_cast(inputs: NodeInputs) -> Result:
+    """Return the input in another element type (ONNX Cast); raise UnfitError for strings."""
     name = ELEMENT_TYPES.get(inputs.get("to", 1), "")
     try:
         requested = tf.as_dtype(name)
@@ -82,11 +90,12 @@ def _compute_cast(inputs: NodeInputs) -> Result:
 
 
 def _leaky(inputs: NodeInputs) -> Result:
+    """Return the input with negative elements scaled by alpha (ONNX LeakyRelu)."""
     return tf.nn.leaky_relu(inputs.inputs[0], inputs.get("alpha", 0.01))
 
 
 def _prelu(inputs: NodeInputs) -> Result:
-    """Return PReLU as keras.layers.PReLU computes it."""
+    """Return x where it is positive, else slope * x (ONNX PRelu), as Keras computes it."""
     x, slope = inputs.inputs
     return tf.nn.relu(x) - slope * tf.nn.relu(-x)
 
@@ -103,6 +112,7 @@ def _elu(inputs: NodeInputs) -> Result:
 
 
 def _selu(inputs: NodeInputs) -> Result:
+    """Return the scaled exponential linear unit of the input (ONNX Selu)."""
     x = inputs.inputs[0]
     alpha, gamma = inputs.get("alpha", 1.67326319), inputs.get("gamma", 1.05070102)
     if (round(alpha, 4), round(gamma, 4)) == (1.6733, 1.0507):
@@ -113,11 +123,13 @@ def _selu(inputs: NodeInputs) -> Result:
 
 
 def _celu(inputs: NodeInputs) -> Result:
+    """Return the continuous exponential linear unit of the input (ONNX Celu)."""
     x, alpha = inputs.inputs[0], constant_in_dtype(inputs.get("alpha", 1.0), inputs.inputs[0])
     return tf.nn.relu(x) + tf.minimum(constant_in_dtype(0, x), alpha * tf.math.expm1(x / alpha))
 
 
 def _hard_sigmoid(inputs: NodeInputs) -> Result:
+    """Return alpha * x + beta, clipped to [0, 1] (ONNX HardSigmoid)."""
     x = inputs.inputs[0]
     line = constant_in_dtype(inputs.get("alpha", 0.2), x) * x + constant_in_dtype(
         inputs.get("beta", 0.5), x
@@ -132,31 +144,37 @@ def _hard_swish(inputs: NodeInputs) -> Result:
 
 
 def _compute_gelu(inputs: NodeInputs) -> Result:
+    """Return the GELU of the input, exact or by tanh (ONNX Gelu)."""
     return tf.nn.gelu(inputs.inputs[0], approximate=inputs.get("approximate", "none") == "tanh")
 
 
 def _swish(inputs: NodeInputs) -> Result:
+    """Return x * sigmoid(alpha * x) (ONNX Swish)."""
     x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     return tf.nn.silu(x, alpha)
 
 
 def _mish(inputs: NodeInputs) -> Result:
+    """Return x * tanh(softplus(x)) (ONNX Mish)."""
     x = inputs.inputs[0]
     return x * tf.tanh(tf.nn.softplus(x))
 
 
 def _compute_thresholding_relu(inputs: NodeInputs) -> Result:
+    """Return x where it exceeds alpha, else 0 (ONNX ThresholdedRelu)."""
     x = inputs.inputs[0]
     return tf.where(x > constant_in_dtype(inputs.get("alpha", 1.0), x), x, constant_in_dtype(0, x))
 
 
 def _shrink(inputs: NodeInputs) -> Result:
+    """Return x moved by bias toward 0, and 0 between -lambd and lambd (ONNX Shrink)."""
     x, bias = inputs.inputs[0], constant_in_dtype(inputs.get("bias", 0.0), inputs.inputs[0])
     edge, nothing = constant_in_dtype(inputs.get("lambd", 0.5), x), constant_in_dtype(0, x)
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
 def _is_infinite(inputs: NodeInputs) -> Result:
+    """Return where the input is infinite, by sign if requested (ONNX IsInf)."""
     x = inputs.inputs[0]
     ends = [
         x == constant_in_dtype(sign * math.inf, x)
@@ -172,6 +190,7 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
     """
 
     def rule(inputs: NodeInputs) -> Result:
+        """Return the function along an axis; before opset 13, along all axes from `axis` on."""
         x = inputs.inputs[0]
         if inputs.since >= 13:
             return function(x, axis=inputs.get("axis", -1))
@@ -183,6 +202,7 @@ def _softmax_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _shift(inputs: NodeInputs) -> Result:
+    """Return the first input with bits shifted by the second (ONNX BitShift)."""
     left = inputs.get("direction", "LEFT") == "LEFT"
     return (tf.bitwise.left_shift if left else tf.bitwise.right_shift)(*inputs.inputs)
 
@@ -222,11 +242,14 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 
 
 def _reduction_rule(function: Callable[..., Any]) -> Rule:
-    """Return the rule for a reduction over axes from an input or an attribute; without any, over
+    """Return the rule of an ONNX reduction over axes.
+
+    In detail: the rule for a reduction over axes from an input or an attribute; without any, over
     all axes or none.
     """
 
     def rule(inputs: NodeInputs) -> Result:
+        """Return the input reduced over the node's axes (an ONNX Reduce operator)."""
         x = inputs.inputs[0]
         axes = inputs.numbers(1, "axes")
         if not axes:
@@ -239,25 +262,32 @@ def _reduction_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _extreme(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
+    """Return the rule of a minimum or maximum, with its own reduction for booleans."""
+
     def reduce_by_dtype(x: Any, axes: list[int], keepdims: bool) -> Any:
+        """Return `x` reduced over axes, by the function for its element type."""
         return (of_truths if x.dtype == tf.bool else function)(x, axes, keepdims=keepdims)
 
     return _reduction_rule(reduce_by_dtype)
 
 
 def _absolute_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
+    """Return the sum of absolute values over axes (ONNX ReduceL1)."""
     return tf.reduce_sum(tf.abs(x), axes, keepdims=keepdims)
 
 
 def _squares(x: Any, axes: list[int], keepdims: bool) -> Any:
+    """Return the sum of squares over axes (ONNX ReduceSumSquare)."""
     return tf.reduce_sum(tf.square(x), axes, keepdims=keepdims)
 
 
 def _euclidean_norm(x: Any, axes: list[int], keepdims: bool) -> Any:
+    """Return the square root of the sum of squares over axes (ONNX ReduceL2)."""
     return tf.sqrt(_squares(x, axes, keepdims))
 
 
 def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
+    """Return the logarithm of the sum over axes (ONNX ReduceLogSum)."""
     return tf.math.log(tf.reduce_sum(x, axes, keepdims=keepdims))
 
 
@@ -265,6 +295,7 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
     """Return the rule for the index of the first extreme, or of the last one."""
 
     def rule(inputs: NodeInputs) -> Result:
+        """Return the index of the extreme element along an axis (ONNX ArgMax or ArgMin)."""
         x, axis = inputs.inputs[0], inputs.get("axis", 0)
         if inputs.get("select_last_index", 0):
             y = constant_in_dtype(definite_shape(x)[axis] - 1, tf.zeros((), tf.int64))
@@ -277,7 +308,9 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _compute_batch_norm(inputs: NodeInputs) -> Result:
-    """Return the result of keras.layers.BatchNormalization; in training, with the moments of the
+    """Return the batch-normalized input (ONNX BatchNormalization).
+
+    In detail: the result of keras.layers.BatchNormalization; in training, with the moments of the
     batch.
     """
     x, scale, bias, mean, variance = inputs.inputs
@@ -303,6 +336,7 @@ def _compute_batch_norm(inputs: NodeInputs) -> Result:
 def _normalize_with_scale(
     x: Any, mean: Any, variance: Any, bias: Any, scale: Any, inputs: NodeInputs
 ) -> Any:
+    """Return the input normalized by mean and variance, with scale and bias."""
     return tf.nn.batch_normalization(x, mean, variance, bias, scale, inputs.get("epsilon", 1e-5))
 
 
@@ -319,7 +353,9 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
 
 
 def _compute_group_norm(inputs: NodeInputs) -> Result:
-    """Return the result of keras.layers.GroupNormalization: each group is normalized, then scaled
+    """Return the group-normalized input (ONNX GroupNormalization).
+
+    In detail: the result of keras.layers.GroupNormalization: each group is normalized, then scaled
     per channel.
 
     Before opset 21 there is a scale for each group.
@@ -336,6 +372,7 @@ def _compute_group_norm(inputs: NodeInputs) -> Result:
 
 
 def _instance(inputs: NodeInputs) -> Result:
+    """Return each sample's channels normalized over space (ONNX InstanceNormalization)."""
     x, scale, bias = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
     mean, variance = tf.nn.moments(x, list(range(2, tensor_rank(x))), keepdims=True)
@@ -353,7 +390,7 @@ def _compute_rms_norm(inputs: NodeInputs) -> Result:
 
 
 def _unit(inputs: NodeInputs) -> Result:
-    """Return x / |x| along an axis; 0 where that is 0."""
+    """Return x divided by its norm along an axis, 0 if that is 0 (ONNX LpNormalization)."""
     x, axis = inputs.inputs[0], inputs.get("axis", -1)
     size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
         x, [axis], keepdims=True
@@ -362,8 +399,9 @@ def _unit(inputs: NodeInputs) -> Result:
 
 
 def _responses(inputs: NodeInputs) -> Result:
-    """Return local response normalization over `size` channels; TensorFlow supports odd sizes
-    only.
+    """Return the local response normalization over `size` channels (ONNX LRN).
+
+    TensorFlow supports odd sizes.
     """
     x, size = inputs.inputs[0], inputs.get("size", 1)
     if size % 2 == 0 or tensor_rank(x) != 4:
@@ -375,6 +413,7 @@ def _responses(inputs: NodeInputs) -> Result:
 
 
 def _cumulative(inputs: NodeInputs) -> Result:
+    """Return the running sum along an axis (ONNX CumSum)."""
     axis, flags = inputs.number(1, 0), ("exclusive", "reverse")
     return tf.cumsum(inputs.inputs[0], axis, *(bool(inputs.get(flag, 0)) for flag in flags))
 

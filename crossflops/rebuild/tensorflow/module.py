@@ -108,7 +108,7 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _word(name: str) -> str:
-    """Return the name in the characters that TensorFlow allows in a part of a name."""
+    """Return a name in the characters that TensorFlow allows in a name scope."""
     word = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
     return word if re.match(r"[A-Za-z0-9]", word) else f"n{word}"
 
@@ -160,12 +160,14 @@ class _Run:
                 self.values[name] = value
 
     def _operations(self, node: Any) -> list[Any]:
+        """Run the TensorFlow operations of an ONNX node, and return the results."""
         with tf.name_scope(f"{self._scopes[node.name]}/"):
             inputs = [self.tensor(name) if name else None for name in node.input]
             results = RULES[node.op_type](self._node_inputs(node, inputs))
         return results if isinstance(results, list) else [results]
 
     def _node_inputs(self, node: Any, inputs: list[Any]) -> NodeInputs:
+        """Return inputs, constant values, attributes and version of an ONNX node for its rule."""
         domain = domain_of(node.domain)
         version = since(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
@@ -177,7 +179,7 @@ class _Run:
         )
 
     def _constant_results(self, node: Any) -> list[Any] | None:
-        """Return the results as arrays, or None where they depend on data or need counted work."""
+        """Return a node's results as arrays, None if they depend on data or need counted work."""
         sizes = node.op_type in _OF_SHAPES
         if not sizes and any(name and name not in self._known for name in node.input):
             return None
@@ -196,13 +198,14 @@ class _Run:
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
     def _spreads(self, node: Any) -> bool:
-        """Return whether a few numbers become a large tensor."""
+        """Return whether a node makes a large tensor from a few numbers, as Expand does."""
         if node.op_type not in _SPREADING:
             return False
         return prod(int(number) for number in self._known[node.input[-1]].ravel()) > _LARGE
 
 
 def _is_of_sizes(array: Any) -> bool:
+    """Return whether an array can be a list of sizes: small, or of integers or booleans."""
     return bool(array.size <= _SMALL or array.dtype.kind in "iub")
 
 
@@ -215,7 +218,9 @@ def _tensor_elements(tensor: Any) -> Any:
 
 
 def _tensor_constant(tensor: Any) -> Any:
-    """Return a constant tensor; zeros, of which only one is stored, where the elements are
+    """Return an ONNX tensor as a TensorFlow constant.
+
+    In detail: a constant tensor; zeros, of which only one is stored, where the elements are
     missing.
     """
     value = _tensor_elements(tensor)
@@ -286,6 +291,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
 
 
 def _inline_ruleless_bodies(model: Any) -> Any:
+    """Return the model with operators without a rule replaced by their bodies, or raise."""
     try:
         return inline_function_bodies(model, _operators_without_rule)
     except Exception as error:  # the types of a body's values do not follow
@@ -294,6 +300,7 @@ def _inline_ruleless_bodies(model: Any) -> Any:
 
 
 def _operators_without_rule(model: Any) -> set[str]:
+    """Return the names of the model's operators that have no TensorFlow rule."""
     return {
         f"{domain_of(node.domain)}.{node.op_type}".lstrip(".")
         for node in model.graph.node
@@ -304,8 +311,7 @@ def _operators_without_rule(model: Any) -> set[str]:
 def _node_module_paths(
     model: Any, made: Mapping[str, str], paths: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the module of every node; a node that was written for another one has that one's
-    module.
+    """Return the module path of every node; a node written for another has the other's path.
 
     The nodes of a body replace the node in order, and the last of them makes its result.
     """
@@ -396,6 +402,7 @@ def product_node(node: Node, call: Call, key: str) -> Node:
 
 
 def _channels_first(shape: Shape) -> Shape:
+    """Return a shape (batch, ..., channels) as (batch, channels, ...)."""
     return (shape[0], shape[-1], *shape[1:-1])
 
 
@@ -428,7 +435,7 @@ class NodeLayers(LayerTable):
         self._paths = paths
 
     def node(self, name: str) -> str | None:
-        """Return the node in whose scope an operation is."""
+        """Return the ONNX node in whose name scope an operation is."""
         while name:
             name = name.rpartition("/")[0]
             if name in self._nodes:
@@ -436,7 +443,7 @@ class NodeLayers(LayerTable):
         return None
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the module of an operation, from its scope."""
+        """Return module path and module id of an operation, from its name scope."""
         return self.home(self.node(name) or "")
 
     def home(self, node: str) -> tuple[str, int]:
@@ -450,7 +457,7 @@ class NodeLayers(LayerTable):
         return path, self._ids[path]
 
     def kind(self, module: int, name: str) -> str:
-        """Return the kind of the operator that was written out, or ""."""
+        """Return the kind of the ONNX operator in whose scope an operation is, or ""."""
         return KINDS.get(self._types.get(self.node(name) or "", ""), "")
 
 
@@ -486,8 +493,10 @@ def onnx_module_program(
 def _link_product_node(
     node: Node, calls: Iterable[Call], layers: NodeLayers, made: list[Call]
 ) -> Iterator[Node]:
-    """Yield the node linked to its operation. A node that multiplies in several operations becomes
-    as many nodes.
+    """Yield one node per operation that does the node's work, linked to it.
+
+    In detail: the node linked to its operation. A node that multiplies in several operations
+    becomes as many nodes.
     """
     calls = list(calls)
     path, module = layers.home(node.key)

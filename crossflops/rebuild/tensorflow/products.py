@@ -49,11 +49,14 @@ def _compute_gemm(inputs: NodeInputs) -> Result:
 
 
 def _compute_einsum(inputs: NodeInputs) -> Result:
+    """Return the Einstein sum of the inputs (ONNX Einsum)."""
     return tf.einsum(inputs.get("equation", "").replace(" ", ""), *inputs.inputs)
 
 
 def _compute_attention(inputs: NodeInputs) -> Result:
-    """Return softmax(scale Q K' + mask) V with separate heads. Few key and value heads are
+    """Return scaled dot-product attention (ONNX Attention).
+
+    In detail: softmax(scale Q K' + mask) V with separate heads. Few key and value heads are
     repeated.
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
@@ -88,6 +91,7 @@ def _compute_attention(inputs: NodeInputs) -> Result:
 
 
 def _split_heads(x: Any, heads: int) -> Any:
+    """Return (batch, tokens, width) reshaped to (batch, heads, tokens, width / heads)."""
     batch, tokens, width = definite_shape(x)
     return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
 
@@ -158,7 +162,9 @@ def axis_steps(inputs: NodeInputs, name: str, axes: int) -> list[int]:
 
 
 def _compute_convolution(inputs: NodeInputs) -> Result:
-    """Return Y = X * W + B by Conv2D, by DepthwiseConv2dNative (one channel per group), or by
+    """Return the convolution of the input (ONNX Conv).
+
+    In detail: Y = X * W + B by Conv2D, by DepthwiseConv2dNative (one channel per group), or by
     Conv3D.
     """
     x, weights = inputs.inputs[:2]
@@ -180,12 +186,14 @@ def _compute_convolution(inputs: NodeInputs) -> Result:
 
 
 def _add_channel_bias(y: Any, bias: Any) -> Any:
+    """Return `y` plus a bias per channel of its last axis, or `y` if there is no bias."""
     return y if bias is None else tf.nn.bias_add(y, bias)
 
 
 def _convolve_plane(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
+    """Return the 2-D convolution of a channels-last input with ONNX weights."""
     explicit = _explicit(padding)
     out, per_group, *kernel = definite_shape(weights)
     depthwise = per_group == 1 and group == definite_shape(x)[-1] and strides[0] == strides[1]
@@ -198,6 +206,7 @@ def _convolve_plane(
 
 
 def _explicit(padding: Pads) -> Any:
+    """Return explicit pads as TensorFlow expects them for NHWC, "VALID" if all are 0."""
     if not any(map(any, padding)):
         return "VALID"
     return [[0, 0], *map(list, padding), [0, 0]]
@@ -227,15 +236,19 @@ def _convolve_space(
 
 
 def _split_groups(tensor: Any, group: int, axis: int) -> list[Any]:
+    """Return a tensor split into `group` parts along an axis."""
     return [tensor] if group == 1 else list(tf.split(tensor, group, axis))
 
 
 def _join_groups(parts: list[Any]) -> Any:
+    """Return the parts concatenated along the last axis."""
     return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
 
 
 def _compute_conv_transpose(inputs: NodeInputs) -> Result:
-    """Return the transposed convolution, by Conv2DBackpropInput or Conv3DBackpropInputV2 for each
+    """Return the transposed convolution of the input (ONNX ConvTranspose).
+
+    In detail: the transposed convolution, by Conv2DBackpropInput or Conv3DBackpropInputV2 for each
     group.
     """
     x, weights = inputs.inputs[:2]
@@ -268,7 +281,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
 def _transpose_sizes_and_cut(
     inputs: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
-    """Return the sizes of the result, and the cut (before, after) of each axis.
+    """Return result sizes and the cut (before, after) per axis of a transposed convolution.
 
     stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
     """
@@ -324,8 +337,9 @@ def _compute_average_pool(inputs: NodeInputs) -> Result:
 def _window_element_counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
-    """Return how many elements of each window count: those of the image, and of the pads
-    `inside`.
+    """Return how many elements of each average pooling window count.
+
+    Those of the image, and of the pads inside.
     """
     counts = np.ones(())
     for size, extent, stride, pad, counted in zip(
@@ -357,6 +371,7 @@ def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> 
 
 
 def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
+    """Return a pooling of the padded input, without dilations."""
     x = inputs.inputs[0]
     kernel = list(inputs.get("kernel_shape", ()))
     axes = tensor_rank(x) - 2
@@ -378,7 +393,10 @@ def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
 
 
 def _over_all(reduce: Any) -> Rule:
+    """Return a rule that reduces all spatial axes, for global pooling."""
+
     def rule(inputs: NodeInputs) -> Result:
+        """Return the input reduced over all spatial axes, which become 1."""
         x = inputs.inputs[0]
         return reduce(x, list(range(2, tensor_rank(x))), keepdims=True)
 

@@ -30,6 +30,7 @@ def _compute_reshape(inputs: NodeInputs) -> Result:
 
 
 def _flatten(inputs: NodeInputs) -> Result:
+    """Return the input as a matrix, split at an axis (ONNX Flatten)."""
     x, axis = inputs.inputs[0], inputs.get("axis", 1)
     sizes = definite_shape(x)
     axis = axis if axis >= 0 else axis + len(sizes)
@@ -37,6 +38,7 @@ def _flatten(inputs: NodeInputs) -> Result:
 
 
 def _squeeze(inputs: NodeInputs) -> Result:
+    """Return the input without axes of size 1 (ONNX Squeeze)."""
     axes = inputs.numbers(1, "axes")
     x = inputs.inputs[0]
     if axes is None:
@@ -45,6 +47,7 @@ def _squeeze(inputs: NodeInputs) -> Result:
 
 
 def _unsqueeze(inputs: NodeInputs) -> Result:
+    """Return the input with new axes of size 1 (ONNX Unsqueeze)."""
     x, axes = inputs.inputs[0], inputs.numbers(1, "axes") or []
     full = tensor_rank(x) + len(axes)
     for axis in sorted(axis % full for axis in axes):
@@ -53,25 +56,31 @@ def _unsqueeze(inputs: NodeInputs) -> Result:
 
 
 def _transpose(inputs: NodeInputs) -> Result:
+    """Return the input with permuted axes, reversed by default (ONNX Transpose)."""
     x = inputs.inputs[0]
     return tf.transpose(x, inputs.get("perm", ()) or list(range(tensor_rank(x)))[::-1])
 
 
 def _compute_expand(inputs: NodeInputs) -> Result:
+    """Return the input broadcast to a shape (ONNX Expand)."""
     x, sizes = inputs.inputs[0], inputs.numbers(1) or []
     return tf.broadcast_to(x, np.broadcast_shapes(tuple(definite_shape(x)), tuple(sizes)))
 
 
 def _compute_tile(inputs: NodeInputs) -> Result:
+    """Return the input repeated along each axis (ONNX Tile)."""
     return tf.tile(inputs.inputs[0], inputs.numbers(1) or [])
 
 
 def _concat(inputs: NodeInputs) -> Result:
+    """Return the inputs concatenated along an axis (ONNX Concat)."""
     return tf.concat(inputs.inputs, inputs.get("axis", 1))
 
 
 def _compute_split(inputs: NodeInputs) -> Result:
-    """Return the pieces of given sizes, otherwise of equal ones, of which the last may be
+    """Return the input split along an axis (ONNX Split).
+
+    In detail: the pieces of given sizes, otherwise of equal ones, of which the last may be
     smaller.
     """
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
@@ -84,6 +93,7 @@ def _compute_split(inputs: NodeInputs) -> Result:
 
 
 def _slice(inputs: NodeInputs) -> Result:
+    """Return a slice of the input by starts, ends, axes and steps (ONNX Slice)."""
     x = inputs.inputs[0]
     starts, ends = inputs.numbers(1, "starts") or [], inputs.numbers(2, "ends") or []
     axes = inputs.numbers(3, "axes")
@@ -99,6 +109,7 @@ def _slice(inputs: NodeInputs) -> Result:
 
 
 def _compute_pad(inputs: NodeInputs) -> Result:
+    """Return the input padded, or cut by negative pads (ONNX Pad)."""
     x, mode = inputs.inputs[0], inputs.get("mode", "constant")
     flat = inputs.numbers(1, "pads") or []
     axes = inputs.numbers(3) or list(range(tensor_rank(x)))
@@ -134,19 +145,23 @@ def _compute_constant_of_shape(inputs: NodeInputs) -> Result:
 
 
 def _compute_shape(inputs: NodeInputs) -> Result:
+    """Return the input's shape as a tensor of integers (ONNX Shape)."""
     sizes = definite_shape(inputs.inputs[0])
     return tf.constant(sizes[inputs.get("start", 0) : inputs.get("end", None)], tf.int64)
 
 
 def _compute_size(inputs: NodeInputs) -> Result:
+    """Return the number of the input's elements (ONNX Size)."""
     return tf.constant(prod(definite_shape(inputs.inputs[0])), tf.int64)
 
 
 def _range(inputs: NodeInputs) -> Result:
+    """Return the numbers from start to limit by a step (ONNX Range)."""
     return tf.range(*(inputs.number(at, 0) for at in range(3)), dtype=inputs.inputs[0].dtype)
 
 
 def _eye(inputs: NodeInputs) -> Result:
+    """Return ones on a diagonal, in a matrix of the input's shape (ONNX EyeLike)."""
     x = inputs.inputs[0]
     rows, columns = definite_shape(x)
     dtype = (
@@ -156,7 +171,7 @@ def _eye(inputs: NodeInputs) -> Result:
 
 
 def _triangle(inputs: NodeInputs) -> Result:
-    """Return the elements on one side of a diagonal, with zeros on the other."""
+    """Return the upper or lower triangle of the input, zeros elsewhere (ONNX Trilu)."""
     x, k = inputs.inputs[0], inputs.number(1, 0)
     rows, columns = definite_shape(x)[-2:]
     ones = np.ones((rows, columns), bool)
@@ -165,8 +180,9 @@ def _triangle(inputs: NodeInputs) -> Result:
 
 
 def _to_space(inputs: NodeInputs) -> Result:
-    """Move channels to blocks of pixels; in the order CRD the rows of a block are within a
-    channel.
+    """Return channels moved into blocks of pixels (ONNX DepthToSpace).
+
+    Move channels to blocks of pixels; in the order CRD the rows of a block are within a channel.
     """
     x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
@@ -179,6 +195,7 @@ def _to_space(inputs: NodeInputs) -> Result:
 
 
 def _to_depth(inputs: NodeInputs) -> Result:
+    """Return blocks of pixels moved into channels (ONNX SpaceToDepth)."""
     x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
     x = tf.reshape(x, [n, c, h // block, block, w // block, block])
@@ -188,6 +205,7 @@ def _to_depth(inputs: NodeInputs) -> Result:
 
 
 def _compute_identity(inputs: NodeInputs) -> Result:
+    """Return the input unchanged (ONNX Identity)."""
     return tf.identity(inputs.inputs[0])
 
 
@@ -228,8 +246,9 @@ _SHAPES_RULES: dict[str, Rule] = {
 
 
 def _positive(indices: Any, known: Any, size: int) -> Any:
-    """Return the indices with known negative ones counted from the beginning, as TensorFlow
-    needs.
+    """Return the indices with known negative ones counted from the beginning.
+
+    TensorFlow needs that.
     """
     if known is None:
         return indices
@@ -237,6 +256,7 @@ def _positive(indices: Any, known: Any, size: int) -> Any:
 
 
 def _gather(inputs: NodeInputs) -> Result:
+    """Return the entries of an axis at the given indices (ONNX Gather)."""
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     return tf.gather(
         x, _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]), axis=axis
@@ -244,7 +264,7 @@ def _gather(inputs: NodeInputs) -> Result:
 
 
 def _coordinates(indices: Any, axis: int) -> Any:
-    """Return the full index of each element of `indices`, which index one axis."""
+    """Return the full coordinates of the elements to which indices of one axis point."""
     sizes = definite_shape(indices)
     grid = list(np.indices(sizes))
     parts = [tf.constant(axis, indices.dtype) for axis in grid]
@@ -253,6 +273,7 @@ def _coordinates(indices: Any, axis: int) -> Any:
 
 
 def _gather_elements(inputs: NodeInputs) -> Result:
+    """Return the elements at an index tensor along an axis (ONNX GatherElements)."""
     x = inputs.inputs[0]
     axis = inputs.get("axis", 0) % tensor_rank(x)
     indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
@@ -260,10 +281,12 @@ def _gather_elements(inputs: NodeInputs) -> Result:
 
 
 def _gather_nd(inputs: NodeInputs) -> Result:
+    """Return the slices at coordinate vectors (ONNX GatherND)."""
     return tf.gather_nd(*inputs.inputs, batch_dims=inputs.get("batch_dims", 0))
 
 
 def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
+    """Return `x` with updates written at coordinates, by assignment, sum, maximum or minimum."""
     writers = {
         "none": tf.tensor_scatter_nd_update,
         "add": tf.tensor_scatter_nd_add,
@@ -276,11 +299,13 @@ def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
 
 
 def _scatter_nd(inputs: NodeInputs) -> Result:
+    """Return the input with updates at coordinate vectors (ONNX ScatterND)."""
     x, indices, updates = inputs.inputs
     return _scatter_updates(x, indices, updates, inputs.get("reduction", "none"))
 
 
 def _scatter_elements(inputs: NodeInputs) -> Result:
+    """Return the input with updates at indices along an axis (ONNX ScatterElements)."""
     x, _, updates = inputs.inputs
     axis = inputs.get("axis", 0) % tensor_rank(x)
     indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
@@ -290,6 +315,7 @@ def _scatter_elements(inputs: NodeInputs) -> Result:
 
 
 def _one_hot(inputs: NodeInputs) -> Result:
+    """Return the one-hot encoding of indices (ONNX OneHot)."""
     off_on, depth = inputs.inputs[2], int(inputs.number(1, 0))
     indices = tf.cast(_positive(inputs.inputs[0], inputs.known[0], depth), tf.int64)
     axis = inputs.get("axis", -1) % (tensor_rank(indices) + 1)
@@ -311,8 +337,10 @@ def _compute_top_k(inputs: NodeInputs) -> Result:
 
 
 def _compute_resize(inputs: NodeInputs) -> Result:
-    """Return the resized image: nearest by known indices, linear by TensorFlow's operation or from
-    its taps.
+    """Return the resized input (ONNX Resize).
+
+    In detail: the resized image: nearest by known indices, linear by TensorFlow's operation or
+    from its taps.
     """
     x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
     sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
@@ -384,6 +412,7 @@ def _source_coordinates(mode: str, old: int, new: int, scale: float) -> Any:
 
 
 def _nearest_index(source: Any, mode: str, since: int) -> Any:
+    """Return source coordinates rounded to the nearest index by ONNX Resize's mode."""
     if mode == "floor" or since < 11:
         return np.floor(source)
     if mode == "ceil":
@@ -394,7 +423,9 @@ def _nearest_index(source: Any, mode: str, since: int) -> Any:
 
 
 def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
-    """Return TensorFlow's own resize, where its definition agrees: two axes, exact ratios;
+    """Return the input resized by TensorFlow's own operator, or None if that differs.
+
+    In detail: TensorFlow's own resize, where its definition agrees: two axes, exact ratios;
     otherwise None.
     """
     old = definite_shape(x)
@@ -425,7 +456,9 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
-    """Return the result of Upsample: scales are input 1 or an attribute, and positions are
+    """Return the upsampled input (ONNX Upsample).
+
+    In detail: the result of Upsample: scales are input 1 or an attribute, and positions are
     floored.
     """
     scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())

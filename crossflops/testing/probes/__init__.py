@@ -54,10 +54,12 @@ def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Ca
     """
 
     def build() -> Any:
+        """Return a torch module with these submodules, whose forward calls `body`."""
         from torch import nn
 
         class Function(nn.Module):
             def forward(self, *args: Any) -> Any:
+                """Call `body` with the model and the inputs."""
                 return body(self, *args)
 
         model = Function()
@@ -72,6 +74,7 @@ def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
     """Return a builder of the layer of torch.nn of that name."""
 
     def build() -> Any:
+        """Return the layer of torch.nn with these arguments."""
         import torch
 
         return getattr(torch.nn, name)(*args, **kwargs)

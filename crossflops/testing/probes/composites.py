@@ -10,6 +10,7 @@ _CONV = nn("Conv2d", 8, 8, 3, padding=1, bias=False)  # 147456 on _MAPS
 
 
 def _layer_with_two_names() -> Any:
+    """Return a model that has one convolution under two names and calls it by both."""
     layer = _CONV()
     return function_model(
         lambda model, x: model.second(model.first(x)), first=lambda: layer, second=lambda: layer
@@ -17,12 +18,14 @@ def _layer_with_two_names() -> Any:
 
 
 def _layer_with_two_parents() -> Any:
+    """Return a model with one convolution inside a module that has two names."""
     layer = _CONV()
     parent = wrap_layer(lambda: layer)
     return function_model(lambda model, x: model.b(model.a(x)), a=parent, b=parent)()
 
 
 def _tied() -> Any:
+    """Return a model of two linear layers that share one weight."""
     model = function_model(
         lambda model, x: model.b(model.a(x)),
         a=nn("Linear", 32, 32, bias=False),
@@ -33,6 +36,7 @@ def _tied() -> Any:
 
 
 def _conv_subclass() -> Any:
+    """Return a layer of a subclass of Conv2d."""
     from torch import nn as torch_nn
 
     class OwnConv(torch_nn.Conv2d):
@@ -42,7 +46,10 @@ def _conv_subclass() -> Any:
 
 
 def _dead(*layers: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a builder of a model that discards the result of some layers."""
+
     def body(model: Any, x: Any) -> Any:
+        """Run the dead layers, and return the result of the live one."""
         model.dead(x)
         return model.live(x)
 
@@ -50,11 +57,15 @@ def _dead(*layers: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _sequential(*layers: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a builder of a Sequential of the layers."""
     return lambda: nn("Sequential", *(layer() for layer in layers))()
 
 
 def _self_attention_model(**options: Any) -> Callable[[], Any]:
+    """Return a builder of a model of one self-attention layer."""
+
     def body(model: Any, x: Any) -> Any:
+        """Return the self-attention of `x`."""
         return model.layer(x, x, x, **options)[0]
 
     return function_model(body, layer=nn("MultiheadAttention", 32, 4, batch_first=True))
@@ -137,28 +148,34 @@ _TARGET = (*_RULES_TOKENS, "2x7x12", "2x7x20")  # queries, keys, values
 
 
 def _vmap_composite(model: Any, x: Any) -> Any:
+    """Return the layer applied to `x` by torch.vmap."""
     import torch
 
     return torch.vmap(model.layer)(x)
 
 
 def _subscripts(model: Any, a: Any, b: Any) -> Any:
+    """Return an einsum of two tensors whose subscripts are lists of integers."""
     import torch
 
     return torch.einsum(a, [0, 1, 2], b, [0, 2, 3], [0, 1, 3])
 
 
 def _call_by_keyword(model: Any, x: Any) -> Any:
+    """Return the layer's result for an input passed by keyword."""
     return model.layer(input=x)
 
 
 def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
+    """Return the attention layer's result for one tensor, or for query, key and value."""
     query, key, value = tensors if len(tensors) == 3 else tensors * 3
     return model.layer(query, key, value, **options)[0]
 
 
 def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
-    """Return a builder of nn.MultiheadAttention of width 32 with these options, called with those
+    """Return a builder of a model with one MultiheadAttention, called with options.
+
+    In detail: a builder of nn.MultiheadAttention of width 32 with these options, called with those
     of `call`.
     """
     layer = nn("MultiheadAttention", 32, 4, *args, **options)
@@ -168,10 +185,12 @@ def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: 
 
 
 def _forward_of_attention(model: Any, x: Any) -> Any:
+    """Return self-attention by the layer's `forward`, without its hooks."""
     return model.layer.forward(x, x, x, need_weights=False)[0]
 
 
 def _forward_of_linear(model: Any, x: Any) -> Any:
+    """Return the linear layer's result by its `forward`, without its hooks."""
     return model.layer.forward(x)
 
 
@@ -185,6 +204,7 @@ class _Own:
 
         class BranchedLinear(torch.nn.Linear):
             def forward(self, x: Any) -> Any:
+                """Return the base layer's result plus a functional linear with doubled weights."""
                 return super().forward(x) + torch.nn.functional.linear(x, self.weight * 2)
 
         return BranchedLinear(64, 32)
@@ -200,6 +220,7 @@ class _Own:
                 self.act, self.mix = torch.nn.PReLU(), torch.nn.Conv2d(8, 8, 1)
 
             def forward(self, x: Any) -> Any:
+                """Return the base layer's result after a PReLU and a convolution, plus `x @ x`."""
                 return self.mix(self.act(super().forward(x))) + x @ x
 
         return NormAct()
@@ -215,6 +236,7 @@ class _Own:
                 self.down, self.up = torch.nn.Linear(64, 4), torch.nn.Linear(4, 32)
 
             def forward(self, x: Any) -> Any:
+                """Return the linear result plus that of two low-rank layers."""
                 return super().forward(x) + self.up(self.down(x))
 
         return AdaptedLinear()
@@ -226,17 +248,20 @@ class _Own:
 
         class Free(torch.nn.ReLU):
             def forward(self, x: Any) -> Any:
+                """Return the base layer's result for `x @ x`."""
                 return super().forward(x @ x)
 
         return Free()
 
 
 def _own_product(model: Any, x: Any) -> Any:
+    """Return `x @ x`, computed in a custom autograd function."""
     import torch
 
     class Square(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
+            """Return the product `x @ x`."""
             return x @ x
 
     return Square.apply(x)
@@ -341,7 +366,10 @@ _TRACED_MAPS = ("1x8x16x16",)
 
 
 def _torch(name: str, **options: Any) -> Any:
+    """Return a builder of a model that calls a function of torch with fixed options."""
+
     def body(model: Any, *tensors: Any) -> Any:
+        """Return the function of torch for the inputs."""
         import torch
 
         return getattr(torch, name)(*tensors, **options)
@@ -350,13 +378,17 @@ def _torch(name: str, **options: Any) -> Any:
 
 
 def _einsum_product(model: Any, a: Any, b: Any) -> Any:
+    """Return the product of `a` and the transposed `b` by einsum."""
     import torch
 
     return torch.einsum("ij, kj -> ik", a, b)
 
 
 def _grid_sample_model(mode: str) -> Any:
+    """Return a builder of a model that samples an image at a grid, by a mode."""
+
     def body(model: Any, x: Any, grid: Any) -> Any:
+        """Return `x` sampled at the points of `grid`."""
         import torch.nn.functional
 
         return torch.nn.functional.grid_sample(x, grid, mode=mode, align_corners=False)
@@ -365,17 +397,20 @@ def _grid_sample_model(mode: str) -> Any:
 
 
 def _reshape_to_heads(model: Any, x: Any) -> Any:
+    """Return a layer's result reshaped by sizes that are multiplied."""
     # sizes that are multiplied are shape arithmetic, which a tracer keeps
     batch, length, width = x.shape
     return model.layer(x.reshape(batch * length, width)).view(batch, length * 2, width // 2)
 
 
 def _discard_layer_output(model: Any, x: Any) -> Any:
+    """Run the layer, and return a value that does not depend on it."""
     model.layer(x * 3)
     return x * 2
 
 
 def _output_tree(model: Any, x: Any) -> Any:
+    """Return a dictionary with the layer's result in a list, and a mean."""
     return {"maps": [model.layer(x)], "mean": (x.mean(), None)}
 
 

@@ -135,11 +135,13 @@ _IMAGES_IMAGE, _IMAGES_MAPS = ("1x3x4x4",), ("1x8x8x8",)
 
 
 def _call_bilinear(model: Any, x: Any) -> Any:
+    """Return the bilinear layer's result for two parts of the flattened input."""
     rows = x.flatten(1)
     return model.layer(rows[:, :6], rows[:, 6:10])
 
 
 def _class_probabilities(model: Any, x: Any) -> Any:
+    """Return the softmax of the layer's result for the flattened input."""
     return model.softmax(model.layer(x.flatten(1)))
 
 
@@ -210,11 +212,14 @@ _PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64
 def _custom_layer(
     name: str, body: Callable[..., Any], **shapes: tuple[int, ...]
 ) -> Callable[[], Any]:
-    """Return a builder of a layer whose class has this name and these parameters; its forward is
+    """Return a builder of a custom torch layer with its own forward and parameters.
+
+    In detail: a builder of a layer whose class has this name and these parameters; its forward is
     `body(layer, x)`.
     """
 
     def build() -> Any:
+        """Return a module of a new class, with `body` as forward and random parameters."""
         import torch
 
         made = type(name, (torch.nn.Module,), {"forward": body})()
@@ -233,14 +238,17 @@ class _Result:
 
 
 def _pack_product(layer: Any, x: Any) -> Any:
+    """Return `x @ layer.kernel` in an object that is not a tensor."""
     return _Result(x @ layer.kernel)
 
 
 def _unpack_product(model: Any, x: Any) -> Any:
+    """Return the tensor in the object that the layer returns."""
     return model.layer(x).value
 
 
 def _custom_linear(layer: Any, x: Any) -> Any:
+    """Return a functional linear of `x` with the layer's weight and bias."""
     import torch
 
     return torch.nn.functional.linear(x, layer.weight, layer.bias)
@@ -255,22 +263,27 @@ def _gpt2_linear(layer: Any, x: Any) -> Any:
 
 
 def _multiply_by_weight(layer: Any, x: Any) -> Any:
+    """Return `x` times the layer's weight, elementwise."""
     return x * layer.weight
 
 
 def _add_layer_bias(layer: Any, x: Any) -> Any:
+    """Return `x` plus the layer's bias."""
     return x + layer.bias
 
 
 def _multiply_by_kernel(layer: Any, x: Any) -> Any:
+    """Return the matrix product of `x` and the layer's kernel."""
     return x @ layer.kernel
 
 
 def _custom_rms_norm(layer: Any, x: Any) -> Any:
+    """Return `x` normalized by its root mean square, times the weight."""
     return layer.weight * x * (x * x).mean(-1, keepdim=True).rsqrt()
 
 
 def _sum_with_weight(layer: Any, x: Any) -> Any:
+    """Return the sum of `x` times the layer's weight."""
     return (x * layer.weight).sum()
 
 
@@ -278,6 +291,7 @@ def _subclass(name: str, new: str, *args: Any, **kwargs: Any) -> Callable[[], An
     """Return a builder of a layer of torch.nn in a subclass of this new name."""
 
     def build() -> Any:
+        """Return a layer of a new subclass of a torch layer."""
         import torch
 
         return type(new, (getattr(torch.nn, name),), {})(*args, **kwargs)
@@ -286,6 +300,7 @@ def _subclass(name: str, new: str, *args: Any, **kwargs: Any) -> Callable[[], An
 
 
 def _with_empty_child() -> Any:
+    """Return a linear layer that has an empty Sequential as a child."""
     import torch
 
     layer = torch.nn.Linear(64, 32)
@@ -294,6 +309,7 @@ def _with_empty_child() -> Any:
 
 
 def _with_child() -> Any:
+    """Return a linear layer that has an Identity as a child."""
     import torch
 
     layer = torch.nn.Linear(64, 32)
@@ -302,6 +318,7 @@ def _with_child() -> Any:
 
 
 def _conv_with_pruning() -> Any:
+    """Return a convolution whose first two filters are pruned."""
     import torch
     from torch.nn.utils import prune
 
@@ -312,12 +329,14 @@ def _conv_with_pruning() -> Any:
 
 
 def _spectral() -> Any:
+    """Return a convolution with spectral normalization."""
     import torch
 
     return torch.nn.utils.spectral_norm(torch.nn.Conv2d(3, 8, 3))
 
 
 def _weight_normed() -> Any:
+    """Return a convolution with weight normalization."""
     import torch
 
     return torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 8, 3))
@@ -413,16 +432,19 @@ _PARAMETER_KINDS_LINEAR = nn("Linear", 16, 8, bias=False)  # 4 x 16 x 8 = 512
 
 
 def _model() -> Any:
+    """Return a model of one linear layer."""
     return function_model(lambda model, x: model.layer(x), layer=_PARAMETER_KINDS_LINEAR)()
 
 
 def _model_with_frozen_weight() -> Any:
+    """Return a model of one linear layer whose weight is frozen."""
     model = _model()
     model.layer.weight.requires_grad_(False)
     return model
 
 
 def _bare() -> Any:
+    """Return a model with a parameter of its own that no layer uses."""
     import torch
 
     model = _model()
@@ -431,15 +453,19 @@ def _bare() -> Any:
 
 
 def _interleave_layer_lists() -> Any:
-    """Return two lists of layers that are iterated in parallel, so each list is left and entered
+    """Return a model that runs the layers of two lists in turn.
+
+    In detail: two lists of layers that are iterated in parallel, so each list is left and entered
     again.
     """
     import torch
 
     def layers(make: Any) -> Any:
+        """Return a list of two new layers."""
         return torch.nn.ModuleList(make() for _ in range(2))
 
     def forward(model: Any, x: Any) -> Any:
+        """Return `x` after two pairs of a layer and a normalization."""
         for layer, norm in zip(model.layers, model.norms, strict=True):
             x = norm(layer(x))
         return x

@@ -13,6 +13,7 @@ from crossflops.tools.formulas.formula import ArchitectureFormula
 
 
 def _olmo_linear(work: TokenSequence) -> int:
+    """Return the parameters that OLMo-core counts as matrix products, with norms and biases."""
     model = work.architecture
     parameters = model.parameters
     active = parameters.biases - model.inactive_biases
@@ -51,6 +52,7 @@ def has_latent_attention(work: TokenSequence) -> int:
 
 
 def _olmo(edition: str, number) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+    """Return the convention of OLMo-core's FLOPs-per-token formula in one edition."""
     formula = ArchitectureFormula(
         "olmo-core",
         edition,

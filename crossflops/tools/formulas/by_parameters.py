@@ -23,6 +23,7 @@ def six_n_d(work: TokenSequence) -> int:
 
 
 def _six_n_d(tool: str, edition: str, source: str) -> ArchitectureFormula:
+    """Return a convention that counts training FLOPs as 6 x parameters x tokens."""
     formula = ArchitectureFormula(tool, edition, six_n_d, source=source, prints="FLOPs")
     return _add_all_parameters(formula).adds("formula.attention-missing", of.attention_dropped)
 

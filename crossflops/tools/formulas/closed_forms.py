@@ -13,13 +13,13 @@ from crossflops.tools.formulas.formula import ArchitectureFormula
 
 
 def _single_ffn(work: TokenSequence) -> DecoderLayer:
-    """Return the layer whose feed-forward sizes are those of all: with experts, or the last."""
+    """Return the layer whose feed-forward sizes the formula uses for all layers."""
     layers = work.architecture.layers
     return next((layer for layer in reversed(layers) if layer.ffn.experts), layers[-1])
 
 
 def _single_ffn_macs(work: TokenSequence) -> int:
-    """Return glu f k h for each layer."""
+    """Return the feed-forward MACs per token if all layers are equal: glu f k h per layer."""
     ffn = _single_ffn(work).ffn
     routed = ffn.width * (ffn.active if ffn.experts else 1)
     return len(work.architecture.layers) * ffn.matrices * ffn.hidden * routed
@@ -122,7 +122,7 @@ GPT_NEOX = (
 
 
 def _square_projections(work: TokenSequence) -> int:
-    """Return 2 h^2 (1 + KV / H) for each layer."""
+    """Return the projection MACs per token with square matrices: 2 h^2 (1 + KV / H) per layer."""
     hidden = work.architecture.hidden
     return work.sum_attention(
         lambda layer: 2 * hidden * hidden * (layer.heads + layer.kv_heads) // layer.heads
@@ -130,7 +130,7 @@ def _square_projections(work: TokenSequence) -> int:
 
 
 def _cookbook_macs(work: TokenSequence) -> int:
-    """Return forward MACs of the layers."""
+    """Return the forward MACs of the layers as the cookbook formula counts them."""
     model, tokens = work.architecture, work.tokens
     keys = 2 * len(model.layers) * model.hidden * tokens
     wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
@@ -205,7 +205,7 @@ def chinchilla(work: TokenSequence) -> int:
 
 
 def _two_matrices(work: TokenSequence) -> int:
-    """Return 2 h f for each layer, f the width that a token passes."""
+    """Return the feed-forward MACs per token of two matrices: 2 h f per layer, f the width."""
     return work.architecture.sum_layers(
         lambda layer: 2 * layer.ffn.hidden * layer.ffn.active_width
     )

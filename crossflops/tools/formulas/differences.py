@@ -152,7 +152,10 @@ def window_square(work: TokenSequence) -> int:
 
 
 def _square(tokens: int):  # type: ignore[no-untyped-def]
+    """Return a function that gives a layer's attention MACs for `tokens` x `tokens` pairs."""
+
     def square(layer: AttentionSizes) -> int:
+        """Return the attention MACs of a layer if each token attends to every token."""
         return layer.macs_per_pair * tokens**2
 
     return square

@@ -46,19 +46,19 @@ class ArchitectureFormula:
     def adds(
         self, cause: str, *amounts: Amount, factor: int | None = None
     ) -> "ArchitectureFormula":
-        """Book these amounts under a cause, with the FLOPs of a MAC or another factor."""
+        """Add a rule that books an amount under a cause, times the FLOPs of a MAC or a factor."""
         for amount in amounts:
             self._rules.adds(cause=cause, factor=factor or self.factor)(amount)
         return self
 
     def fails(self, amount: Amount) -> "ArchitectureFormula":
-        """Reject architectures of which the amount is not 0."""
+        """Add a rule that rejects architectures for which `amount` is not 0."""
         self._rules.fails(cause="formula.model-unsupported")(amount)
         return self
 
     @property
     def convention(self) -> Convention:
-        """The formula as a value."""
+        """The formula and its rules as a convention value."""
         return self._tool.convention
 
 

@@ -14,7 +14,7 @@ _DIVISIBLE = 128  # make_vocab_size_divisible_by, without tensor parallelism
 
 
 def _head_with_padding(work: TokenSequence) -> int:
-    """Return MACs of an output matrix whose rows are a multiple of 128."""
+    """Return the MACs per token of an output matrix padded to a multiple of 128 rows."""
     model = work.architecture
     return -(-model.vocabulary // _DIVISIBLE) * _DIVISIBLE * model.hidden
 
@@ -25,7 +25,7 @@ def vocabulary_padding(work: TokenSequence) -> int:
 
 
 def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
-    """Return MACs of feed-forward layers: with the third matrix of a gate, or with two."""
+    """Return the feed-forward MACs per token, with the third matrix of a gate or without it."""
     return work.architecture.sum_layers(
         lambda layer: (
             (3 if gates and layer.ffn.gated else 2) * layer.ffn.hidden * layer.ffn.active_width
@@ -34,7 +34,7 @@ def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
 
 
 def _dense_macs(work: TokenSequence, gates: bool) -> int:
-    """Return what a token passes, the router left out and norms of latent ranks counted."""
+    """Return the MACs per token of all matrices without the router, and of latent norms."""
     model = work.architecture
     ranks = model.parameters.rank_norms
     return model.projections + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
@@ -48,7 +48,7 @@ def megatron_lm(work: TokenSequence) -> int:
 
 
 def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
-    """Return attention that Bridge takes for windowed: of some families that of all layers."""
+    """Return the attention sizes of the layers that Bridge counts as windowed."""
     model = work.architecture
     skips = model.model_type in ("gpt_oss", "gemma2")  # those with a window_attn_skip_freq
     return (
@@ -59,6 +59,7 @@ def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
 
 
 def _model_window(work: TokenSequence) -> int:
+    """Return the smallest attention window of the layers in tokens, or 0 without such layers."""
     return min((layer.window or work.tokens for layer in cut_attentions(work)), default=0)
 
 
@@ -89,6 +90,7 @@ def window_of_all_layers(work: TokenSequence) -> int:
 
 
 def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
+    """Add the differences that the Megatron formulas share: norms, router, padded vocabulary."""
     return (
         formula.adds("formula.norms-as-matmul", of.rank_norm_parameters)
         .adds("formula.router-missing", of.router_dropped)
@@ -97,6 +99,7 @@ def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
 
 
 def _half_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
+    """Return the Megatron convention that halves attention for causal masks."""
     formula = ArchitectureFormula(
         tool, edition, megatron_lm, source=source, prints="FLOPs", per="sequence"
     )
@@ -135,6 +138,7 @@ _QWEN = ("qwen3", "qwen3_moe")
 
 
 def _is_qwen(work: TokenSequence) -> bool:
+    """Return whether the architecture is a Qwen model."""
     return work.architecture.model_type in _QWEN
 
 

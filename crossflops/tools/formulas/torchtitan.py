@@ -14,7 +14,10 @@ _SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
 
 
 def _active_parameters(work: TokenSequence) -> int:
-    """Return the parameters that a token passes, without the table; of experts a share."""
+    """Return the number of parameters that a token uses, without the embedding table.
+
+    Of the experts it is a share.
+    """
     model = work.architecture
     parameters = model.parameters
     return parameters.total - parameters.table - model.inactive - model.inactive_biases
@@ -47,12 +50,14 @@ def torchtitan_huggingface(work: TokenSequence) -> int:
 
 
 def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
+    """Return the convention of torchtitan's FLOPs-per-token formula in one edition."""
     return ArchitectureFormula(
         "torchtitan", edition, number, source=source, prints="num_flops_per_token"
     )
 
 
 def _add_active_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
+    """Add the differences of a formula that counts all active parameters as matrix products."""
     return formula.adds(
         "formula.embedding-as-matmul", of.position_table
     ).adds(
