@@ -86,7 +86,7 @@ def count_node(
     Raises OperandError where it is `checked` and cannot take its operands.
     """
     if not node.stands_for_itself:
-        return _standing(node, stored, checked)
+        return _count_source_operations(node, stored, checked)
     if node.bodies:
         return UncountedNode(
             node, f"{node.op}: a node with a body can be counted only as part of a graph"
@@ -123,7 +123,9 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
     return sum((part(node, indices, work) * runs for runs, indices in node.varying_inputs), ZERO)
 
 
-def _standing(node: Node, stored: Mapping[str, str], checked: bool) -> CountedNode | UncountedNode:
+def _count_source_operations(
+    node: Node, stored: Mapping[str, str], checked: bool
+) -> CountedNode | UncountedNode:
     """Return the cost of the source operations that a converter wrote as this node.
 
     What the node multiplies itself, beyond that, is the converter's.
@@ -268,7 +270,9 @@ class _Work:
                 if isinstance(count, _Runs):
                     times[count.key] += times[runs.key] * count.times
                 else:
-                    yield _many(count, f"{runs.body.name}/{count.node.key}", times[runs.key])
+                    yield _repeat_count(
+                        count, f"{runs.body.name}/{count.node.key}", times[runs.key]
+                    )
 
     def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
         """Append the calls of shared functions to `order`, each after those in its own body."""
@@ -391,10 +395,14 @@ def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
         path=count.node.path or holder.path,
         constant=count.node.constant or holder.constant,
     )
-    return _many(msgspec.structs.replace(count, node=node), f"{holder.key}/{node.key}", times)
+    return _repeat_count(
+        msgspec.structs.replace(count, node=node), f"{holder.key}/{node.key}", times
+    )
 
 
-def _many(count: CountedNode | UncountedNode, key: str, times: int) -> CountedNode | UncountedNode:
+def _repeat_count(
+    count: CountedNode | UncountedNode, key: str, times: int
+) -> CountedNode | UncountedNode:
     """Return a count with its amounts multiplied by `times`, under a new node key."""
     node = msgspec.structs.replace(count.node, key=key)
     if times.bit_length() > _MOST_RUNS:

@@ -34,7 +34,7 @@ from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, es
 operator = Operators(TORCH)
 
 
-def _meets(node: Node, first: int) -> str:
+def _inner_size_problem(node: Node, first: int) -> str:
     """Return why the inner sizes of two complex matrices differ, or "".
 
     They are read before the axis of the two parts.
@@ -51,12 +51,12 @@ def _meets(node: Node, first: int) -> str:
 
 def _complex_inner_constraint(node: Node) -> str:
     """Return why the inner sizes of a complex matrix product differ, or ""."""
-    return _meets(node, 0)
+    return _inner_size_problem(node, 0)
 
 
 def _inner_of_sum(node: Node) -> str:
     """Return why the inner sizes of a complex product that is added differ, or ""."""
-    return _meets(node, 1)
+    return _inner_size_problem(node, 1)
 
 
 # What moves numbers, by the function's page: the overloads of its operators.

@@ -92,10 +92,10 @@ def window_constraint(
             return ""
         return _window_size_problem(node, data, sizes, index, 2 if channels == "first" else 1)
 
-    return cache_constraint(constraint, _decides)
+    return cache_constraint(constraint, _window_cache_key)
 
 
-def _decides(node: Node) -> Hashable:
+def _window_cache_key(node: Node) -> Hashable:
     """Return the shapes and attributes that decide whether a node's sizes fit, as a key."""
     return operand_shapes(node), tuple(node.attrs.items())
 
@@ -118,7 +118,7 @@ def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, befor
     return f"{has}{padded}, and the window takes {reach}"
 
 
-def _automatic(node: Node) -> bool:
+def _has_auto_pad(node: Node) -> bool:
     """Return whether a node pads automatically (auto_pad other than NOTSET)."""
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
@@ -140,7 +140,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
             return f"attribute {name!r} has {min(value)}, but at least {least} is needed"
-    if weight is not None and "pads" in node.attrs and _automatic(node):
+    if weight is not None and "pads" in node.attrs and _has_auto_pad(node):
         return "attributes 'pads' and 'auto_pad' exclude each other"
     kernel = ints(node, "kernel_shape")
     if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
@@ -152,7 +152,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
 def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
     """Return extents, kernel, strides, dilations and pads of a window node."""
     ones = (1,) * len(extents)
-    pads = None if _automatic(node) else ints(node, "pads")
+    pads = None if _has_auto_pad(node) else ints(node, "pads")
     return _Sizes(
         extents=extents,
         kernel=kernel,
@@ -262,7 +262,7 @@ def pads_within(node: Node) -> str:
     kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
         return ""
-    if _automatic(node):
+    if _has_auto_pad(node):
         return ""
     for index, pad in enumerate(pads):
         extent = kernel[index % len(kernel)]

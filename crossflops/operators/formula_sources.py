@@ -299,7 +299,7 @@ def _load_formula_point(point: "EntryPoint") -> None:
     STATE.imported = FormulaRegistry(
         tuple(
             _with_distribution(formula, name, version)
-            if _stands_in(formula, point.module)
+            if _is_defined_in_module(formula, point.module)
             else formula
             for formula in STATE.imported
         )
@@ -307,7 +307,7 @@ def _load_formula_point(point: "EntryPoint") -> None:
     STATE.settle()
 
 
-def _stands_in(formula: Formula, module: str) -> bool:
+def _is_defined_in_module(formula: Formula, module: str) -> bool:
     """Return whether a formula's function is defined in a module or its submodules."""
     name = formula.function.__module__
     return name == module or name.startswith(f"{module}.")

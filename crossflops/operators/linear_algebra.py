@@ -117,7 +117,7 @@ def qr(m: int, n: int, columns: int) -> Cost:
     return factors + orthogonal(m, min(m, n), columns) if columns else factors
 
 
-def _halves(operations: int) -> Cost:
+def _half_muls_half_adds(operations: int) -> Cost:
     """Return a cost of half multiplications and half additions."""
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
@@ -131,24 +131,24 @@ def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
     """
     m, n = max(m, n), min(m, n)
     if not vectors:
-        return _halves(4 * m * n**2 - 4 * n**3 // 3)
+        return _half_muls_half_adds(4 * m * n**2 - 4 * n**3 // 3)
     if all_of_u:
-        return _halves(4 * m**2 * n + 8 * m * n**2 + 9 * n**3)
-    return _halves(14 * m * n**2 + 8 * n**3)
+        return _half_muls_half_adds(4 * m**2 * n + 8 * m * n**2 + 9 * n**3)
+    return _half_muls_half_adds(14 * m * n**2 + 8 * n**3)
 
 
 def eigen_symmetric(n: int, vectors: bool) -> Cost:
     """Return the cost of the eigenvalues of a symmetric [n, n] by QR: 4n^3/3, with vectors 9n^3
     (section 8.3).
     """
-    return _halves(9 * n**3 if vectors else 4 * n**3 // 3)
+    return _half_muls_half_adds(9 * n**3 if vectors else 4 * n**3 // 3)
 
 
 def eigen(n: int, vectors: bool) -> Cost:
     """Return the cost of the eigenvalues of any [n, n] by QR: 10n^3, with vectors 25n^3 (section
     7.5).
     """
-    return _halves((25 if vectors else 10) * n**3)
+    return _half_muls_half_adds((25 if vectors else 10) * n**3)
 
 
 # Determinant and inverse by Gaussian elimination, one algorithm of several: estimates.

@@ -343,12 +343,12 @@ def _reduce_einsum_pair(
 
     A size of 1 needs no sum: the other operand sums the label alone, if at all.
     """
-    first, short = _sum_einsum_term(left, needed | _long(right))
-    second, other = _sum_einsum_term(right, needed | _long(left))
+    first, short = _sum_einsum_term(left, needed | _labels_larger_than_one(right))
+    second, other = _sum_einsum_term(right, needed | _labels_larger_than_one(left))
     return first + second, short, other
 
 
-def _long(term: Labelled) -> set[str]:
+def _labels_larger_than_one(term: Labelled) -> set[str]:
     """Return the labels of an Einsum term whose size is not 1."""
     return {label for label, dim in term.items() if dim != 1}
 

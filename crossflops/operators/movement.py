@@ -98,7 +98,7 @@ def reshape_constraint(node: Node) -> str:
     if target is None:
         after = result_shape(node)
         same = after is None or prod(after) == prod(shape)
-        return "" if same else _unequal(node, after or (), prod(shape))
+        return "" if same else _element_count_problem(node, after or (), prod(shape))
     copied = not integer(node, "allowzero", 0)
     if min(target, default=0) < -1 or (not copied and {0, -1} <= set(target)):
         return (
@@ -116,11 +116,11 @@ def reshape_constraint(node: Node) -> str:
     fixed = prod(size for size in requested if size != -1)
     if requested.count(-1) == 1:
         divides = prod(shape) % fixed == 0 if fixed else not prod(shape)
-        return "" if divides else _unequal(node, target, prod(shape))
-    return "" if fixed == prod(shape) else _unequal(node, target, prod(shape))
+        return "" if divides else _element_count_problem(node, target, prod(shape))
+    return "" if fixed == prod(shape) else _element_count_problem(node, target, prod(shape))
 
 
-def _unequal(node: Node, target: Shape, elements: int) -> str:
+def _element_count_problem(node: Node, target: Shape, elements: int) -> str:
     """Return the message that the input's elements do not fill the target shape."""
     return (
         f"{operand_label(node, 0)} has {elements} elements, "
@@ -489,7 +489,7 @@ declare_movement("Scatter", scatter_elements_constraint, since=9)
 
 def depth_to_space(node: Node) -> str:
     """Check DepthToSpace: blocksize squared divides the channels of [N, C, H, W]."""
-    return _divides(node, {1: integer(node, "blocksize") ** 2})
+    return _divisibility_problem(node, {1: integer(node, "blocksize") ** 2})
 
 
 declare_movement("DepthToSpace", depth_to_space, keeps=True)
@@ -497,13 +497,13 @@ declare_movement("DepthToSpace", depth_to_space, keeps=True)
 
 def space_to_depth(node: Node) -> str:
     """Check SpaceToDepth: blocksize divides H and W of [N, C, H, W]."""
-    return _divides(node, dict.fromkeys((2, 3), integer(node, "blocksize")))
+    return _divisibility_problem(node, dict.fromkeys((2, 3), integer(node, "blocksize")))
 
 
 declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 
 
-def _divides(node: Node, divisors: dict[int, int]) -> str:
+def _divisibility_problem(node: Node, divisors: dict[int, int]) -> str:
     """Return why a 4-D input's sizes are not multiples of the divisors by axis, or ""."""
     shape = operand_shape(node, 0)
     if len(shape) != 4:

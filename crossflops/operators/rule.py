@@ -237,7 +237,7 @@ class Operators:
             """Return the formula, registered as the rule of the operator types."""
             for op in self._ops_from_types(types, since, domain):
                 if op in self.rules:
-                    raise ValueError(_twice(op))
+                    raise ValueError(_duplicate_rule_text(op))
                 self.rules[op] = OperatorRule(
                     formula=formula,
                     equation=equation,
@@ -283,12 +283,12 @@ def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
     for family in families:
         for op, rule in family.rules.items():
             if op in rules:
-                raise ValueError(_twice(op))
+                raise ValueError(_duplicate_rule_text(op))
             rules[op] = rule
     return rules
 
 
-def _twice(op: Op) -> str:
+def _duplicate_rule_text(op: Op) -> str:
     """Return the message that an operator has two rules."""
     return f"two rules for {op} since version {op.since}"
 

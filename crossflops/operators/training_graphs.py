@@ -127,7 +127,7 @@ def _gradient_total_cost(gradient: Gradient) -> Cost:
     return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
 
 
-def _forward(
+def _gradient_node_mapping(
     family: Operators,
     name: str,
     *operands: int | None,
@@ -148,47 +148,49 @@ _elements, _moves, _losses = pointwise.operator, movement.operator, training.ope
 _THREE, _TWO = (0, 1, 2), (0, 1)
 
 _CONVOLUTIONS = {
-    f"{name}Grad": _forward(_pooling, name, 1, 2, None, results=_THREE, products=True)
+    f"{name}Grad": _gradient_node_mapping(
+        _pooling, name, 1, 2, None, results=_THREE, products=True
+    )
     for name in ("Conv", "ConvTranspose")
 }
 _NORMS = {
-    "LayerNormalizationGrad": _forward(
+    "LayerNormalizationGrad": _gradient_node_mapping(
         _norms, "LayerNormalization", 1, 2, None, since=17, results=_THREE
     ),
     **dict.fromkeys(
         ("SimplifiedLayerNormalizationGrad", "T5LayerNormalizationGrad"),
-        _forward(_norms, "RMSNormalization", 1, 2, since=23, results=_TWO),
+        _gradient_node_mapping(_norms, "RMSNormalization", 1, 2, since=23, results=_TWO),
     ),
-    "BatchNormalizationGrad": _forward(
+    "BatchNormalizationGrad": _gradient_node_mapping(
         _norms, "BatchNormalization", 1, 2, None, results=_THREE, training_mode=1
     ),
 }
 _GATHERED = {
-    "GatherGrad": _forward(_moves, "Gather", None, 1, gradient=2),
-    "GatherElementsGrad": _forward(_moves, "GatherElements", None, 2, since=11),
-    "GatherNDGrad": _forward(_moves, "GatherND", None, 1, since=11, gradient=2),
+    "GatherGrad": _gradient_node_mapping(_moves, "Gather", None, 1, gradient=2),
+    "GatherElementsGrad": _gradient_node_mapping(_moves, "GatherElements", None, 2, since=11),
+    "GatherNDGrad": _gradient_node_mapping(_moves, "GatherND", None, 1, since=11, gradient=2),
 }
 _POOLS = {
-    "MaxPoolGrad": _forward(_pooling, "MaxPool", None),
-    "AveragePoolGrad": _forward(_pooling, "AveragePool", None),
+    "MaxPoolGrad": _gradient_node_mapping(_pooling, "MaxPool", None),
+    "AveragePoolGrad": _gradient_node_mapping(_pooling, "AveragePool", None),
 }
 _ELEMENTS = {
     **{
-        f"{name}Grad": _forward(_elements, name, 1, since=since)
+        f"{name}Grad": _gradient_node_mapping(_elements, name, 1, since=since)
         for name, since in (
             *(("Relu", 1), ("LeakyRelu", 1), ("Sigmoid", 1), ("Tanh", 1), ("Abs", 1)),
             ("Gelu", 20),
         )
     },
-    "FastGeluGrad": _forward(_elements, "Gelu", 1, since=20, approximate="tanh"),
+    "FastGeluGrad": _gradient_node_mapping(_elements, "Gelu", 1, since=20, approximate="tanh"),
 }
 _SOFTENED = {
-    "SoftmaxGrad": _forward(_norms, "Softmax", 1),
-    "SoftmaxGrad_13": _forward(_norms, "Softmax", 1, since=13),
-    "LogSoftmaxGrad": _forward(_norms, "LogSoftmax", 1),
-    "LogSoftmaxGrad_13": _forward(_norms, "LogSoftmax", 1, since=13),
+    "SoftmaxGrad": _gradient_node_mapping(_norms, "Softmax", 1),
+    "SoftmaxGrad_13": _gradient_node_mapping(_norms, "Softmax", 1, since=13),
+    "LogSoftmaxGrad": _gradient_node_mapping(_norms, "LogSoftmax", 1),
+    "LogSoftmaxGrad_13": _gradient_node_mapping(_norms, "LogSoftmax", 1, since=13),
 }
-_DIVISION = _forward(_elements, "Div", 1, 2, results=_TWO)
+_DIVISION = _gradient_node_mapping(_elements, "Div", 1, 2, results=_TWO)
 
 _FITTING = {
     "ConvGrad": sizes_constraint("g=@group:1 dY[N,g*P,...] X[N,g*I,...] W[g*P,I,...]"),
@@ -216,7 +218,7 @@ for _name, _of in {**_ELEMENTS, **_SOFTENED}.items():
     _declare_training_operator(
         _name, f"the backward pass of {_of.op.type}", _of.gradients, equal(0, 1)
     )
-_SINE = _forward(_elements, "Sin", 1, since=7)
+_SINE = _gradient_node_mapping(_elements, "Sin", 1, since=7)
 _declare_training_operator(
     "SinGrad", "the backward pass of Sin", _SINE.gradients, equal(0, 1), domains=_BOTH
 )
@@ -358,7 +360,7 @@ def _training_loss_cost(node: Node) -> Cost:
     return training.softmax_cross_entropy(_with_ignored(node, 3))
 
 
-_LOSS = _forward(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
+_LOSS = _gradient_node_mapping(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, since=12)
 
 
 def _loss_gradient(node: Node) -> Cost:

@@ -246,12 +246,12 @@ def _has_equal_meaning(schema: Any, operator: str, version: int, provided: froze
     They differ only in types, and in attributes that the model does not set.
     """
     other = schema_of(operator, version, schema.domain) if schema else None
-    if other is None or _face(schema) != _face(other):
+    if other is None or _schema_signature(schema) != _schema_signature(other):
         return False
     return not (frozenset(schema.attributes) - frozenset(other.attributes) - _OF_TYPES) & provided
 
 
-def _face(schema: Any) -> tuple[Any, ...]:
+def _schema_signature(schema: Any) -> tuple[Any, ...]:
     """Return names and options of an operator schema's inputs and outputs."""
 
     def formal_options(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
@@ -396,7 +396,7 @@ def convertible(model: Any) -> Any:
     for opset in _OLDER:
         if not missing:
             return converted
-        older = _older(converted, opset)
+        older = _convert_to_older_opset(converted, opset)
         if older is not None:
             older = _fold_size_arithmetic(_inline_unconvertible(older))
             missing = operators_without_converter(older)
@@ -409,7 +409,7 @@ def convertible(model: Any) -> Any:
     )
 
 
-def _older(model: Any, opset: int) -> Any:
+def _convert_to_older_opset(model: Any, opset: int) -> Any:
     """Return the ONNX model converted to an older opset, or None if that is impossible."""
     from onnx import version_converter
 

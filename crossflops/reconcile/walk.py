@@ -395,11 +395,11 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
                 msgspec.structs.replace(booking, times=times.get(path, 0))
                 for times in (first, standing)
             )
-            for step in _instead(prediction, before, after, dead):
+            for step in _multiplicity_correction_steps(prediction, before, after, dead):
                 yield msgspec.structs.replace(step, path=path, alone=True)
 
 
-def _instead(
+def _multiplicity_correction_steps(
     prediction: Prediction, before: RuleMatch, after: RuleMatch, dead: bool
 ) -> Iterator[PathStep]:
     """Yield steps that correct a rule match from `before.times` times to `after.times`."""
@@ -443,7 +443,7 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> I
         else:
             dead = _is_dead(booking.about, trace)
             yield _component_step(prediction, _with_own_cause(booking, trace), dead)
-    yield from _invisible(prediction, trace, ground)
+    yield from _unseen_work_steps(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.booking_quotients(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
@@ -548,7 +548,9 @@ def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> P
     return PathStep(stage, cause, amount, booking.call, rule.reference, booking.path)
 
 
-def _invisible(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
+def _unseen_work_steps(
+    prediction: Prediction, trace: Trace, ground: NativeWork
+) -> Iterator[PathStep]:
     """Yield the work that no core rule of the tool counts, with the reason.
 
     Unknown work of a node stays as in the native count.
@@ -685,7 +687,7 @@ def _row_from_file_count(row: PathRow, amount: int) -> PathRow:
 _RULE = "the tool takes the forward pass three times"
 
 
-def thrice(
+def threefold_forward_reconciliation(
     forward: Reconciliation,
     trace: Trace,
     ledger: Ledger,

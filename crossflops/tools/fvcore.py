@@ -135,10 +135,10 @@ def einsum(call: Site) -> int:
     if known in {"abc,abd->acd", "abc,adc->adb"}:
         (n, c, t), last = shapes[0] or (), shapes[-1] or ()
         return n * c * t * last[-1 if known.endswith("acd") else 1]
-    return _path(known, shapes)
+    return _einsum_path_macs(known, shapes)
 
 
-def _path(equation: str, shapes: Iterable[tuple[int, ...] | None]) -> int:
+def _einsum_path_macs(equation: str, shapes: Iterable[tuple[int, ...] | None]) -> int:
     """Return half the FLOPs that numpy's `einsum_path` prints for the best contraction order."""
     arrays = [np.broadcast_to(np.zeros(()), shape or ()) for shape in shapes]
     printed = np.einsum_path(equation, *arrays, optimize="optimal")[1]

@@ -68,7 +68,7 @@ def volume(shape: Shape) -> int:
     return prod(shape) if shape else 0
 
 
-def _true(node: Node) -> Shape:
+def _true_result_shape(node: Node) -> Shape:
     """Return the true shape of a node's first output."""
     return onnx_tool_shape(node.outputs[0])
 
@@ -165,7 +165,7 @@ def _gemm_shape(node: Node, shapes: Shapes) -> Shape:
 def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the shape of ReduceL2Node: axes that are an input are ignored, so all are summed."""
     if len(node.inputs) < 2:
-        return _true(node)
+        return _true_result_shape(node)
     return (1,) * len(shapes[0]) if node.attrs.get("keepdims", 1) else ()
 
 
@@ -185,7 +185,7 @@ def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the shape of ReshapeNode: a reshape to a scalar gives one axis."""
     data, sizes = shapes[0], node.values.get(1)
     if not sizes:
-        shape = _true(node) or (1,)
+        shape = _true_result_shape(node) or (1,)
         if data and volume(data) != volume(shape):
             raise ValueError(f"which sizes {node.key} is asked for is not known")
     else:
@@ -211,7 +211,7 @@ def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
 @_register_shape_rule(ASTRAY, "Expand")
 def _expand_shape(node: Node, shapes: Shapes) -> Shape:
     """Return the shape of ExpandNode: the larger extent of each axis."""
-    pair = (_true(node), shapes[0])
+    pair = (_true_result_shape(node), shapes[0])
     rank = max(map(len, pair))
     return tuple(map(max, *((1,) * (rank - len(shape)) + shape for shape in pair)))
 
@@ -384,13 +384,16 @@ def _resize_shape(node: Node, shapes: Shapes) -> Shape:
     if not _has_sizes(node):
         if volume(shapes[1 if count == 2 else 2]) != len(data):
             raise ValueError(f"which axes the scales of {node.key} enlarge is not known")
-        return _true(node)
+        return _true_result_shape(node)
     if node.attrs.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         raise ValueError(f"which sizes {node.key} is asked for is not known")
     if volume(shapes[3]) == 2:
         axes = [axis % len(data) for axis in _extents(node, "axes", (0, 1))]
-        return tuple(size + _true(node)[axis] for size, axis in zip(data[:2], axes, strict=True))
-    return _true(node) if volume(shapes[3]) == len(data) else ()
+        return tuple(
+            size + _true_result_shape(node)[axis]
+            for size, axis in zip(data[:2], axes, strict=True)
+        )
+    return _true_result_shape(node) if volume(shapes[3]) == len(data) else ()
 
 
 @_register_shape_rule(OF_ZEROS, "Resize", "Upsample")
@@ -407,7 +410,7 @@ def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
 # What slides windows: ConvNode, ConvTransposeNode and PoolBase.
 
 
-def _padding(node: Node) -> str:
+def _auto_pad_mode(node: Node) -> str:
     """Return the auto_pad attribute of a node as text, "NOTSET" by default."""
     value = node.attrs.get("auto_pad", "NOTSET")
     return value.decode() if isinstance(value, bytes) else str(value)
@@ -426,7 +429,7 @@ def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
     and more.
     """
     x, w = shapes[:2]
-    axes, padding = len(x) - 2, _padding(node)
+    axes, padding = len(x) - 2, _auto_pad_mode(node)
     strides = _extents(node, "strides", (1,) * 3)
     if padding != "NOTSET":
         taken = 2 if axes == 2 else 1
@@ -472,7 +475,7 @@ def _pool_shape(node: Node, shapes: Shapes) -> Shape:
 
     As sizes are rounded up, a window may begin behind the last element.
     """
-    x, padding = shapes[0], _padding(node)
+    x, padding = shapes[0], _auto_pad_mode(node)
     kernel, strides = _extents(node, "kernel_shape", (3, 3)), _extents(node, "strides", (1, 1))
     if padding != "NOTSET":
         taken = 2 if len(strides) == 2 else 1
@@ -515,7 +518,7 @@ def with_onnx_tool_shapes(graph: Graph) -> Graph:
     provided = {spec.name for spec in graph.inputs}
     gone, even, computed = (
         _positions_of_lost_nodes(graph.nodes),
-        _even(graph),
+        _names_of_uniform_tensors(graph),
         _keys_of_shape_makers(graph),
     )
     zeros = provided | {
@@ -604,7 +607,7 @@ def _keys_of_shape_makers(graph: Graph) -> set[str]:
     return computed
 
 
-def _even(graph: Graph) -> set[str]:
+def _names_of_uniform_tensors(graph: Graph) -> set[str]:
     """Return the names of tensors whose elements are all equal in the tool, mostly zeros.
 
     The tool has no data.

@@ -80,7 +80,7 @@ def all_conventions() -> tuple[Convention, ...]:
     """Return the conventions of this package and of plugins; a plugin that fails to load has
     none.
     """
-    points = (point for tool, point in _from_outside().items() if tool not in _OURS)
+    points = (point for tool, point in _plugin_entry_points().items() if tool not in _OURS)
     return (
         *ours(),
         *(convention for point in points for convention in _conventions_of_plugin(point)),
@@ -94,7 +94,7 @@ def _conventions_of_file(file: str) -> tuple[Convention, ...]:
     return known
 
 
-def _from_outside() -> dict[str, EntryPoint]:
+def _plugin_entry_points() -> dict[str, EntryPoint]:
     """Return the entry points of installed plugins that add tools, by name."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
@@ -122,7 +122,7 @@ def _editions(tool: str) -> tuple[Convention, ...]:
     if tool in _OURS:
         known = _conventions_of_file(_OURS[tool])
     else:
-        point = _from_outside().get(tool)
+        point = _plugin_entry_points().get(tool)
         known = _conventions_of_plugin(point) if point else ()
     return tuple(convention for convention in known if convention.tool == tool)
 
@@ -160,12 +160,12 @@ def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
     """
     chosen: dict[tuple[str, str], Convention] = {}
     for text in texts:
-        for convention in _matching(text) if "*" in text else [parse_convention(text)]:
+        for convention in _conventions_matching(text) if "*" in text else [parse_convention(text)]:
             chosen[convention.tool, convention.edition] = convention
     return list(chosen.values())
 
 
-def _matching(pattern: str) -> list[Convention]:
+def _conventions_matching(pattern: str) -> list[Convention]:
     """Return the conventions of tools whose names match a glob; raise UnknownNameError if none."""
     known = list(
         dict.fromkeys(

@@ -116,7 +116,7 @@ _CONTRACTIONS = (
 )
 
 
-def _is_zero(call: Site) -> bool:
+def _has_unknown_shape(call: Site) -> bool:
     """Return whether a shape that the FLOP formula reads is unknown.
 
     For a product that is not the second operand's.
@@ -138,7 +138,7 @@ for suffix, cause, condition, formulas in (
 ):
     if condition is None:
         every = (*_CONVOLUTIONS, *_DEPTHWISE, *_PRODUCTS)
-        where = Condition("with an unknown shape", _is_zero)
+        where = Condition("with an unknown shape", _has_unknown_shape)
         rules.hides("open", every, where, cause="graph.unknown-shape", source=_REGISTRY)
     for formula, operations, source in _CONTRACTIONS:
         if formula in formulas:

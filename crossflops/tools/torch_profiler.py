@@ -83,12 +83,12 @@ def convolution_in_body(call: Site) -> int:
     )
     if isinstance(padding, str):
         return 0
-    windows = [_twice(value) for value in (stride, padding, dilation)]
+    windows = [_pair_of_numbers(value) for value in (stride, padding, dilation)]
     shapes = provided.shape("input"), provided.shape("weight")
     return _profiler_window_macs(*shapes, windows, provided.number("groups", 1))
 
 
-def _twice(value: Any) -> tuple[int, int]:
+def _pair_of_numbers(value: Any) -> tuple[int, int]:
     """Return a value of two numbers, from a list or from one number for both."""
     return (int(value[0]), int(value[-1])) if isinstance(value, list) else (int(value),) * 2
 
@@ -131,12 +131,12 @@ def profiler_batch_product_macs(call: Site) -> int:
     return prod(first[1:-1]) * prod(second)
 
 
-def _is_stopped(call: Site) -> bool:
+def _is_from_begun_recomputation(call: Site) -> bool:
     """Return whether an observed call belongs to a recomputation that only begins."""
     return any(call.trace.calls_by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
-def _is_twice(call: Site) -> bool:
+def _is_repeated_in_checkpoint(call: Site) -> bool:
     """Return whether a call is recorded as run twice and comes from a checkpoint."""
     of_checkpoint = (call.trace.calls_by_key[key].checkpoint is not None for key in call.call.of)
     return call.settings.get("twice") is True and any(of_checkpoint)
@@ -148,9 +148,9 @@ for name, formula in (
     ("bmm", profiler_batch_product_macs),
     ("baddbmm", profiler_batch_product_macs),
 ):
-    stopped = Condition("where a checkpoint stops recomputing", _is_stopped)
+    stopped = Condition("where a checkpoint stops recomputing", _is_from_begun_recomputation)
     # Its dispatch mode takes an operator and runs it: these are two events.
-    twice = Condition("in a checkpoint that has a policy", _is_twice)
+    twice = Condition("in a checkpoint that has a policy", _is_repeated_in_checkpoint)
     begun.contraction(f"aten::{name}", stopped, cause=_BEGUN, name=f"{name}.stopped")(formula)
     begun.contraction(f"aten::{name}", twice, cause=_POLICY, name=f"{name}.twice")(formula)
     begun.contraction(f"aten::{name}", cause=_SAME, name=name)(formula)

@@ -191,7 +191,7 @@ earlier = Rules("operator", last_call_condition(expected=False), source=f"{_HOOK
 earlier.misses("earlier", _CONTRACTING, cause="module.reused")
 
 
-def _column(tool: str, prints: str, per_mac: int, file: str) -> Tool:
+def _report_column_tool(tool: str, prints: str, per_mac: int, file: str) -> Tool:
     """Return the description of one column of torchstat's report as a tool."""
     return Tool(
         tool,
@@ -214,11 +214,11 @@ def _torchstat_rule_group(source: str) -> Rules:
 
 
 columns = (
-    _column("torchstat", "Flops", 1, _FLOPS),
-    _column("torchstat-madd", "MAdd", 2, _MADD),
-    _column("torchstat-memread", "MemRead", 0, _MEMORY),
-    _column("torchstat-memwrite", "MemWrite", 0, _MEMORY),
-    _column("torchstat-memory", "memory", 0, _HOOK),
+    _report_column_tool("torchstat", "Flops", 1, _FLOPS),
+    _report_column_tool("torchstat-madd", "MAdd", 2, _MADD),
+    _report_column_tool("torchstat-memread", "MemRead", 0, _MEMORY),
+    _report_column_tool("torchstat-memwrite", "MemWrite", 0, _MEMORY),
+    _report_column_tool("torchstat-memory", "memory", 0, _HOOK),
 )
 flops, madd, read, write = (
     _torchstat_rule_group(file) for file in (_FLOPS, _MADD, _MEMORY, _MEMORY)
@@ -268,7 +268,7 @@ def _torchstat_filter_taps(call: Site) -> int:
     return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
-def _sums(call: Site, indices: tuple[int, ...]) -> int:
+def _grouped_output_elements(call: Site, indices: tuple[int, ...]) -> int:
     """Return positions times output channels, rounded down to a multiple of the groups."""
     groups = call.number("groups")
     return prod(indices) * (_torchstat_result_shape(call)[1] // groups) * groups
@@ -277,7 +277,9 @@ def _sums(call: Site, indices: tuple[int, ...]) -> int:
 @madd.contraction(_CONV, cause=_EXPORT, name="conv2d")
 def conv2d_sample(call: Site) -> int:
     """Ho Wo x Co x kh kw x (C // groups)."""
-    return _sums(call, _torchstat_result_shape(call)[2:]) * _torchstat_filter_taps(call)
+    return _grouped_output_elements(
+        call, _torchstat_result_shape(call)[2:]
+    ) * _torchstat_filter_taps(call)
 
 
 flops.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_elements)
@@ -295,7 +297,7 @@ def torchstat_transposed_macs(call: Site) -> int:
 @madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
 def torchstat_transposed_adds(call: Site) -> int:
     """H W x Co, a sum for each position of the input."""
-    return _sums(call, call.shape("0")[2:])
+    return _grouped_output_elements(call, call.shape("0")[2:])
 
 
 @flops.contraction(_LINEAR, cause=_EXPORT)

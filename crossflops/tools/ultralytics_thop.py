@@ -599,12 +599,14 @@ def _ultralytics_equation(call: Site) -> str:
     written = call.settings.get("0")
     if isinstance(written, str):
         return written
-    terms = [_letters(call, str(int(spec.name) + 1)) for spec in call.inputs]
+    terms = [_subscript_letters(call, str(int(spec.name) + 1)) for spec in call.inputs]
     last = str(2 * len(terms))
-    return ",".join(terms) + (f"->{_letters(call, last)}" if last in call.settings else "")
+    return ",".join(terms) + (
+        f"->{_subscript_letters(call, last)}" if last in call.settings else ""
+    )
 
 
-def _letters(call: Site, location: str) -> str:
+def _subscript_letters(call: Site, location: str) -> str:
     """Return einsum subscripts that were given as a list of integers as letters."""
     subscripts = call.settings[location]
     if not isinstance(subscripts, list):

@@ -114,10 +114,12 @@ def _xla_valid_positions(call: Call) -> int:
         (result[axis] for axis in _xla_setting_sizes(call, "output_spatial")),
         strict=True,
     )
-    return prod(_along(window, *limits) for window, *limits in indices)
+    return prod(_valid_positions_of_axis(window, *limits) for window, *limits in indices)
 
 
-def _along(window: Mapping[str, int], image: int, weights: int, result: int) -> int:
+def _valid_positions_of_axis(
+    window: Mapping[str, int], image: int, weights: int, result: int
+) -> int:
     """Return how many pairs of filter and result position along one axis read an element."""
     first, step = -window["padding_low"], window["window_dilation"]
     return sum(
@@ -467,11 +469,11 @@ def xla_total_flops(shares: Sequence[Share]) -> int:
     for call, amount in _amounts_by_instruction(shares):
         enclosing = cast(list[str], call.settings["nest"])
         kept = _common_function_depth(nest, enclosing)
-        _close(sums, len(nest) - kept)
+        _add_inner_sums(sums, len(nest) - kept)
         sums += [0.0] * (len(enclosing) - kept)
         nest = enclosing
         sums[-1] = nearest_float32(sums[-1] + float32_instruction_flops(call, amount))
-    _close(sums, len(nest))
+    _add_inner_sums(sums, len(nest))
     return int(sums[0])
 
 
@@ -491,7 +493,7 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
     )
 
 
-def _close(sums: list[float], times: int) -> None:
+def _add_inner_sums(sums: list[float], times: int) -> None:
     """Add the innermost function's FLOPs to its caller's, for the last `times` functions."""
     for _ in range(times):
         inner = sums.pop()

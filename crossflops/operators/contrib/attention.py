@@ -149,7 +149,7 @@ def projection_sizes(node: Node) -> tuple[int, int, int]:
     return width // 3, width // 3, width // 3
 
 
-def _self(node: Node, locations: Places) -> tuple[Scores, int]:
+def _self_attention_scores(node: Node, locations: Places) -> tuple[Scores, int]:
     """Return the score sizes of a self-attention on [B, S, in], and the elements of Q, K, V."""
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     widths, heads = projection_sizes(node), positive(node, "num_heads")
@@ -314,7 +314,7 @@ def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
     S muls; a mask (or unidirectional) S adds, attention_bias S adds; do_rotary n(Q)/2 + n(K)/2
     pairs. A causal mask saves nothing (dense). input [B, S, in], weights [in, Hq + Hk + Hv].
     """
-    scores, projected = _self(node, locations)
+    scores, projected = _self_attention_scores(node, locations)
     macs = projected * spec_shape(input_spec(node, 0), rank=3)[2]
     biased = projected if _has_optional_input(node, locations.bias) else 0
     first, second, _ = projection_sizes(node)
@@ -345,7 +345,7 @@ def qattention(node: Node) -> Cost:
     Zero points n(input) + n(weight) adds, n(QKV) muls by the scales. The scores are real.
     """
     shifted = sum(input_element_count(node, i) for i in (0, 1) if has_input(node, i + 6))
-    projected = _self(node, _QUANTIZED)[1]
+    projected = _self_attention_scores(node, _QUANTIZED)[1]
     return contrib_attention_cost(node, _QUANTIZED) + Cost(adds=shifted, muls=projected)
 
 
@@ -398,10 +398,10 @@ def _key_value_constraint(node: Node) -> str:
     if not has_input(node, 1):
         return ""
     key = dims_of(node, 1)
-    return "" if key is None else _KEYS.get(len(key), _no_keys)(node)
+    return "" if key is None else _KEYS.get(len(key), _key_rank_problem)(node)
 
 
-def _no_keys(node: Node) -> str:
+def _key_rank_problem(node: Node) -> str:
     """Return the message that the key's rank is not 3, 4 or 5."""
     return (
         f"{operand_label(node, 1, 'key')} has rank "

@@ -148,7 +148,8 @@ def _device_doubts(content: DeviceSheet) -> list[str]:
     """Return sentences on doubtful figures of a device: peaks that differ, shared names."""
     off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
-        f"{row.precision}: the data sheet's peak and clock x units differ by {_peak_deviation_text(row)}"
+        f"{row.precision}: the data sheet's peak and clock x units differ by "
+        f"{_peak_deviation_text(row)}"
         for row in off
     ]
     low = content.device.low_confidence

@@ -170,7 +170,8 @@ def _attention_note_with_shares(row: Efficiency) -> str:
         or not _has_causal_half(row)
     ):
         return _attention_note(row)
-    return f"{_attention_note(row)}; MFU full {_full_attention_mfu(row)}, causal {_causal_attention_mfu(row)}"
+    full, causal = _full_attention_mfu(row), _causal_attention_mfu(row)
+    return f"{_attention_note(row)}; MFU full {full}, causal {causal}"
 
 
 def _has_causal_half(row: Efficiency) -> bool:

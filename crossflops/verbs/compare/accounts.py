@@ -16,7 +16,7 @@ from crossflops.reconcile.walk import (
     reconcile,
     reconciliation_from_file,
     residual_reconciliation,
-    thrice,
+    threefold_forward_reconciliation,
 )
 from crossflops.report.report import Report
 from crossflops.rules.prediction import Prediction
@@ -168,7 +168,9 @@ def _reconcile_step(
     counted = native.forward
     rows = differences(counted.graph, counted.trace, native.exact)
     by_cause = {row.cause: row.by_key for row in rows}
-    return thrice(forward, counted.trace, counted.ledger, by_cause, profile)
+    return threefold_forward_reconciliation(
+        forward, counted.trace, counted.ledger, by_cause, profile
+    )
 
 
 def _reconcile_tool(
