@@ -373,7 +373,7 @@ def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
 
 
 def registration_counts(modules: Modules) -> dict[int, int]:
-    """Return 1 for each registered module, whatever its number of names and parents."""
+    """Once for each registered module, for any number of names and parents."""
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
