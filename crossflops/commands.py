@@ -1,8 +1,8 @@
 """The commands that a hint names, as they work where the reader stands.
 
 A hint is written as if everything lay on PyPI and on the PATH: "pip install 'crossflops[torch]'",
-"`crossflops doctor`". Before it is shown, `standing_here` puts in which Python and which command
-are meant, and what an extra consists of: that installs whether or not there is a release.
+"`crossflops doctor`". Before it is shown, `localize_commands` puts in which Python and which
+command are meant, and what an extra consists of: that installs whether or not there is a release.
 """
 
 import os

@@ -19,7 +19,7 @@ Terms = Mapping[Powers, Fraction]
 Counter = Callable[[int], tuple[int, ...]]
 
 
-class Piece(msgspec.Struct, frozen=True):
+class PolynomialPiece(msgspec.Struct, frozen=True):
     """The polynomials of all kinds of counts, in one length from `first` to `last`."""
 
     first: int
@@ -59,7 +59,7 @@ def sum_terms(terms: Terms) -> Terms:
     return interpolate([range(top + 2)], values)
 
 
-def sum_pieces(pieces: Sequence[Piece], kind: int, first: int, last: int) -> int:
+def sum_pieces(pieces: Sequence[PolynomialPiece], kind: int, first: int, last: int) -> int:
     """Return the sum of one kind of count over all lengths from first to last."""
     total = 0
     for piece in pieces:
@@ -72,7 +72,7 @@ def sum_pieces(pieces: Sequence[Piece], kind: int, first: int, last: int) -> int
 
 def fit_pieces(
     count: Counter, first: int, last: int, hints: Sequence[int], subject: str
-) -> tuple[Piece, ...]:
+) -> tuple[PolynomialPiece, ...]:
     """Return polynomials that cover all lengths from first to last.
 
     Args:
@@ -85,13 +85,13 @@ def fit_pieces(
     Raises:
         InputError: There are too many pieces.
     """
-    pieces: list[Piece] = []
+    pieces: list[PolynomialPiece] = []
     rng = random.Random(0)
     while first <= last:
         if len(pieces) == MOST_PIECES:
             ends = ", ".join(str(piece.last) for piece in pieces[:4])
             raise InputError(
-                f"the cost of {subject} is no polynomial in its length: it changes after {ends} "
+                f"the cost of {subject} has no polynomial in its length: it changes after {ends} "
                 "and further lengths",
                 "count single lengths with --seq",
             )
@@ -103,7 +103,7 @@ def fit_pieces(
 
 def _fit_piece(
     count: Counter, first: int, last: int, hints: Sequence[int], rng: random.Random
-) -> Piece:
+) -> PolynomialPiece:
     """Return the longest polynomial that begins at first."""
     if (piece := _fit_up_to(count, first, last, rng)) is not None:
         return piece
@@ -123,15 +123,17 @@ def _fit_piece(
     return _through([first], values[:1], first, first)
 
 
-def _fit_up_to(count: Counter, first: int, last: int, rng: random.Random) -> Piece | None:
+def _fit_up_to(
+    count: Counter, first: int, last: int, rng: random.Random
+) -> PolynomialPiece | None:
     """Return the polynomials from first to last of the lowest degree that hold; None if none
     does.
     """
-    held = {last, rng.randint(first, last)} if last - first > HIGHEST else {last}
+    checked_sizes = {last, rng.randint(first, last)} if last - first > HIGHEST else {last}
     for order in range(1, HIGHEST + 1):
         sizes = range(first, min(first + order, last) + 1)
         piece = _through(sizes, [count(size) for size in sizes], first, last)
-        if all(_holds(count, piece, size) for size in held):
+        if all(_holds(count, piece, size) for size in checked_sizes):
             return piece
         if first + order >= last:
             break
@@ -140,19 +142,19 @@ def _fit_up_to(count: Counter, first: int, last: int, rng: random.Random) -> Pie
 
 def _through(
     sizes: Sequence[int], values: Sequence[tuple[int, ...]], first: int, last: int
-) -> Piece:
+) -> PolynomialPiece:
     terms = tuple(
         interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
         for column in _columns(values)
     )
-    return Piece(first, last, terms)
+    return PolynomialPiece(first, last, terms)
 
 
 def _columns(values: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return list(zip(*values, strict=True))
 
 
-def _holds(count: Counter, piece: Piece, size: int) -> bool:
+def _holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
     counted = count(size)
     return all(
         sum(c * size ** powers[0] for powers, c in terms.items()) == value
@@ -160,7 +162,7 @@ def _holds(count: Counter, piece: Piece, size: int) -> bool:
     )
 
 
-def _extend_piece(count: Counter, piece: Piece, beyond: int) -> Piece:
+def _extend_piece(count: Counter, piece: PolynomialPiece, beyond: int) -> PolynomialPiece:
     """Return the piece up to its last length before `beyond`, found by halving."""
     low, high = piece.last, beyond
     if high > low + 1 and not _holds(count, piece, low + 1):
@@ -188,7 +190,7 @@ def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ..
 
 
 def fit_second_length(
-    count: Callable[[int, int], tuple[int, ...]], piece: Piece, largest: int
+    count: Callable[[int, int], tuple[int, ...]], piece: PolynomialPiece, largest: int
 ) -> tuple[Terms, ...]:
     """Return the polynomials of a piece in another length as well, whose powers come first.
 

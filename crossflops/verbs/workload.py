@@ -44,7 +44,7 @@ from crossflops.verbs.count import (
     count_source,
 )
 from crossflops.verbs.lengths import (
-    Piece,
+    PolynomialPiece,
     Terms,
     fit_pieces,
     fit_prompts,
@@ -204,8 +204,8 @@ class LayeredCounter:
         """Return a step. The peak of its activations is not a sum over layers: 0 is unknown."""
 
         def sizes(counter: PassCounter) -> _Counts:
-            one = counter.step(prompt, context)
-            return one.cache_bytes, one.weight_bytes
+            counted = counter.step(prompt, context)
+            return counted.cache_bytes, counted.weight_bytes
 
         cache, weights = self._sum(sizes)
         return CountedPass(self.step_at(prompt, context), cache, weights, 0)
@@ -247,7 +247,7 @@ class LayerKinds:
 
 
 def _checked_layered_counter(
-    request: Request, whole: PassCounter, config: Any, last: int
+    request: Request, whole_model: PassCounter, config: Any, last: int
 ) -> LayeredCounter | None:
     """Return a counter by layers that agrees with the whole model's prefill, and with steps of a
     model of more layers. None where there is none, or the model has few layers.
@@ -255,7 +255,7 @@ def _checked_layered_counter(
     layers = LayerKinds(config)
     named = request.given is None and str(request.target).startswith("hf:")
     few = max(_MANY_LAYERS, len(layers.distinct) + _CHECKED)
-    if whole.passes.is_encoder_decoder or not named or layers.number < few:
+    if whole_model.passes.is_encoder_decoder or not named or layers.number < few:
         return None
 
     def counter(chosen: Sequence[tuple[Any, ...]]) -> PassCounter:
@@ -267,13 +267,17 @@ def _checked_layered_counter(
                 lambda source: PassCounter(source, request.setting, batch)
             )
 
-    one = layers.distinct
-    more = [counter([*one, kind]) for kind in one]
-    layered = LayeredCounter(counter(one), more, layers.numbers(layers.kinds))
+    distinct = layers.distinct
+    more = [counter([*distinct, kind]) for kind in distinct]
+    layered = LayeredCounter(counter(distinct), more, layers.numbers(layers.kinds))
     assert request.prompt is not None
-    if layered.prefill_at(request.prompt) != whole.prefill_at(request.prompt):
+    if layered.prefill_at(request.prompt) != whole_model.prefill_at(request.prompt):
         return None
-    larger = [*layers.kinds[: _CHECKED - len(one)], *one] if len(one) < _CHECKED else [*one, *one]
+    larger = (
+        [*layers.kinds[: _CHECKED - len(distinct)], *distinct]
+        if len(distinct) < _CHECKED
+        else [*distinct, *distinct]
+    )
     expected = layered.with_numbers(layers.numbers(larger))
     if expected.step_at(0, last) != counter(larger).step_at(0, last):
         return None
@@ -316,10 +320,10 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
 def refuse_other_options(request: Request) -> None:
     """Raise InputError for options that a workload does not use, and for one length alone."""
     if request.prompt is None or request.generate is None:
-        given, other = "--prompt", "--generate"
+        flag, other = "--prompt", "--generate"
         if request.prompt is None:
-            given, other = other, given
-        raise InputError(f"{given} requires {other}", f"add {other} N, a number of tokens")
+            flag, other = other, flag
+        raise InputError(f"{flag} requires {other}", f"add {other} N, a number of tokens")
     if min(request.prompt, request.generate) < 1:
         raise InputError(
             "--prompt and --generate must be at least 1, got "
@@ -354,18 +358,18 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     """
     prompt, generate = request.prompt or 1, request.generate or 1
     batch = request.sizes.get("batch", 1)
-    whole = PassCounter(source, request.setting, batch)
-    first = whole.count_prefill(prompt)
-    begin = 1 if whole.passes.is_encoder_decoder else prompt
+    whole_model = PassCounter(source, request.setting, batch)
+    first = whole_model.count_prefill(prompt)
+    begin = 1 if whole_model.passes.is_encoder_decoder else prompt
     last = begin + generate - 1
     layered = None
     if generate > 1:
-        layered = _checked_layered_counter(request, whole, source.model.config, last)
-    used = layered or whole
-    prefill = _prefill_phase(used, whole.prefill(prompt), prompt, batch)
+        layered = _checked_layered_counter(request, whole_model, source.model.config, last)
+    used = layered or whole_model
+    prefill = _prefill_phase(used, whole_model.prefill(prompt), prompt, batch)
     steps = _fit_steps(used, prompt, last) if generate > 1 else ()
     joint = [_joint_terms(used, step, prompt) for step in steps]
-    end = used.step(prompt, last) if steps else whole.prefill(prompt)
+    end = used.step(prompt, last) if steps else whole_model.prefill(prompt)
     decode = None
     if steps:
         sums = [sum_pieces(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)]
@@ -374,15 +378,15 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     phases = [phase for phase in (prefill, decode) if phase is not None]
     macs, flops = (sum(getattr(phase.amounts, kind) for phase in phases) for kind in KINDS[:2])
     totals = [
-        _decode_terms(joint[0][index], whole.passes) if len(joint) == 1 else None
+        _decode_terms(joint[0][index], whole_model.passes) if len(joint) == 1 else None
         for index in range(2)
     ]
     workload = Workload(
-        kind="encoder-decoder" if whole.passes.is_encoder_decoder else "decoder",
+        kind="encoder-decoder" if whole_model.passes.is_encoder_decoder else "decoder",
         prompt=prompt,
         generate=generate,
         batch=batch,
-        cache_dtype=whole.prefill(prompt).kept[0].storage_dtype,
+        cache_dtype=whole_model.prefill(prompt).kept[0].storage_dtype,
         cache_bytes=end.cache_bytes,
         prefill=prefill,
         decode=decode,
@@ -393,7 +397,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         moved_bytes=sum(phase.moved_bytes for phase in phases),
         per_request=_share(macs, flops, batch),
         per_new_token=_share(macs, flops, batch * generate),
-        counted=whole.counted + (layered.counted if layered else 0),
+        counted=whole_model.counted + (layered.counted if layered else 0),
         layers=_LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
     )
@@ -416,7 +420,9 @@ def _prefill_phase(
     return _phase(counted, _work(counted.amounts), 1, batch, batch * prompt, [piece])
 
 
-def _fit_steps(used: PassCounter | LayeredCounter, prompt: int, last: int) -> tuple[Piece, ...]:
+def _fit_steps(
+    used: PassCounter | LayeredCounter, prompt: int, last: int
+) -> tuple[PolynomialPiece, ...]:
     hints = [edge for window in used.passes.windows for edge in (window - 1, window)]
     return fit_pieces(
         lambda context: used.step_at(prompt, context), _SMALLEST, last, hints, "a step"
@@ -424,7 +430,7 @@ def _fit_steps(used: PassCounter | LayeredCounter, prompt: int, last: int) -> tu
 
 
 def _joint_terms(
-    used: PassCounter | LayeredCounter, step: Piece, prompt: int
+    used: PassCounter | LayeredCounter, step: PolynomialPiece, prompt: int
 ) -> tuple[Terms, ...]:
     """Return a piece of steps in prompt and context; those of a decoder have the context alone."""
     if used.passes.is_encoder_decoder:
@@ -432,7 +438,7 @@ def _joint_terms(
     return tuple({(0, *at): value for at, value in terms.items()} for terms in step.terms)
 
 
-def _context_piece(piece: Piece, joint: tuple[Terms, ...]) -> LengthPiece:
+def _context_piece(piece: PolynomialPiece, joint: tuple[Terms, ...]) -> LengthPiece:
     formulas = (polynomial(("prompt", "context"), terms) for terms in joint)
     return LengthPiece(
         along="context",

@@ -159,10 +159,10 @@ _ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 def rule_subject(rule: Rule) -> str:
     """Return the layers or functions that a rule applies to, as text with short names.
 
-    >>> whom(Rule(id="x", cause="bias.conv", level="module", kind="part",
+    >>> rule_subject(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...           targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
     'Conv1d/2d'
-    >>> whom(Rule(id="x", cause="bias.conv", level="operator", kind="part",
+    >>> rule_subject(Rule(id="x", cause="bias.conv", level="operator", kind="part",
     ...           targets=("aten.linear.default", "aten.conv1d.padding", "aten.mv.*")))
     'linear, conv1d.padding, mv'
     """
