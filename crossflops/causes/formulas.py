@@ -4,7 +4,7 @@ from crossflops.ir.reconciliation import Cause
 
 
 def _formula_cause(name: str, title: str, page: str, recognise: str = "") -> Cause:
-    """Return the cause `formula.NAME`, of differences in a tool's closed-form formula."""
+    """Return the cause formula.NAME, of differences in a tool's closed-form formula."""
     return Cause(id=f"formula.{name}", title=title, page=page, recognise=recognise)
 
 

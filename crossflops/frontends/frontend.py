@@ -118,13 +118,13 @@ class GenerationPasses(Protocol):
             encoder-decoder the encoded prompts last.
         """
 
-    def step(self, prompt: int, context: int, kept: Sequence[TensorSpec]) -> Source:
+    def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
         """Return the pass over one new token, which attends to a context of tokens with its own.
 
         Args:
             prompt: The tokens of the prompt.
             context: The tokens that the new one attends to.
-            kept: Specs of all that a prefill returned but the logits; their length is free.
+            cache_specs: Specs of all that a prefill returned but the logits; their length is free.
 
         Raises:
             InputError: The cache has other tensors than its layers tell.

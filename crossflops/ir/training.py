@@ -242,7 +242,7 @@ def gradients_of(call: str) -> str:
     return f"{call} (gradients)"
 
 
-def recomputed_scores_key(call: str) -> str:
+def score_rerun_key(call: str) -> str:
     """Return the key of the attention scores that a call's backward pass recomputes."""
     return f"{call} (scores again)"
 

@@ -21,8 +21,8 @@ from crossflops.ir.training import (
     Steps,
     checkpoint_stop_key,
     gradients_of,
-    recomputed_scores_key,
     rerun_of,
+    score_rerun_key,
 )
 
 
@@ -90,7 +90,7 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode
         rerun = step.checkpointed.macs
         parts: tuple[tuple[Callable[[str], str], int], ...] = (
             (gradients_of, step.backward.macs),
-            (recomputed_scores_key, step.recomputed.macs - rerun),
+            (score_rerun_key, step.recomputed.macs - rerun),
             (rerun_of, rerun),
         )
         for name, macs in parts:
@@ -113,10 +113,8 @@ def _training_calls(
         return
     above = replace(above, of=())
     yield replace(above, key=gradients_of(above.key), target=f"{GRADIENTS}{above.target}")
-    if recomputed_scores_key(above.key) in worked:
-        yield replace(
-            above, key=recomputed_scores_key(above.key), target=f"{SCORES}{above.target}"
-        )
+    if score_rerun_key(above.key) in worked:
+        yield replace(above, key=score_rerun_key(above.key), target=f"{SCORES}{above.target}")
     rerun = replace(above, key=rerun_of(above.key))
     if rerun.key in worked:
         yield replace(rerun, target=f"{AGAIN}{above.target}") if has_reruns else rerun

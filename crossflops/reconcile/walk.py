@@ -28,7 +28,7 @@ from crossflops.ir.reconciliation import (
     Reconciliation,
 )
 from crossflops.ir.trace import OBSERVED, Call, Times, Trace
-from crossflops.ir.training import gradients_of, recomputed_scores_key, rerun_of
+from crossflops.ir.training import gradients_of, rerun_of, score_rerun_key
 from crossflops.rules.prediction import Prediction, RuleMatch
 from crossflops.rules.rule import Convention
 
@@ -187,7 +187,7 @@ CONVERTER = "graph.converter"
 DECOMPOSED, ALONE = "graph.export-decomposition", "graph.one-side-alone"
 _STEP = (
     gradients_of(""),
-    recomputed_scores_key(""),
+    score_rerun_key(""),
     rerun_of(""),
 )  # ends of the keys of the backward pass
 # Causes that say themselves why only the tool has work: what was run twice, or but begun.
@@ -443,7 +443,7 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> I
         else:
             dead = _is_dead(booking.about, trace)
             yield _component_step(prediction, _with_own_cause(booking, trace), dead)
-    yield from _unseen_work_steps(prediction, trace, ground)
+    yield from _invisible_work_steps(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.booking_quotients(), strict=True):
         amount, reference = left - prediction.worth(booking), booking.rule.reference
         yield PathStep(Stage.BATCH, DIVIDED, amount, booking.call, reference, booking.path)
@@ -548,7 +548,7 @@ def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> P
     return PathStep(stage, cause, amount, booking.call, rule.reference, booking.path)
 
 
-def _unseen_work_steps(
+def _invisible_work_steps(
     prediction: Prediction, trace: Trace, ground: NativeWork
 ) -> Iterator[PathStep]:
     """Yield the work that no core rule of the tool counts, with the reason.

@@ -14,7 +14,7 @@ from crossflops.ir.graph import Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.profile import Lesson
 from crossflops.ir.trace import Module, Trace
-from crossflops.ir.training import gradients_of, recomputed_scores_key, rerun_of
+from crossflops.ir.training import gradients_of, rerun_of, score_rerun_key
 from crossflops.rules.conditions import Condition, Site, as_root, called
 from crossflops.rules.rule import Convention, Rule, Teaching, with_formula
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CAUSE = "operator.taught"
 _PREFIX = "taught."
-_DERIVED = gradients_of(""), recomputed_scores_key(""), rerun_of("")
+_DERIVED = gradients_of(""), score_rerun_key(""), rerun_of("")
 _NO_MECHANISM = "the tool has no mechanism for formulas of a user"
 _NO_ADAPTER = "the tool has such a mechanism, and its plugin does not use it"
 

@@ -268,7 +268,7 @@ def _torchstat_filter_taps(call: Site) -> int:
     return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
-def _grouped_output_elements(call: Site, indices: tuple[int, ...]) -> int:
+def _output_elements_of_groups(call: Site, indices: tuple[int, ...]) -> int:
     """Return positions times output channels, rounded down to a multiple of the groups."""
     groups = call.number("groups")
     return prod(indices) * (_torchstat_result_shape(call)[1] // groups) * groups
@@ -277,7 +277,7 @@ def _grouped_output_elements(call: Site, indices: tuple[int, ...]) -> int:
 @madd.contraction(_CONV, cause=_EXPORT, name="conv2d")
 def conv2d_sample(call: Site) -> int:
     """Ho Wo x Co x kh kw x (C // groups)."""
-    return _grouped_output_elements(
+    return _output_elements_of_groups(
         call, _torchstat_result_shape(call)[2:]
     ) * _torchstat_filter_taps(call)
 
@@ -297,7 +297,7 @@ def torchstat_transposed_macs(call: Site) -> int:
 @madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
 def torchstat_transposed_adds(call: Site) -> int:
     """H W x Co, a sum for each position of the input."""
-    return _grouped_output_elements(call, call.shape("0")[2:])
+    return _output_elements_of_groups(call, call.shape("0")[2:])
 
 
 @flops.contraction(_LINEAR, cause=_EXPORT)

@@ -118,9 +118,11 @@ def _fit_piece(
     for enough in range(len(neighbors), 2, -1):
         degrees = [degree(neighbors[:enough], column, 1) for column in _columns(values[:enough])]
         if None not in degrees:
-            short = _through(neighbors[:enough], values[:enough], first, neighbors[enough - 1])
+            short = _interpolate_piece(
+                neighbors[:enough], values[:enough], first, neighbors[enough - 1]
+            )
             return _extend_piece(count, short, beyond)
-    return _through([first], values[:1], first, first)
+    return _interpolate_piece([first], values[:1], first, first)
 
 
 def _fit_up_to(
@@ -132,7 +134,7 @@ def _fit_up_to(
     checked_sizes = {last, rng.randint(first, last)} if last - first > HIGHEST else {last}
     for order in range(1, HIGHEST + 1):
         sizes = range(first, min(first + order, last) + 1)
-        piece = _through(sizes, [count(size) for size in sizes], first, last)
+        piece = _interpolate_piece(sizes, [count(size) for size in sizes], first, last)
         if all(_holds(count, piece, size) for size in checked_sizes):
             return piece
         if first + order >= last:
@@ -140,7 +142,7 @@ def _fit_up_to(
     return None
 
 
-def _through(
+def _interpolate_piece(
     sizes: Sequence[int], values: Sequence[tuple[int, ...]], first: int, last: int
 ) -> PolynomialPiece:
     terms = tuple(

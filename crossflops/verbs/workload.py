@@ -91,7 +91,7 @@ class PassCounter:
         self._steps: dict[tuple[int, int], CountedPass] = {}
 
     @property
-    def counted(self) -> int:
+    def pass_count(self) -> int:
         """The number of passes that were counted."""
         return len(self._prefills) + len(self._steps)
 
@@ -153,14 +153,14 @@ class PassCounter:
         return counted
 
 
-def _amounts(counted: CountedModel, read: int, written: int) -> _Counts:
-    cost = counted.ledger.total
-    return cost.macs, cost.flops, cost.bytes_read, cost.bytes_written, read, written
+def _amounts(model: CountedModel, read: int, append: int) -> _Counts:
+    cost = model.ledger.total
+    return cost.macs, cost.flops, cost.bytes_read, cost.bytes_written, read, append
 
 
-def _memory(counted: CountedModel) -> tuple[int, int]:
+def _memory(model: CountedModel) -> tuple[int, int]:
     """Return the bytes of weights that a pass must read, and its peak of activations."""
-    graph = counted.graph
+    graph = model.graph
     rows = loads(graph, count_whole(graph), "fused-ideal", Formats())
     return sum(row.weights for row in rows), activation_peak(graph).nbytes
 
@@ -184,9 +184,9 @@ class LayeredCounter:
         self.passes = base.passes
 
     @property
-    def counted(self) -> int:
+    def pass_count(self) -> int:
         """The number of passes that were counted."""
-        return self._base.counted + sum(counter.counted for counter in self._more)
+        return self._base.pass_count + sum(counter.pass_count for counter in self._more)
 
     def with_numbers(self, numbers: Sequence[int]) -> "LayeredCounter":
         """Return a counter of a model with other numbers of the same layers."""
@@ -235,18 +235,18 @@ class LayerKinds:
         self.kinds = list(zip(*columns, strict=True)) if columns else [()] * self.number
         self.distinct = list(dict.fromkeys(self.kinds))
 
-    def arguments(self, chosen: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    def arguments(self, kinds: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         """Return the arguments of a config with these layers."""
-        columns = zip(*chosen, strict=True)
+        columns = zip(*kinds, strict=True)
         named = {name: list(column) for name, column in zip(self._lists, columns, strict=False)}
-        return {_LAYERS: len(chosen), **named}
+        return {_LAYERS: len(kinds), **named}
 
-    def numbers(self, chosen: Sequence[tuple[Any, ...]]) -> list[int]:
+    def numbers(self, kinds: Sequence[tuple[Any, ...]]) -> list[int]:
         """Return how many of these layers are of each distinct kind."""
-        return [chosen.count(kind) for kind in self.distinct]
+        return [kinds.count(kind) for kind in self.distinct]
 
 
-def _checked_layered_counter(
+def _build_layered_counter(
     request: Request, whole_model: PassCounter, config: Any, last: int
 ) -> LayeredCounter | None:
     """Return a counter by layers that agrees with the whole model's prefill, and with steps of a
@@ -258,8 +258,8 @@ def _checked_layered_counter(
     if whole_model.passes.is_encoder_decoder or not named or layers.number < few:
         return None
 
-    def counter(chosen: Sequence[tuple[Any, ...]]) -> PassCounter:
-        arguments = {**request.arguments, **layers.arguments(chosen)}
+    def counter(kinds: Sequence[tuple[Any, ...]]) -> PassCounter:
+        arguments = {**request.arguments, **layers.arguments(kinds)}
         smaller = msgspec.structs.replace(request, arguments=arguments, sizes={})
         batch = request.sizes.get("batch", 1)
         with filter_warnings("ignore"):
@@ -364,7 +364,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     last = begin + generate - 1
     layered = None
     if generate > 1:
-        layered = _checked_layered_counter(request, whole_model, source.model.config, last)
+        layered = _build_layered_counter(request, whole_model, source.model.config, last)
     used = layered or whole_model
     prefill = _prefill_phase(used, whole_model.prefill(prompt), prompt, batch)
     steps = _fit_steps(used, prompt, last) if generate > 1 else ()
@@ -397,7 +397,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         moved_bytes=sum(phase.moved_bytes for phase in phases),
         per_request=_share(macs, flops, batch),
         per_new_token=_share(macs, flops, batch * generate),
-        counted=whole_model.counted + (layered.counted if layered else 0),
+        counted=whole_model.pass_count + (layered.pass_count if layered else 0),
         layers=_LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
     )
@@ -405,7 +405,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
 
 
 def _prefill_phase(
-    used: PassCounter | LayeredCounter, counted: CountedPass, prompt: int, batch: int
+    used: PassCounter | LayeredCounter, longest: CountedPass, prompt: int, batch: int
 ) -> GenerationPhase:
     """Return the prefill; its polynomials hold for prompts longer than each shorter window."""
     full = [window + 1 for window in used.passes.windows if window < prompt]
@@ -417,7 +417,7 @@ def _prefill_phase(
     piece = LengthPiece(
         along="prompt", first=smallest, last=prompt, **dict(zip(KINDS, formulas, strict=True))
     )
-    return _phase(counted, _work(counted.amounts), 1, batch, batch * prompt, [piece])
+    return _phase(longest, _work(longest.amounts), 1, batch, batch * prompt, [piece])
 
 
 def _fit_steps(
@@ -470,22 +470,22 @@ def _work(amounts: Sequence[int]) -> WorkAmounts:
 
 
 def _phase(
-    counted: CountedPass,
+    longest: CountedPass,
     amounts: WorkAmounts,
     passes: int,
     batch: int,
     tokens: int,
     pieces: Sequence[LengthPiece],
 ) -> GenerationPhase:
-    """Return a phase; `counted` is its longest pass."""
-    weights = counted.weight_bytes
+    """Return a phase; `longest` is its longest pass."""
+    weights = longest.weight_bytes
     return GenerationPhase(
         passes=passes,
         tokens=tokens,
         amounts=amounts,
         weight_bytes=weights,
         moved_bytes=passes * weights + amounts.cache_read + amounts.cache_written,
-        peak_activation_bytes=counted.peak_bytes or None,
+        peak_activation_bytes=longest.peak_bytes or None,
         per_request=_share(amounts.macs, amounts.flops, batch),
         per_token=_share(amounts.macs, amounts.flops, tokens),
         pieces=tuple(pieces),

@@ -22,6 +22,7 @@ FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 # Names of other programs that the text mentions and no code here uses.
 FOREIGN = {
+    "_prepare_cache_for_generation",  # of transformers
     "GraphNodeData",
     "PrecisionConfig",
     "WRAPPER_MODULES",

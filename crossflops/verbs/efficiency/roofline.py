@@ -119,7 +119,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
         if roofing.has_byte_total
         else _loads_from_counts(model, roofing)
     )
-    base = _requested_variant(roofing)
+    base = _variant_of_question(roofing)
     rows = loads_of(base.model, base.formats, base.run.scale)
     step = step_bound(rows, base.run)
     nodes = () if roofing.has_byte_total else node_bounds(rows, base.run)
@@ -156,7 +156,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
     )
 
 
-def _requested_variant(roofing: Roofing) -> Variant:
+def _variant_of_question(roofing: Roofing) -> Variant:
     """Build the roofline variant that was requested: device, batch size, passes and formats."""
     scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(

@@ -45,12 +45,12 @@ def _layers(cache: Any) -> Iterator[Any]:
         yield from cache.layers
 
 
-def _fill_layer(layer: Any, keys: Any, values: Any, seen: int) -> None:
-    """Set keys and values of a cache layer, as they are after `seen` tokens."""
+def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
+    """Set keys and values of a cache layer, as they are after `context` tokens."""
     layer.lazy_initialization(keys, values)
     layer.keys, layer.values = keys, values
     if hasattr(layer, "cumulative_length"):
-        layer.cumulative_length = seen
+        layer.cumulative_length = context
 
 
 class _Pass(nn.Module):
@@ -76,31 +76,33 @@ class Prefill(_Pass):
         decoder = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
         cache = _new_cache(self.model)
         out = self._call_model(cache, input_ids=input_ids, **decoder)
-        encoded = getattr(out, "encoder_last_hidden_state", None)
-        kept = [(layer.keys, layer.values) for layer in _layers(cache)]
-        return (out.logits, kept) if encoded is None else (out.logits, kept, encoded)
+        encoder_output = getattr(out, "encoder_last_hidden_state", None)
+        pairs = [(layer.keys, layer.values) for layer in _layers(cache)]
+        return (
+            (out.logits, pairs) if encoder_output is None else (out.logits, pairs, encoder_output)
+        )
 
 
 class DecodingStep(_Pass):
-    """The pass over one new token. `seen` are the tokens of the decoder before it."""
+    """The pass over one new token. `context` are the tokens of the decoder before it."""
 
-    def __init__(self, model: Any, seen: int) -> None:
-        """Wrap a model for a pass after `seen` tokens."""
+    def __init__(self, model: Any, context: int) -> None:
+        """Wrap a model for a pass after `context` tokens."""
         super().__init__(model)
-        self.seen = seen
+        self.context = context
 
-    def forward(self, input_ids: Any, past: Any, encoded: Any = None) -> Any:
+    def forward(self, input_ids: Any, past: Any, encoder_output: Any = None) -> Any:
         """Return logits, and keys and values by layer, of a run with `past` as cache."""
         cache = _new_cache(self.model)
         for layer, (keys, values) in zip(_layers(cache), past, strict=True):
-            _fill_layer(layer, keys, values, self.seen)
-        if encoded is None:
+            _fill_layer(layer, keys, values, self.context)
+        if encoder_output is None:
             out = self._call_model(cache, input_ids=input_ids)
             return out.logits, [(layer.keys, layer.values) for layer in _layers(cache)]
         from transformers.modeling_outputs import BaseModelOutput
 
         cache.is_updated = dict.fromkeys(range(len(cache)), True)
-        outputs = BaseModelOutput(last_hidden_state=encoded)
+        outputs = BaseModelOutput(last_hidden_state=encoder_output)
         out = self._call_model(cache, decoder_input_ids=input_ids, encoder_outputs=outputs)
         own = cache.self_attention_cache.layers  # the others are as they came
         return out.logits, [(layer.keys, layer.values) for layer in own]
@@ -126,35 +128,42 @@ class TransformersPasses(GenerationPasses):
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
         return _source(Prefill(self._model), inputs)
 
-    def step(self, prompt: int, context: int, kept: Sequence[TensorSpec]) -> Source:
+    def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
         """Return the model's pass over one more token of each request, with its cache."""
         layers = list(_layers(_new_cache(self._model)))
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
-        if len(kept) != full + self.is_encoder_decoder:
+        if len(cache_specs) != full + self.is_encoder_decoder:
             raise InputError(
-                f"the cache of {type(self._model).__name__} has {len(kept)} tensors, and its "
-                f"config tells {full}",
+                f"the cache of {type(self._model).__name__} has {len(cache_specs)} tensors, "
+                f"and its config tells {full}",
                 _HINT,
             )
         past = [
             tuple(
                 self._zeros(shape, spec.dtype)
                 for shape, spec in zip(
-                    _grown_shapes(layer, pair, context - 1 if index < own else prompt),
+                    _cache_shapes_after(layer, pair, context - 1 if index < own else prompt),
                     pair,
                     strict=True,
                 )
             )
             for index, (layer, *pair) in enumerate(
-                zip(layers, kept[:full:_PER_LAYER], kept[1:full:_PER_LAYER], strict=True)
+                zip(
+                    layers,
+                    cache_specs[:full:_PER_LAYER],
+                    cache_specs[1:full:_PER_LAYER],
+                    strict=True,
+                )
             )
         ]
-        batch = (kept[0].shape or (1,))[0]
+        batch = (cache_specs[0].shape or (1,))[0]
         inputs: dict[str, Any] = {"input_ids": self._tokens(batch, 1), "past": past}
         if self.is_encoder_decoder:
-            shape = kept[-1].shape or ()
-            inputs["encoded"] = self._zeros((shape[0], prompt, *shape[2:]), kept[-1].dtype)
+            shape = cache_specs[-1].shape or ()
+            inputs["encoder_output"] = self._zeros(
+                (shape[0], prompt, *shape[2:]), cache_specs[-1].dtype
+            )
         return _source(DecodingStep(self._model, context - 1), inputs)
 
     def _tokens(self, batch: int, length: int) -> Any:
@@ -174,17 +183,17 @@ def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
     return Source(model, (), inputs, weights=weights_kind(model, (), inputs))
 
 
-def _grown_shapes(
-    layer: Any, pair: Sequence[TensorSpec], seen: int
+def _cache_shapes_after(
+    layer: Any, pair: Sequence[TensorSpec], context: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the shapes of the keys and values that a cache layer keeps of `seen` tokens.
+    """Return the shapes of the keys and values that a cache layer keeps of `context` tokens.
 
     Its own code decides, on tensors without values.
     """
     with torch.device("meta"):
         full = [
             torch.empty(
-                [*(spec.shape or ())[:_SEQUENCE], seen, (spec.shape or ())[-1]],
+                [*(spec.shape or ())[:_SEQUENCE], context, (spec.shape or ())[-1]],
                 dtype=getattr(torch, spec.dtype),
             )
             for spec in pair

@@ -22,8 +22,8 @@ from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
 from crossflops.ir.training import (
     checkpoint_stop_key,
     gradients_of,
-    recomputed_scores_key,
     rerun_of,
+    score_rerun_key,
 )
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def _match_backward_calls(
             all_of_it = call.phase == "own" or _is_fused_gradient(call)
             if call.phase == "own":
                 keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
-            again = map(recomputed_scores_key, keys) if all_of_it else ()
+            again = map(score_rerun_key, keys) if all_of_it else ()
             yield call, owner, (*map(gradients_of, keys), *again)
 
 

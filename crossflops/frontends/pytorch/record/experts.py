@@ -127,9 +127,7 @@ def _expert_choices(
         for number in (call.module, holders.get(call.module)):
             scope = modules[number] if number is not None else None
             stacks = (
-                list(_stacked_expert_weights(scope, modules, calls, experts, used))
-                if scope
-                else []
+                list(_expert_weight_stacks(scope, modules, calls, experts, used)) if scope else []
             )
             if stacks:
                 yield _Choice(prod(tokens), used, experts), stacks
@@ -177,7 +175,7 @@ def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _
     )
 
 
-def _stacked_expert_weights(
+def _expert_weight_stacks(
     module: Module,
     modules: Mapping[int, Module],
     calls: Mapping[int, Sequence[Call]],
@@ -204,7 +202,7 @@ def _stacked_expert_weights(
             yield from below
             return
     for _, number in module.children:
-        yield from _stacked_expert_weights(modules[number], modules, calls, experts, used)
+        yield from _expert_weight_stacks(modules[number], modules, calls, experts, used)
 
 
 def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
