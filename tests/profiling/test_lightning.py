@@ -111,7 +111,7 @@ def test_a_training_that_ends_sooner_says_so(tmp_path):
     import crossflops
 
     callback = crossflops.lightning_callback(step=100)
-    with pytest.warns(crossflops.errors.CrossflopsWarning, match="before step 100"):
+    with pytest.warns(crossflops.errors.CrossflopsWarning, match="before the end of step 100"):
         trained([callback], tmp_path)
 
 
