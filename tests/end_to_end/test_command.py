@@ -29,7 +29,10 @@ MODEL = ("targets.py:linear", "--input", "2x4")
             "inputs and a file of inputs (--inputs) cannot be combined",
         ),
         (("compare", *MODEL, "--tool", "nobody"), "no installed plugin has the tool 'nobody'"),
-        (("count", *MODEL, "-o", "report.xyz"), "has the suffix '.xyz', which is not a known format"),
+        (
+            ("count", *MODEL, "-o", "report.xyz"),
+            "has the suffix '.xyz', which is not a known format",
+        ),
         (("explain", "no.such.cause"), "no.such.cause"),
         (("frobnicate",), "frobnicate"),
     ],

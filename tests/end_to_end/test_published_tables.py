@@ -67,7 +67,7 @@ def test_the_exact_form_of_a_matrix_product(crossflops):
         (("--by", "op", "--depth", "1"), "got --by op"),
         (("--by", "colour"), "colour"),
         (("--top", "0"), "0"),
-        (("--as", "torchstat", "--by", "node"), "which are no nodes of the graph"),
+        (("--as", "torchstat", "--by", "node"), "so it has no table --by node"),
         (
             (
                 "--as",
@@ -90,7 +90,7 @@ def test_what_does_not_go_together_is_two_lines(crossflops, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--to", "onnx", "-o", "model.json"), "does not end in .onnx"),
+        (("--to", "onnx", "-o", "model.json"), "must end in .onnx"),
         (("--to", "onnx", "-o", "no/such/folder/model.onnx"), "does not exist"),
         (
             ("--to", "model-explorer", "-o", "m.json", "--annotate"),

@@ -133,6 +133,10 @@ APART = {
     "aten._upsample_bilinear2d_aa.default(f32[6,3,10,20], [8, 20], True, 0.8, 1.0)": "corners",
     **dict.fromkeys(
         (
+            "aten.all.dim(f32[], -1)",
+            "aten.all.dim(f32[], 0, True)",
+            "aten.any.dim(f32[], 0, True)",
+            "aten.linalg_vector_norm.default(f32[], 6, [-1])",
             "aten.nonzero.default(f32[]^)",
             "aten.prod.dim_int(f32[], 0)",
             "aten.prod.dim_int(f32[], 0, True)",

@@ -102,6 +102,6 @@ def test_a_training_that_ends_sooner_says_so(tmp_path):
     import crossflops
 
     callback = crossflops.trainer_callback(step=100)
-    with pytest.warns(crossflops.errors.CrossflopsWarning, match="before step 100"):
+    with pytest.warns(crossflops.errors.CrossflopsWarning, match="before the end of step 100"):
         trained(tmp_path, [callback])
     assert callback.profile is None

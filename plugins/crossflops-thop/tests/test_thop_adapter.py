@@ -114,7 +114,7 @@ def test_the_namesake_is_refused(tmp_path, monkeypatch):
     (info / "RECORD").write_text(f"thop/__init__.py,sha256={encoded},22\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "thop", raising=False)
-    with pytest.raises(MissingExtraError, match=r"that of ultralytics-thop 2\.2\.3") as caught:
+    with pytest.raises(MissingExtraError, match=r"comes from ultralytics-thop 2\.2\.3") as caught:
         Thop().version()
     assert "pip uninstall ultralytics-thop" in caught.value.hint
 
@@ -232,6 +232,6 @@ def test_attributes_in_the_way_of_its_buffers_are_named():
     own[0].total_ops = 7
     compiled = nn.Sequential(torch.compile(nn.Linear(4, 4)))
     for model in (own, compiled):
-        with pytest.raises(InputError, match=r"0\.total_ops is there already") as raised:
+        with pytest.raises(InputError, match=r"0\.total_ops already exists") as raised:
             profile(model, torch.randn(1, 4))
         assert "before torch.compile" in raised.value.hint
