@@ -87,7 +87,10 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"the input {name!r} is given twice", HINT)
+            raise InputError(
+                f"the input {name!r} is given twice",
+                "give each input once, under its own name, such as --input input_ids=1x128:int64",
+            )
     return specs
 
 

@@ -99,7 +99,7 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def storage(precision: str) -> str:
-    """Return the precision in which values are stored: "fp32" for emulated ones.
+    """Return the precision that values are stored in: "fp32" if emulated, else without "_vector".
 
     >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
     ('fp16', 'fp8', 'fp32')

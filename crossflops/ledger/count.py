@@ -283,7 +283,7 @@ class _Work:
                 order.append(count)
 
     def _function(self, runs: _Runs) -> Counts:
-        """Return the counts of a shared function's body; count it at its first call only."""
+        """Return the counts of a shared function's body, computed at its first call only."""
         if runs.key not in self._functions:
             names = (spec.name for spec in runs.body.inputs)
             stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}

@@ -69,7 +69,7 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
         written = kind.SerializeToString()
         if written not in sound:
             forget_negative(kind)
-            _check_value_type(value)
+            _check_declared_sizes(value)
             if kind.SerializeToString() == written:
                 sound.add(written)
     names = _check_nodes(graph.node, {*stored, *provided}, outer, where)
@@ -164,12 +164,12 @@ def _check_outputs_defined(outputs: Iterable[str], known: set[str], where: str) 
             raise TargetError(f"no node produces the output {name!r} of {where!r}", _AGAIN)
 
 
-def _check_value_type(value: Any) -> None:
+def _check_declared_sizes(value: Any) -> None:
     """Raise TargetError if a declared value has dimension names or sizes that are not valid."""
     dims = value.type.tensor_type.shape.dim
     _check_names_are_text(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
-        raise TargetError(f"{value.name!r} {wrong}", _AGAIN)
+        raise TargetError(f"the tensor {value.name!r} {wrong}", _AGAIN)
 
 
 def forget_negative(kind: Any) -> None:

@@ -354,7 +354,7 @@ declare_movement("Pad", rank_constraint(1, 1), single(2), pad_constraint, backwa
 
 
 def slice_constraint(node: Node) -> str:
-    """Check Slice: a start and an end for each axis that is cut, and axes that exist."""
+    """Return what is wrong with the starts, ends or axes of a Slice, or ""."""
     shape = dims_of(node, 0)
     lengths = {index: dims_of(node, index) for index in (1, 2, 3, 4)}
     known = {index: dims for index, dims in lengths.items() if dims is not None}

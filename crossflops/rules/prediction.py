@@ -557,13 +557,14 @@ class _Walk:
         """Return the error that a tool cannot count a node's operator."""
         return PredictionError(
             f"{self.convention.tool} cannot count {node.key}, which is a {node.op}",
-            f"see its rule {rule.id} ({rule.reference})",
+            f"leave out {self.convention.tool}; its rule {rule.id} cites {rule.reference}",
         )
 
     def _fails(self, what: str, error: object, rule: str) -> PredictionError:
         """Return the error that a tool's rule cannot count `what`."""
         return PredictionError(
-            f"{self.convention.tool} cannot count {what}: {error}", f"see its rule {rule}"
+            f"{self.convention.tool} cannot count {what}: {error}",
+            f"leave out {self.convention.tool}, or see its rule {rule}",
         )
 
     def _cost(self, call: Call) -> Cost:

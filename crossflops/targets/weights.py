@@ -45,7 +45,9 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
     """
     source = load(False)
     if weights == FAKE and source.weights == REAL:
-        raise ValuesNeededError("they are created before crossflops can prevent it")
+        raise ValuesNeededError(
+            "its code creates the weights with values before crossflops can prevent it"
+        )
     return source
 
 

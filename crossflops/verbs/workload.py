@@ -194,11 +194,11 @@ class LayeredCounter:
 
     def prefill_at(self, prompt: int) -> _Counts:
         """Return the amounts of a prefill."""
-        return self._sum(lambda counter: counter.prefill_at(prompt))
+        return self._sum_over_layers(lambda counter: counter.prefill_at(prompt))
 
     def step_at(self, prompt: int, context: int) -> _Counts:
         """Return the amounts of a step."""
-        return self._sum(lambda counter: counter.step_at(prompt, context))
+        return self._sum_over_layers(lambda counter: counter.step_at(prompt, context))
 
     def step(self, prompt: int, context: int) -> CountedPass:
         """Return a step. The peak of its activations is not a sum over layers: 0 is unknown."""
@@ -207,10 +207,11 @@ class LayeredCounter:
             counted = counter.step(prompt, context)
             return counted.cache_bytes, counted.weight_bytes
 
-        cache, weights = self._sum(sizes)
+        cache, weights = self._sum_over_layers(sizes)
         return CountedPass(self.step_at(prompt, context), cache, weights, 0)
 
-    def _sum(self, count: Callable[[PassCounter], _Counts]) -> _Counts:
+    def _sum_over_layers(self, count: Callable[[PassCounter], _Counts]) -> _Counts:
+        """Return a count of the whole model, from those of one and two layers of each kind."""
         base = count(self._base)
         total = list(base)
         for number, counter in zip(self._numbers, self._more, strict=True):

@@ -177,6 +177,6 @@ def test_a_model_object_takes_no_arguments(file):
     pytest.importorskip("torch")
     path = file("import torch\nmodel = torch.nn.Linear(2, 2)")
     assert refused(f"{path}:model", {"width": 3}) == (
-        "models.py:model is already a model",
-        "leave --arg out",
+        "models.py:model is a model, not a callable, so --arg cannot be used",
+        "leave out --arg",
     )

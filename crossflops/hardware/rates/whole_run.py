@@ -62,7 +62,8 @@ def check_run_length(
         if run_length.mfu is not None or run_length.optimizer:
             flag = "--optimizer" if run_length.optimizer else "--mfu"
             raise InputError(
-                f"{flag} needs the length of a whole run", "add --run-tokens N, such as 15T"
+                f"{flag} describes a whole training run, whose length is missing",
+                "add --run-tokens N, such as 15T",
             )
         return
     quantity(getattr(run_length, provided[0]))

@@ -50,7 +50,7 @@ def _stepping(mapping: Any) -> Iterator[None]:
     """Let JAX's Pallas interpreter run a grid as a scan, in this context."""
     interpreter: Any = importlib.import_module(_INTERPRETER)
     kind: Any = type(mapping.block_mappings[0]) if mapping.block_mappings else None
-    tables = _tables(mapping)
+    tables = _block_index_tables(mapping)
     rows: dict[int, Any] = {}  # of the place where the body is: where its blocks begin and end
 
     def loop(_: Any, body: Any, start: Any) -> Any:
@@ -89,10 +89,11 @@ def _block_sizes(block: Any) -> tuple[int, ...]:
     return tuple(core._get_block_shape(block.block_shape))
 
 
-def _tables(mapping: Any) -> dict[int, list[Any]]:
-    """Return, by array and axis, the elements in the block of each grid position.
+def _block_index_tables(mapping: Any) -> dict[int, list[Any]]:
+    """Return, by the id of an array's block mapping, the indices that each grid position reads.
 
-    None for an array whose blocks depend on data that is fetched before.
+    One table for each axis, of grid positions x elements. Empty where blocks depend on data that
+    is fetched before.
     """
     import jax
 

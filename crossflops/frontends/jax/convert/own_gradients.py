@@ -68,9 +68,9 @@ def live_results(eqn: Any) -> list[int]:
 
 
 def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
-    """Add a marker node for each result of a function with a custom derivative.
+    """Mark each result that is read of a call with a custom derivative; return its record.
 
-    None where no result is read.
+    Returns None, and adds no node, where no result is read.
     """
     import onnx_ir as ir
     from jax.extend.core import Literal

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
-    """Return the calls, with those of operators marked that `torch.library` defines."""
+    """Return the calls, with custom operators (of torch.library) and composite ones marked."""
     import torch
 
     defined: Any = torch.library

@@ -327,7 +327,8 @@ def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
             )
     except Exception as error:
         return (
-            f"whether a run executes the same products was not checked: {brief_error_text(error)}"
+            f"could not check that a run executes the same matrix products as the export: "
+            f"{brief_error_text(error)}"
         )
     differs = executed_products.differing(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
@@ -405,7 +406,9 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
         if is_fake_model(model, args, kwargs):
             if PIECES in str(error):  # which values do not mend
                 raise not_traced(error) from error
-            raise ValuesNeededError(f"without values: {brief_error_text(error)}") from error
+            raise ValuesNeededError(
+                f"it cannot be exported without weight values: {brief_error_text(error)}"
+            ) from error
         # Told apart by asking the model itself: does it run on these inputs at all?
         run_torch_model(model, args, kwargs, asked.setting.grad)
         raise not_traced(error, recorder.derives) from error
