@@ -127,7 +127,7 @@ def test_a_measured_speed_gives_the_mfu(run, chain):
         (("--train", "--run-examples", "many"), "a count must be a number"),
         (("--train", "--run-examples", "5", "--mfu", "140%"), "must be a share"),
         (("--train", "--run-examples", "5", "--mfu", "nan"), "must be a share"),
-        (("--train", "--mfu", "0.4", "--latency-ms", "5"), "whole run"),
+        (("--train", "--mfu", "0.4", "--latency-ms", "5"), "whose length is missing"),
         (
             ("--train", "--run-examples", "5", "--mfu", "0.4", "--latency-ms", "5"),
             "cannot be combined",
