@@ -111,6 +111,6 @@ def _piece_rows(name: str, pieces: Iterable[LengthPiece]) -> Iterable[Row]:
         for kind, key in _KINDS:
             formula = getattr(piece, key)
             if formula is None:
-                yield Row.from_cells(name, lengths, kind, "none: a node has another cost law")
+                yield Row.from_cells(name, lengths, kind, "none holds at the checked lengths")
             elif formula:
                 yield Row.from_cells(name, lengths, kind, polynomial_text(formula))
