@@ -54,7 +54,7 @@ VERBS = {
     "bandwidth": "Derive a memory bandwidth from a clock and a bus.",
     "tools": "List all known tools and show which are installed.",
     "table": "Count several models into one table for a paper, one row each.",
-    "identify": "Find the tool, unit or setting that prints a published figure.",
+    "identify": "Find the tool, unit, setting or input size that prints a published figure.",
     "audit": "Reproduce the published figures of a table, and name its contradictions.",
     "diff": "Show what changed between two models, two saved reports, or two git revisions.",
     "check": "Check models against the budgets of a configuration file.",

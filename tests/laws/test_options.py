@@ -54,7 +54,8 @@ LIMITS = {
 # What each option is given; a word of a verb goes over that of all.
 VALUES = {
     "--input": "3x4", "--inputs": "in.npz", "--arg": "width=16", "--dim": "rows=3",
-    "--trips": "loop_1=3", "--formulas": "own.py",
+    "--trips": "loop_1=3", "--formulas": "own.py", "--library": "timm", "--only": "fixed*",
+    "--limit": "1", "--store": "store", "--prompt": "8", "--generate": "2",
     "--branch": "if_1=then", "--timeout": "99", "--batch": "4", "--seq": "7", "--image-size": "9",
     "--as": "exact-2k-1", "--vary": "rows", "--weights": "real", "--frozen": "w",
     "--trainable": "w",
@@ -126,6 +127,8 @@ WAYS = {
     "peak": ("--clock 1GHz --units 2 --fma 2 --json",),
     "bandwidth": ("--clock 1GHz --bus 2 --json",),
     "table": ("fixed.onnx --json", "named.onnx --dim rows=2"),
+    "identify": ("42 fixed.onnx --json", "24 named.onnx --dim rows=2"),
+    "audit": ("published.csv --json",),
     "diff": ("fixed.onnx other.onnx --input 2x4 --json", "count.json other.json --json",
              "fixed.onnx other.json --json"),
     "check": ("", "fixed.onnx", "fixed.onnx other.onnx --json --if-budgeted"),
@@ -138,7 +141,10 @@ WAYS = {
 ELSEWHERE = {"bench", "tools", "doctor", "check-formula"}
 # The weights of a file are trained already: a test of its own freezes one first. Of the modules
 # of a file there is one at each level, and the usual N of --top is more.
-ALREADY = {("count", "--trainable"), ("profile", "--top")}
+# A file has no other sizes to try, and what a store keeps is a folder: tests/verbs have both.
+ALREADY = {
+    ("count", "--trainable"), ("profile", "--top"), ("identify", "--all"), ("audit", "--store"),
+}  # fmt: skip
 OF_OTHER_TARGETS = {
     "--inputs", "--arg", "--dim", "--trips", "--branch", "--no-grad", "--train-mode",
     "--allow-pickle", "--image-size", "--loss", "--trainable", "--compare", "--tool", "--bench",
@@ -146,7 +152,9 @@ OF_OTHER_TARGETS = {
 # A revision is one of a repository: tests/cli/test_check_against.py.
 OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS, "check": {"--against"}}
 # Of these some options change nothing in the files that are asked about here: see their own tests.
-OF_FILES = {"count", "compare", "profile", "table", "diff", "export", "render"}
+OF_FILES = {
+    "count", "compare", "profile", "table", "diff", "export", "render", "identify", "audit",
+}  # fmt: skip
 OF_TOOLS = {"--compare", "--latency", "--observe", "--measure", "--no-tools", "--bench"}
 
 
@@ -195,6 +203,7 @@ def folder(tmp_path, monkeypatch):
         "mine.toml": "[devices.mine]\npeaks = {fp16 = 1e12}\nbandwidth = 1e9\n",
         "m.py": "def loss(outputs):\n    return outputs\n",
         "own.py": FORMULA,
+        "published.csv": "model,macs\nfixed.onnx,42\nother.onnx,100\n",
         "crossflops.toml": '[budgets."fixed.onnx"]\nrules = ["macs <= 4G"]\n',
     }
     for name, text in texts.items():

@@ -171,7 +171,7 @@ def test_a_model_that_knows_its_input_needs_none(tmp_path, shape, suffix, expect
     network = keras.Sequential([layers.Input(batch_shape=shape), layers.Dense(3)])
     path = tmp_path / f"net.{suffix}" if suffix else tmp_path / "net"
     network.save(path) if suffix else network.export(path, verbose=False)
-    with pytest.warns(CrossflopsWarning, match="of the model itself") as caught:
+    with pytest.warns(CrossflopsWarning, match="from the model itself") as caught:
         source = load_target_source(str(path), {}, ())
     assert count(normalize(source, Setting())[0]).total.macs == expected
     assert ("1 for its open batch" in str(caught[0].message)) == (shape[0] is None)

@@ -346,7 +346,7 @@ def test_a_loss_of_some_outputs():
         model, (spec(2, 4),), train=True, loss=lambda results: tf.reduce_sum(results["a"])
     ).training
     assert (step.backward_input_macs, step.backward_weight_macs) == (60, 60 + 40)
-    with pytest.raises(InputError, match="no number"):
+    with pytest.raises(InputError, match="must be one number"):
         crossflops.count(model, (spec(2, 4),), train=True, loss=lambda results: results["a"])
 
 
