@@ -70,7 +70,7 @@ def jax_convolutions() -> Work:
     """Return the work of 16 convolutions with batch norms and additions."""
     from flax import nnx
 
-    class Block(nnx.Module):
+    class Block(nnx.Module):  # type: ignore[misc]  # flax has no types
         def __init__(self, width: int, rngs: nnx.Rngs) -> None:
             self.conv = nnx.Conv(width, width, (3, 3), use_bias=False, rngs=rngs)
             self.norm = nnx.BatchNorm(width, use_running_average=True, rngs=rngs)
@@ -86,7 +86,7 @@ def jax_attention() -> Work:
     """Return the work of six layers of a transformer."""
     from flax import nnx
 
-    class Layer(nnx.Module):
+    class Layer(nnx.Module):  # type: ignore[misc]  # flax has no types
         def __init__(self, width: int, rngs: nnx.Rngs) -> None:
             self.first, self.second = (nnx.LayerNorm(width, rngs=rngs) for _ in range(2))
             self.attention = nnx.MultiHeadAttention(4, width, decode=False, rngs=rngs)
