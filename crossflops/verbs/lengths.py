@@ -14,6 +14,7 @@ from crossflops.errors import InputError
 from crossflops.verbs.vary import Powers, degree, interpolate
 
 HIGHEST = 3  # the degree beyond which nothing is tried
+SPAN = HIGHEST + 2  # lengths that determine a polynomial of this degree, and check it
 MOST_PIECES = 16
 Terms = Mapping[Powers, Fraction]
 Counter = Callable[[int], tuple[int, ...]]
@@ -193,30 +194,24 @@ def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ..
 
 def fit_second_length(
     count: Callable[[int, int], tuple[int, ...]], piece: PolynomialPiece, largest: int
-) -> tuple[Terms, ...]:
+) -> tuple[Terms | None, ...]:
     """Return the polynomials of a piece in another length as well, whose powers come first.
 
-    The piece holds at the `largest` of that length. A kind of count that has no polynomial in
-    both keeps the one of its piece, with power 0 of the other length; a polynomial is checked at
-    one size that it was not made from.
+    The piece holds at the `largest` of that length. None for a kind of count that has no
+    polynomial in both; the others hold at one size that they were not made from.
     """
     sizes = range(piece.first, min(piece.first + piece.degree, piece.last) + 1)
-    others = sorted({2, largest // 2 + 1, largest})
-    if len(others) < 3 or others[0] < 2:
-        return tuple(map(_with_other_length, piece.terms))
+    others = sorted({2, largest // 2 + 1, largest} - {1})
+    others += range(others[-1] + 1, others[-1] + 4 - len(others))  # a check needs three
     grid = {(other, size): count(other, size) for other in others for size in sizes}
-    terms = []
-    for kind, own in enumerate(piece.terms):
+    terms: list[Terms | None] = []
+    for kind in range(len(piece.terms)):
         lines = [tuple(grid[other, size][kind] for other in others) for size in sizes]
         if any(degree(others, line, 1) is None for line in lines):
-            terms.append(_with_other_length(own))
+            terms.append(None)
         else:
             values: dict[tuple[int, ...], int | Fraction] = {
                 at: counts[kind] for at, counts in grid.items()
             }
             terms.append(interpolate([others, sizes], values))
     return tuple(terms)
-
-
-def _with_other_length(terms: Terms) -> Terms:
-    return {(0, *powers): value for powers, value in terms.items()}

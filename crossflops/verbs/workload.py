@@ -44,6 +44,7 @@ from crossflops.verbs.count import (
     count_source,
 )
 from crossflops.verbs.lengths import (
+    SPAN,
     PolynomialPiece,
     Terms,
     fit_pieces,
@@ -411,12 +412,13 @@ def _prefill_phase(
     """Return the prefill; its polynomials hold for prompts longer than each shorter window."""
     full = [window + 1 for window in used.passes.windows if window < prompt]
     smallest = min(max([_SMALLEST, *full]), prompt)
+    largest = max(prompt, smallest + SPAN - 1)
     formulas = (
         None if terms is None else polynomial(("prompt",), terms)
-        for terms in fit_prompts(used.prefill_at, smallest, prompt)
+        for terms in fit_prompts(used.prefill_at, smallest, largest)
     )
     piece = LengthPiece(
-        along="prompt", first=smallest, last=prompt, **dict(zip(KINDS, formulas, strict=True))
+        along="prompt", first=smallest, last=largest, **dict(zip(KINDS, formulas, strict=True))
     )
     return _phase(longest, _work(longest.amounts), 1, batch, batch * prompt, [piece])
 
@@ -425,6 +427,7 @@ def _fit_steps(
     used: PassCounter | LayeredCounter, prompt: int, last: int
 ) -> tuple[PolynomialPiece, ...]:
     hints = [edge for window in used.passes.windows for edge in (window - 1, window)]
+    last = max(last, _SMALLEST + SPAN - 1)
     return fit_pieces(
         lambda context: used.step_at(prompt, context), _SMALLEST, last, hints, "a step"
     )
@@ -432,15 +435,20 @@ def _fit_steps(
 
 def _joint_terms(
     used: PassCounter | LayeredCounter, step: PolynomialPiece, prompt: int
-) -> tuple[Terms, ...]:
-    """Return a piece of steps in prompt and context; those of a decoder have the context alone."""
+) -> tuple[Terms | None, ...]:
+    """Return a piece of steps in prompt and context; those of a decoder have the context alone.
+
+    None for a kind of count that has no polynomial in both.
+    """
     if used.passes.is_encoder_decoder:
         return fit_second_length(used.step_at, step, prompt)
     return tuple({(0, *at): value for at, value in terms.items()} for terms in step.terms)
 
 
-def _context_piece(piece: PolynomialPiece, joint: tuple[Terms, ...]) -> LengthPiece:
-    formulas = (polynomial(("prompt", "context"), terms) for terms in joint)
+def _context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> LengthPiece:
+    formulas = (
+        None if terms is None else polynomial(("prompt", "context"), terms) for terms in joint
+    )
     return LengthPiece(
         along="context",
         first=piece.first,
@@ -449,8 +457,10 @@ def _context_piece(piece: PolynomialPiece, joint: tuple[Terms, ...]) -> LengthPi
     )
 
 
-def _decode_terms(terms: Terms, passes: GenerationPasses) -> Polynomial:
-    """Return the sum of all steps as a polynomial in prompt and generate."""
+def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial | None:
+    """Return the sum of all steps as a polynomial in prompt and generate, None without terms."""
+    if terms is None:
+        return None
     high = max((powers[1] for powers in terms), default=0)
     most = max((powers[0] for powers in terms), default=0)
     prompts, lengths = range(1, most + high + 3), range(1, high + 3)

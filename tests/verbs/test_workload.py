@@ -88,7 +88,18 @@ def test_json_renders_the_page_again(config, tmp_path, capsys):
     arguments = ["count", target, "--prompt", "2", "--generate", "2"]
     assert main([*arguments, "-o", str(file)]) == 0
     report = json.loads(file.read_text())
-    assert report["workload"]["generate"] == 2
+    workload = report["workload"]
+    assert workload["generate"] == 2
+    # By hand, with p tokens at 2 layers of 4 heads of 16: 30 720 of a token in the weights of a
+    # layer, 2 p^2 64 of its attention, and 64 x 100 of the head of the last token.
+    assert workload["prefill"]["amounts"]["macs"] == 2 * 2 * 30_720 + 2 * 2 * 4 * 64 + 6_400
+    read = crossflops.Report.from_json(file.read_text()).workload
+    for prompt in (5, 100):
+        by_hand = 2 * (prompt * 30_720 + 2 * prompt**2 * 64) + 6_400
+        assert evaluate(read.prefill.pieces[0].macs, {"prompt": prompt}) == by_hand
+    # steps at contexts of p + 1 to p + g - 1, each with one query
+    steps = sum(2 * (30_720 + 2 * context * 64) + 6_400 for context in range(8, 17))
+    assert evaluate(read.decode_macs, {"prompt": 7, "generate": 10}) == steps
     assert report["request"]["flags"] == {"generate": 2, "prompt": 2}
     capsys.readouterr()
     assert main(["render", str(file)]) == 0

@@ -90,13 +90,14 @@ def _polynomial_blocks(workload: Workload) -> list[Block]:
     )  # fmt: skip
     notes = [
         f"Exact for this batch: {workload.counted} passes were counted, and "
-        "every polynomial holds at lengths that it was not made from"
+        "every polynomial holds at a further length, or has all of its lengths counted"
     ]
     if workload.layers:
         notes.append(workload.layers)
     if workload.decode is not None and workload.decode_macs is None:
         notes.append(
-            "the steps have no polynomial for all contexts, so their sum adds the pieces up"
+            "the steps have no polynomial for all prompts and contexts, so their sum adds up the "
+            "pieces at this prompt"
         )
     return [
         Heading("As polynomials in the lengths"),
