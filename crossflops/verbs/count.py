@@ -713,14 +713,19 @@ def _request_conventions(request: Request) -> list["Convention"]:
     return conventions_from_texts([request.as_] if isinstance(request.as_, str) else request.as_)
 
 
-def _count_report(
-    build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
-) -> tuple[Report, CountedModel]:
-    """Count the model, also by tool conventions; return the report and the count."""
-    watched = views_to_observe(conventions, setting)
-    modes = {}
+def mode_counter(
+    build: ModelBuild, setting: Setting, watched: Sequence[View]
+) -> Callable[[bool], CountedModel]:
+    """Return a function that counts the model in train or eval mode, each once.
 
-    def mode(training: bool) -> CountedModel:
+    Args:
+        build: The model.
+        setting: The setting of the counts, but for the mode.
+        watched: The views that conventions need, of either mode.
+    """
+    modes: dict[bool, CountedModel] = {}
+
+    def count_mode(training: bool) -> CountedModel:
         """Return the count in train or eval mode, counted once and then reused."""
         if training not in modes:
             views = [view for view in watched if view.training == training]
@@ -728,6 +733,14 @@ def _count_report(
             modes[training] = build.count(own_setting, views)
         return modes[training]
 
+    return count_mode
+
+
+def _count_report(
+    build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
+) -> tuple[Report, CountedModel]:
+    """Count the model, also by tool conventions; return the report and the count."""
+    mode = mode_counter(build, setting, views_to_observe(conventions, setting))
     native = mode(setting.training)
 
     def fold(convention: "Convention") -> ConventionCount:

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.profile import ConventionCount
@@ -20,6 +18,7 @@ from crossflops.verbs.count import (
     CountedModel,
     ModelBuild,
     fold_by_convention,
+    mode_counter,
     predict_in_graph,
     views_to_observe,
 )
@@ -59,15 +58,7 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
     setting = request.setting
     watched = views_to_observe(conventions, setting) if not request.is_file else []
     build = ModelBuild(request, is_run=bool(watched))
-    modes: dict[bool, CountedModel] = {}
-
-    def mode(training: bool) -> CountedModel:
-        if training not in modes:
-            views = [view for view in watched if view.training == training]
-            own_setting = msgspec.structs.replace(setting, training=training)
-            modes[training] = build.count(own_setting, views)
-        return modes[training]
-
+    mode = mode_counter(build, setting, watched)
     native = mode(setting.training)
     numbers: list[ConventionNumber] = []
     refused: dict[str, str] = {}
