@@ -1,4 +1,4 @@
-"""What a published figure of a model is: the numbers that print so, and those that nearly do."""
+"""Candidates for a published figure of a model: numbers that print so, or nearly do."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What every convention prints for one model at one input: the numbers that a figure may be of."""
+"""The numbers that conventions print for one model at one input: those that a figure may be."""
 
 import msgspec
 

@@ -47,7 +47,7 @@ class AuditChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _StoredCount(msgspec.Struct, frozen=True):
-    """What was counted of a model, or why it could not be; `made_by` is what it depends on."""
+    """The stored count of a model, or why there is none; `made_by` is what it depends on."""
 
     made_by: dict[str, str]
     numbers: ModelNumbers | None = None

@@ -714,23 +714,23 @@ def _request_conventions(request: Request) -> list["Convention"]:
 
 
 def mode_counter(
-    build: ModelBuild, setting: Setting, watched: Sequence[View]
+    build: ModelBuild, setting: Setting, views: Sequence[View]
 ) -> Callable[[bool], CountedModel]:
     """Return a function that counts the model in train or eval mode, each once.
 
     Args:
         build: The model.
         setting: The setting of the counts, but for the mode.
-        watched: The views that conventions need, of either mode.
+        views: The views that conventions need, of either mode.
     """
     modes: dict[bool, CountedModel] = {}
 
     def count_mode(training: bool) -> CountedModel:
         """Return the count in train or eval mode, counted once and then reused."""
         if training not in modes:
-            views = [view for view in watched if view.training == training]
+            own_views = [view for view in views if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
-            modes[training] = build.count(own_setting, views)
+            modes[training] = build.count(own_setting, own_views)
         return modes[training]
 
     return count_mode

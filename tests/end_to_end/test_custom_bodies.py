@@ -167,7 +167,7 @@ numpy.register_fake(rows)
 
 
 def test_a_body_outside_of_pytorch_is_not_zero():
-    """What NumPy computes is named and not counted, and no tool counts it either."""
+    """Work of NumPy is named and not counted, and no tool counts it either."""
     report = crossflops.compare(layered(numpy), ["8x6"], tools=TOOLS, isolate=False)
     assert report.macs == LAYER
     (node,) = report.uncounted

@@ -102,7 +102,7 @@ class _Ptflops(TakesFormulas):
         raise NotImplementedError
 
     def hooks_of_formulas(self) -> dict[Any, Any]:
-        """What ptflops takes as `custom_modules_hooks`: a function by what it is about."""
+        """Return the argument `custom_modules_hooks` of ptflops: a function by what it is about."""
         raise NotImplementedError
 
 
