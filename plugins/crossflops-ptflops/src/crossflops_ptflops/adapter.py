@@ -102,7 +102,7 @@ class _Ptflops(TakesFormulas):
         raise NotImplementedError
 
     def hooks_of_formulas(self) -> dict[Any, Any]:
-        """Return the argument `custom_modules_hooks` of ptflops: a function by what it is about."""
+        """Return the argument `custom_modules_hooks` of ptflops: one function per target."""
         raise NotImplementedError
 
 
