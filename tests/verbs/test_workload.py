@@ -1,6 +1,7 @@
 """Workloads of small language models, against FlopCounterMode around transformers' `generate`."""
 
 import json
+import random
 
 import pytest
 
@@ -62,20 +63,29 @@ def generated_macs(target, prompt, new):
     return counter.get_total_flops() // 2
 
 
+def macs_by_polynomials(workload, prompt, new):
+    """Return the MACs of a prefill and its steps, each by the piece that holds at its context."""
+    begin = prompt if workload.kind == "decoder" else 1
+    total = evaluate(workload.prefill.pieces[0].macs, {"prompt": prompt})
+    for context in range(begin + 1, begin + new):
+        [piece] = [own for own in workload.decode.pieces if own.first <= context <= own.last]
+        total += evaluate(piece.macs, {"prompt": prompt, "context": context})
+    return total
+
+
 @pytest.mark.filterwarnings("ignore::crossflops.errors.CrossflopsWarning")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_workload_is_what_generate_does(name, config):
     """All passes together have the MACs of a real run."""
     target = config(name)
-    prompt, new = (9, 4) if name == "LlamaForCausalLM" else (6, 3)
+    prompt, new = 9, 7
     workload = crossflops.count(target, prompt=prompt, generate=new, batch=BATCH).workload
     assert workload.macs == generated_macs(target, prompt, new)
     assert workload.prefill.passes + workload.decode.passes == new
-    if workload.decode_macs is not None:  # a polynomial is about other lengths, too
-        shorter = {"prompt": prompt - 1, "generate": new - 1}
-        prefill = evaluate(workload.prefill.pieces[0].macs, {"prompt": prompt - 1})
-        decode = evaluate(workload.decode_macs, shorter)
-        assert prefill + decode == generated_macs(target, prompt - 1, new - 1)
+    rng = random.Random(name)
+    for _ in range(8):
+        lengths = rng.randint(workload.prefill.pieces[0].first, 9), rng.randint(2, 7)
+        assert macs_by_polynomials(workload, *lengths) == generated_macs(target, *lengths)
     if name == "LlamaForCausalLM":
         # keys and values of 2 layers, 2 heads of 16 floats, for each token but the last new one
         assert workload.cache_bytes == 2 * 2 * 2 * 16 * 4 * BATCH * (prompt + new - 1)
