@@ -31,7 +31,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
         return Agreement(runtime=name, problem=_onnxruntime_message(error))
     names = [value.name for value in session.get_outputs()]
     if len(results) != len(ran.outputs):
-        problem = f"the file has {len(results)} outputs, but the model has {len(ran.outputs)}"
+        problem = f"outputs of the file: {len(results)}, of the model: {len(ran.outputs)}"
         return Agreement(runtime=name, problem=problem)
     rows = zip(names, ran.outputs, results, ran.drawn, ran.rounding, strict=True)
     return Agreement(runtime=name, outputs=tuple(_compare_output(*row) for row in rows))

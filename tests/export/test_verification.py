@@ -87,7 +87,7 @@ def test_a_file_that_computes_something_else_is_told(tmp_path):
     )
     assert "it is float32[4, 2] in the file, but float32[4, 1] in the model" in str(narrower)
     assert (
-        "it has 1 outputs"
+        "outputs of the file: 1, of the model: 0"
         in compare_with_onnxruntime(file, ModelRun((x.numpy(),), (), (), ())).problem
     )
 

@@ -227,6 +227,6 @@ def test_fake_weights_are_refused_where_another_file_imports_pytorch(tmp_path):
     options = {"capture_output": True, "text": True, "timeout": 300, "cwd": tmp_path}
     refused = subprocess.run([*line, "fake"], **options)
     assert refused.returncode == 2
-    assert "created before crossflops can prevent it" in refused.stderr
+    assert "creates the weights with values before crossflops can prevent it" in refused.stderr
     counted = subprocess.run([*line, "real", "--json"], **options)
     assert json.loads(counted.stdout)["totals"]["macs"] == 24

@@ -150,7 +150,7 @@ def test_of_two_plugins_one_answers(present, version, absent, hint, both, tmp_pa
     assert list(adapters) == [present]
     assert adapters[present].version() == version
     assert list(failures) == [absent]
-    assert f"is that of {present} {version}" in failures[absent].message
+    assert f"comes from {present} {version}" in failures[absent].message
     assert hint in failures[absent].hint
 
 
