@@ -6,13 +6,15 @@ is done here as in a run: the array has the real values, the loop is written out
 iteration, with modules and entry points in it, and packed rows go to places that are numbers.
 """
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from crossflops.frontends.pytorch.record.function_references import (
+    replacing_functions_everywhere,
+)
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute, patching_items
+from crossflops.patches.patching import original, patching_attribute
 
 READ = "crossflops read"  # stands at nodes behind a place where values left PyTorch
 _LOOP = "torch._higher_order_ops.while_loop"
@@ -76,27 +78,6 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
         return self.detach() if inside() else usual.__get__(self)
 
     with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
-        yield
-
-
-@contextmanager
-def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
-    """Replace functions, by id, by wrappers in all imported modules, in this context.
-
-    Functions that were imported by name are found in the modules that hold them.
-    """
-    with ExitStack() as undo:
-        for module in list(sys.modules.values()):
-            stored = getattr(module, "__dict__", None)
-            if not isinstance(stored, dict) or wrappers.keys().isdisjoint(
-                map(id, stored.values())
-            ):
-                continue
-            instead = {
-                name: wrappers[id(v)] for name, v in list(stored.items()) if id(v) in wrappers
-            }
-            if instead:
-                undo.enter_context(patching_items(stored, instead, inventory.QUESTIONS))
         yield
 
 

@@ -39,11 +39,13 @@ from crossflops.frontends.pytorch.record.data_dependence import (
     reads_values,
 )
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
+from crossflops.frontends.pytorch.record.function_references import (
+    replacing_functions_everywhere,
+)
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import MARK
 from crossflops.frontends.pytorch.record.python_steps import (
     detaching_tensor_data,
-    replacing_functions_everywhere,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants

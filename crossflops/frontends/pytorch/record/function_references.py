@@ -1,0 +1,81 @@
+"""References to functions in all imported modules, replaced for a while.
+
+`from torch.compiler import is_compiling` makes a second reference to a function: whoever replaces
+the function must find them all. Modules of installed packages are searched once, and again when
+they have another number of names; the user's own modules are searched each time.
+"""
+
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import crossflops
+from crossflops.patches import inventory
+from crossflops.patches.patching import patching_items
+
+
+class _SearchedModule(NamedTuple):
+    """A module's dictionary, the number of its names, and those that refer to the functions."""
+
+    stored: Mapping[str, Any]  # kept, so that no other dictionary gets its identity
+    name_count: int
+    names: tuple[str, ...]
+
+
+_SEARCHED: dict[frozenset[int], dict[int, _SearchedModule]] = {}
+_KEPT_SEARCHES = 8
+_INSTALLED = (
+    str(Path(crossflops.__file__).parent),
+    *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+)
+
+
+@contextmanager
+def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
+    """Replace functions, by id, by wrappers in all imported modules, in this context.
+
+    Functions that were imported by name are found in the modules that hold them.
+    """
+    with ExitStack() as undo:
+        for stored, names in _find_references(wrappers):
+            instead = {
+                name: wrappers[id(value)]
+                for name in names
+                if id(value := stored.get(name)) in wrappers
+            }
+            undo.enter_context(patching_items(stored, instead, inventory.QUESTIONS))
+        yield
+
+
+def _find_references(
+    wrappers: Mapping[int, Callable[..., Any]],
+) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+    """Return the dictionary of each module that refers to the functions, and under what names."""
+    if len(_SEARCHED) >= _KEPT_SEARCHES:  # wrappers that are wrapped have new ids each time
+        _SEARCHED.clear()
+    searched = _SEARCHED.setdefault(frozenset(wrappers), {})
+    found = []
+    for module in list(sys.modules.values()):
+        stored = getattr(module, "__dict__", None)
+        if not isinstance(stored, dict):
+            continue
+        known = searched.get(id(stored))
+        if known is None or known.name_count != len(stored):
+            known = _SearchedModule(stored, len(stored), _search(stored, wrappers))
+            if str(stored.get("__file__")).startswith(_INSTALLED):
+                searched[id(stored)] = known
+        if known.names:
+            found.append((stored, known.names))
+    return found
+
+
+def _search(
+    stored: Mapping[str, Any], wrappers: Mapping[int, Callable[..., Any]]
+) -> tuple[str, ...]:
+    """Return the names in a module's dictionary that refer to a function of `wrappers`."""
+    if wrappers.keys().isdisjoint(map(id, stored.values())):
+        return ()
+    return tuple(name for name, value in list(stored.items()) if id(value) in wrappers)
