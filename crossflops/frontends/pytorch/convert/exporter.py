@@ -108,10 +108,43 @@ def _build_export_registry(
 
 def _copy_export_registry(table: Any) -> Any:
     """Return a copy of a table of ONNX translations, to which operators may be added."""
-    copied = object.__new__(type(table))
+    copied = object.__new__(_registry_class(type(table)))
     copied.__dict__.update(vars(table))
     copied.functions = {target: list(forms) for target, forms in table.functions.items()}
     return copied
+
+
+@functools.cache
+def _registry_class(registry: Any) -> Any:
+    """Return PyTorch's class of registries, with signatures of added translations cached."""
+
+    class Registry(registry):  # type: ignore[misc]
+        """A registry of ONNX translations that derives the signature of each only once."""
+
+        def register_op(self, target: Any, function: Any, is_complex: bool = False) -> None:
+            """Add a translation of an operator, before those of PyTorch."""
+            try:
+                entry = _translation_entry(target, function, is_complex)
+            except TypeError:  # a function without a hash
+                super().register_op(target, function, is_complex)
+            else:
+                self._register(target, entry)
+
+    return Registry
+
+
+@functools.lru_cache(maxsize=1000)
+def _translation_entry(target: Any, function: Callable[..., Any], is_complex: bool) -> Any:
+    """Return the entry of an added translation in a registry, with its derived signature."""
+    from torch.onnx._internal.exporter._registration import OnnxDecompMeta
+
+    return OnnxDecompMeta(
+        onnx_function=function,
+        fx_target=target,
+        signature=None,
+        is_custom=True,
+        is_complex=is_complex,
+    )
 
 
 # Operators that have no ONNX form, exported as opaque nodes: named in the ledger, not counted.
@@ -474,8 +507,8 @@ def to_onnx(
     for operator, form in ((aten.linspace.default, _even_steps), (aten.logspace.default, _powers)):
         if _gives_floats(exported, operator):
             table[operator] = form
-    table[torch.ops.aten.amin.default] = functools.partial(_extreme, "ReduceMin")
-    table[torch.ops.aten.amax.default] = functools.partial(_extreme, "ReduceMax")
+    table[torch.ops.aten.amin.default] = _SMALLEST
+    table[torch.ops.aten.amax.default] = _LARGEST
     table[torch.ops.aten.index_put.default] = _put
     table[torch.ops.aten._unsafe_index_put.default] = _put
     table[torch.ops.aten.masked_scatter.default] = _put_in_order
@@ -697,6 +730,10 @@ def _extreme(reduction: str, *args: Any) -> Any:
     dims, kept = (rest[0] if rest else None), (rest[1] if len(rest) > 1 else False)
     axes = opset23.Constant(value_ints=list(dims)) if dims and x.shape else None
     return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
+
+
+_SMALLEST = functools.partial(_extreme, "ReduceMin")
+_LARGEST = functools.partial(_extreme, "ReduceMax")
 
 
 def _put(*args: Any) -> Any:

@@ -15,6 +15,7 @@ from onnxscript.onnx_opset import opset23
 from crossflops.frontends.pytorch.convert.exporter import opaque
 
 
+@functools.cache
 def replacement_forms() -> dict[Any, Callable[..., Any]]:
     """Return our replacements of ONNX translations, by PyTorch operator."""
     import torch
