@@ -39,7 +39,7 @@ def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
         return graph
     for call, formula in _outermost_calls(trace, formulas):
         graph = _with_whole_call(graph, trace, call, formula)
-    for formula in formulas.values():
+    for formula in formulas.values() if graph.functions else ():
         graph = _with_whole_functions(graph, formula)
     return graph
 
