@@ -1,6 +1,7 @@
 """The request and the versions of a result, for every verb."""
 
 import contextlib
+import functools
 import os
 import sys
 from collections.abc import Collection, Mapping
@@ -26,17 +27,19 @@ def framework_versions(is_file: bool) -> dict[str, str]:
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
         names += [name for module, name in known if module in sys.modules]
-    return {name: version for name in names if (version := _distribution_version(name))}
+    folders = tuple(sys.path)
+    return {name: text for name in names if (text := _distribution_version(name, folders))}
 
 
-def _distribution_version(name: str) -> str:
-    """Return the version of an installed distribution, "" if it is not installed.
+@functools.lru_cache(maxsize=64)
+def _distribution_version(name: str, folders: tuple[str, ...]) -> str:
+    """Return the version of a distribution in these folders, "" if it is not installed; cached.
 
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
     a small count, is asked where no folder does.
     """
     requested = name.replace("-", "_").casefold()
-    for index in sys.path:
+    for index in folders:
         with contextlib.suppress(OSError):
             for folder in os.listdir(index or "."):
                 if folder.endswith((".dist-info", ".egg-info")):
