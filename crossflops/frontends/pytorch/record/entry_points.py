@@ -233,16 +233,27 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the functions of a module or class that PyTorch lets modes override."""
     overridable = _overridable()
-    for attribute in dir(owner):
-        if attribute in _QUESTIONS or attribute.startswith("is_"):
-            continue
-        if attribute.startswith("_") and attribute not in _OPERATORS:
-            continue
+    for attribute in _function_names(owner, len(vars(owner))):
         function = getattr(owner, attribute, None)
         named = attribute in _OPERATORS or attribute in _FORWARDING
         known = named or id(function) in overridable
         if known and callable(function) and not isinstance(function, type):
             yield attribute, function
+
+
+@functools.lru_cache(maxsize=32)
+def _function_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
+    """Return the attributes of a module or class that may be functions which a model calls.
+
+    They are read again when the owner has another number of attributes.
+    """
+    return tuple(
+        attribute
+        for attribute in dir(owner)
+        if attribute not in _QUESTIONS
+        and not attribute.startswith("is_")
+        and (not attribute.startswith("_") or attribute in _OPERATORS)
+    )
 
 
 @functools.cache
@@ -271,8 +282,6 @@ def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a torch function that records its call under `name` in the active recorder."""
-    # A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
-    primitive = not isinstance(function, types.FunctionType)
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -281,18 +290,23 @@ def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if recorder is None or not recorder.recording:
             return function(*args, **kwargs)
 
-        def run() -> Any:
-            """Run the function, as a primitive if it is not written in Python."""
-            if primitive:
-                with recorder.primitive():
-                    return function(*args, **kwargs)
-            return function(*args, **kwargs)
-
+        run = functools.partial(_run_function, recorder, function, args, kwargs)
         return _mark_gradient_start(
             recorder.function(name, "attribute", run, args, kwargs), kwargs
         )
 
     return wrapper
+
+
+def _run_function(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Run a torch function and return its result; no calls inside a primitive are recorded.
+
+    A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
+    """
+    if isinstance(function, types.FunctionType):
+        return function(*args, **kwargs)
+    with recorder.primitive():
+        return function(*args, **kwargs)
 
 
 def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
@@ -344,22 +358,19 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
             if isinstance(func, types_of_operators) and recorder.recording:
                 with _marking_gradient_mode(recorder):
                     return func(*args, **kwargs)
-            with _using_default_generator(recorder, kwargs) as kwargs:
-                name = names.get(id(func))
-                if name is None or not recorder.recording:
-                    return func(*args, **kwargs)
-                primitive = not isinstance(func, types_of_python)
+            if kwargs.get("generator") is not None:
+                with _using_default_generator(recorder, kwargs) as kwargs:
+                    return self._record_call(func, args, kwargs)
+            return self._record_call(func, args, kwargs)
 
-                def run() -> Any:
-                    """Run the function, as a primitive if it is not written in Python."""
-                    if primitive:
-                        with recorder.primitive():
-                            return func(*args, **kwargs)
-                    return func(*args, **kwargs)
+        def _record_call(self, func: Any, args: Any, kwargs: Any) -> Any:
+            """Run a torch function, recorded if it is one that models call."""
+            name = names.get(id(func))
+            if name is None or not recorder.recording:
+                return func(*args, **kwargs)
+            run = functools.partial(_run_function, recorder, func, args, kwargs)
+            return recorder.function(name, "reference", run, args, kwargs)
 
-                return recorder.function(name, "reference", run, args, kwargs)
-
-    types_of_python = types.FunctionType
     types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
     grad: Any = torch.Tensor.requires_grad
     asks = torch.Tensor.requires_grad_, grad.__set__
