@@ -54,11 +54,10 @@ class RandomDraws:
 def seeding_generators() -> Iterator[RandomDraws]:
     """Seed PyTorch, NumPy and Python with 0 in this context, and restore their states."""
     import numpy as np
-    import torch
 
     drawn = RandomDraws()
     with generators():
-        torch.manual_seed(0)
+        _seed_torch()
         np.random.seed(0)
         random.seed(0)
         before = _generator_states()
@@ -66,6 +65,20 @@ def seeding_generators() -> Iterator[RandomDraws]:
         after = _generator_states()
         drawn.by_torch = after[0] != before[0]
         drawn.outside = after[1:] != before[1:]
+
+
+def _seed_torch() -> None:
+    """Seed PyTorch's generators with 0: that of the CPU, and those of accelerators if any.
+
+    Without an accelerator `torch.manual_seed` still formats stack traces, for what it would seed
+    later: thousands of times the time of the seed.
+    """
+    import torch
+
+    if torch.accelerator.is_available():
+        torch.manual_seed(0)
+    else:
+        torch.default_generator.manual_seed(0)
 
 
 def _generator_states() -> tuple[Any, ...]:

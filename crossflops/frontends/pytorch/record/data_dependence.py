@@ -11,6 +11,7 @@ points and nodes are those of every other export.
 Source: torch/_subclasses/fake_tensor.py (FakeTensorMode._dispatch_impl), torch/_C Tag.
 """
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -294,8 +295,9 @@ def loops(program: "ExportedProgram") -> bool:
 
 def open_sizes(program: "ExportedProgram") -> Known:
     """Return each operator of a program, and whether it has tensors of unknown size."""
+    is_open = functools.cache(_is_open)  # each is asked for again by those that read it
     return [
-        (str(node.target), _touches(node, _is_open)) for node in _tensor_operator_nodes(program)
+        (str(node.target), _touches(node, is_open)) for node in _tensor_operator_nodes(program)
     ]
 
 
