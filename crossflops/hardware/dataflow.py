@@ -18,7 +18,7 @@ from crossflops.operators import find_operator_rule
 
 
 def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """Yield the graph and each body in it once, with the prefix of its node keys.
+    """Yield (prefix of its node keys, graph) for the graph and once for each body of its nodes.
 
     As in `crossflops.count`: the key of the holder before the nodes of a body, the name of a
     function before its nodes.
@@ -27,12 +27,16 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """Return the prefix of the keys of the nodes in a body."""
+    """Return the prefix of the keys of the nodes in a body of `node`: "FUNCTION/" for a function,
+    else the key of `node` and "/" behind `prefix`, which is the prefix of `node` itself.
+    """
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
 def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
-    """Yield the graph and the bodies of its nodes, each with the prefix of its node keys."""
+    """Yield (prefix of its node keys, graph) for the graph and for each body in it, and add the
+    prefixes to `names`; a graph whose prefix is in `names` is left out.
+    """
     if prefix in names:
         return
     names.add(prefix)
@@ -77,7 +81,8 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
-    """Return the pairs of cache inputs and outputs, such as past and present keys.
+    """Return for each input that an output continues as a cache (past and present keys) both names
+    and the number of new elements.
 
     The output is made by Concat of the input and something new, by a scatter into it, or by an
     attention operator at the places of past and present; or it is the input as it is. Both have
@@ -97,7 +102,9 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
 
 
 def _value_before_renames(name: str, makers: Mapping[str, Node]) -> str:
-    """Return the name of the value before casts and operators that only rename it."""
+    """Return the name of the value from which `name` was made by Identity and Cast nodes only;
+    `makers` gives the node that makes a value.
+    """
     while name in makers and makers[name].op.type in _RENAMES:
         source = makers[name].inputs[0]
         if source is None:
@@ -113,7 +120,9 @@ def _cache_input_candidates(
     inputs: Mapping[str, TensorSpec],
     carried: Mapping[str, Portions],
 ) -> Iterator[tuple[TensorSpec, int]]:
-    """Yield the inputs that an output may extend as a cache, with its new elements."""
+    """Yield (input, number of new elements) for each input that the output `present` may extend as
+    a cache; `node` makes the output.
+    """
     if node is None:
         if name in inputs and _continues(inputs[name], present):
             yield inputs[name], 0
@@ -137,7 +146,9 @@ def _cache_input_candidates(
 
 
 def _continues(past: TensorSpec, present: TensorSpec) -> bool:
-    """Return whether `present` has the shape of `past` with at most one axis longer."""
+    """Return True if `present` has the shape of `past`, with at least 2 axes of which at most one
+    is longer.
+    """
     if past.shape is None or present.shape is None or len(past.shape) != len(present.shape):
         return False
     grown = [(a, b) for a, b in zip(past.shape, present.shape, strict=True) if a != b]
@@ -145,7 +156,9 @@ def _continues(past: TensorSpec, present: TensorSpec) -> bool:
 
 
 def _new(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
-    """Return the number of elements that a step writes into a cache."""
+    """Return the number of elements that a step writes into a cache; input `index` of `node` holds
+    the new ones if the cache does not grow.
+    """
     if present.numel != past.numel:
         return present.numel - past.numel
     spec = node.inputs[index] if index < len(node.inputs) else None
@@ -184,7 +197,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
 
     def is_index(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor is a constant of int64 in the graph: axes, sizes, indices.
+        """Return True if the tensor is a constant of int64 in the graph, such as axes, sizes or
+        indices.
 
         They are of 64 bits, which no weight is; those of a buffer are the model's.
         """
@@ -192,7 +206,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.dtype == "int64" and of_graph
 
     def is_layer(self, spec: TensorSpec | None) -> bool:
-        """Return whether the tensor is made of a layer's parameters, with 2 elements or more.
+        """Return True if the tensor has 2 elements or more and is, or is computed from, a
+        parameter of the model.
 
         A mask that is made of constants holds none.
         """
@@ -202,11 +217,13 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.role == "parameter" or any(source.role == "parameter" for source in known)
 
     def is_cache(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor contains elements of a cache."""
+        """Return True if the tensor contains elements of a cache."""
         return spec.name in self.cached
 
     def parts(self, spec: TensorSpec) -> Portions:
-        """Return the elements of weights and inputs that the tensor consists of."""
+        """Return by source (weight or input) how many of its elements the tensor consists of; {}
+        if this is unknown.
+        """
         if spec.name in self.carried:
             return self.carried[spec.name]
         if spec.role in _STORED and spec.shape is not None:
@@ -215,7 +232,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flow(graph: Graph, ledger: Ledger) -> Flow:
-    """Trace which weights, inputs and caches each value of the graph consists of."""
+    """Return which elements of weights, inputs and caches each value of the graph consists of."""
     counts = {count.node.key: count for count in ledger.counts}
     flow = Flow(
         carried={
@@ -263,12 +280,14 @@ def _constants(graph: Graph) -> Iterator[str]:
 
 
 def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
-    """Return the bodies of a node that can read values of the graph around them."""
+    """Return the bodies of a node that can read values of the enclosing graph: all except those of
+    functions.
+    """
     return () if node.choice == "function" else node.bodies
 
 
 def _follow(node: Node, flow: Flow) -> None:
-    """Record which weights and inputs the outputs of a node consist of."""
+    """Record in `flow` of which elements of weights and inputs the outputs of a node consist."""
     outputs = [spec for spec in node.outputs if spec is not None]
     if node.key not in flow.moves and not node.constant:
         flow.maker.update({spec.name: node.key for spec in outputs})
@@ -293,7 +312,9 @@ def _follow(node: Node, flow: Flow) -> None:
 
 
 def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
-    """Return the combined part of a tensor that several parts of it cover."""
+    """Return the number of elements of one source that a tensor holds, of which its inputs hold
+    `parts`: at most the `size` of the source and the `cut` of the tensor.
+    """
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Portion(cut, name)
@@ -302,13 +323,15 @@ def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int |
 
 
 def _is_view(node: Node) -> bool:
-    """Return whether the node only gives its input another name or shape."""
+    """Return True if the node only gives its input another name or shape."""
     known = find_operator_rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 
 
 def _inputs_in_results(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
-    """Return the inputs of a node whose elements its outputs contain."""
+    """Return the inputs of a node whose elements may be in its outputs; () if it reads only the
+    shape.
+    """
     if node.op.type in _KNOWN_BY_SHAPE:
         return ()
     if node.key not in flow.moves or node.op.type in _MIXING | _WRITING:

@@ -55,7 +55,9 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def split(self) -> tuple[Piece, ...]:
-        """The pieces of work; a single one if only the total of MACs is known."""
+        """The pieces of work that add up to the MACs; one piece with all of them if nothing else
+        is known.
+        """
         return self.pieces or single_piece(self.macs)
 
 
@@ -82,17 +84,18 @@ def quantity(text: str) -> int:
 
 
 def external_numerator(macs: int) -> Numerator:
-    """Return the work of MACs that the user gives."""
+    """Return a Numerator with the MACs per example that the user gives."""
     return Numerator(label=GIVEN, macs=macs)
 
 
 def native(report: Report) -> Numerator:
-    """Return the native MACs of a report as the work of a question."""
+    """Return a Numerator with the natively counted MACs of a report."""
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 
 def convention_numerators(report: Report, train: bool = False) -> tuple[Numerator, ...]:
-    """Return the totals of the requested tool conventions as MACs of work.
+    """Return for each requested tool convention a Numerator: its total in the report, divided by
+    what it counts for one MAC.
 
     Raises InputError for a formula over a language model that is about other passes than those of
     the question: about training, which is asked for by `train`, or about a forward pass.
@@ -111,7 +114,8 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
 
 
 def convention_numerator(report: Report) -> Numerator:
-    """Return the total of the requested convention as MACs. Raises ValueError without one.
+    """Return a Numerator with the total of the report's requested convention, divided by what it
+    counts for one MAC. Raises ValueError without a convention.
 
     Raises InputError for a convention that counts bytes, or nothing of contractions.
     """
@@ -135,7 +139,7 @@ def convention_numerator(report: Report) -> Numerator:
 
 
 def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
-    """Return the native MACs, then those of each tool that has a number.
+    """Return the Numerator of the native MACs, then one for each tool that printed a total.
 
     The native count names the tools whose total cannot be turned into MACs.
     """
@@ -179,7 +183,8 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def transfer_from_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
-    """Return the bytes of one pass over the examples, by weights and per example.
+    """Return the bytes that one pass over the examples moves: those of weights, and those of each
+    example.
 
     `experts` says what is assumed of the experts whose weights it reads, where it has some.
     """
@@ -218,7 +223,7 @@ _WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
 def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
-    """Estimate the forward MACs of one token from the sizes of a language model.
+    """Return the forward MACs of one token, estimated from the sizes of a language model.
 
     Raises InputError for sizes that are not enough.
     """
@@ -253,7 +258,9 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
 
 
 def transfer(language: Language) -> Transfer | None:
-    """Estimate the bytes of decoding one token after a context; None without a context."""
+    """Return the estimated bytes of decoding one token after a context: those of weights, and
+    those of each example; None without a context.
+    """
     if language.context is None or language.params is None:
         return None
     width = _layers_and_width(language)
@@ -274,12 +281,16 @@ def transfer(language: Language) -> Transfer | None:
 
 
 def language_token_count(language: Language) -> int | None:
-    """Return the tokens of one example in a pass: 1 in decoding, else the sequence."""
+    """Return the tokens of one example in a pass: 1 in decoding, else the sequence length; None if
+    it is not given.
+    """
     return 1 if language.context else language.seq
 
 
 def _layers_and_width(language: Language) -> tuple[int, int] | None:
-    """Return the number of layers and the attention width; None if neither is given."""
+    """Return the number of layers and the width of attention (heads x head dimension); None if no
+    size is given.
+    """
     sizes = (language.layers, language.hidden, language.heads, language.head_dim)
     if all(size is None for size in sizes):
         return None

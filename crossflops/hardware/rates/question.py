@@ -21,7 +21,7 @@ _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
 
 
 def rate_of(text: str) -> float:
-    """Parse a rate such as "2.6M" into a float. Raises ValueError.
+    """Parse a rate such as "2.6M" into a float.
 
     >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
     (2600000.0, 238300.0, 1000.0)
@@ -89,7 +89,9 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_graph_passes(self) -> bool:
-        """Whether the exact passes of each node are used, if known, instead of a factor."""
+        """True if the number of passes is counted for each node where possible; False if it is 3
+        for all.
+        """
         return self.backward != "flat" or bool(self.frozen or self.loss)
 
 
@@ -107,7 +109,7 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a run is requested."""
+        """True if the length of a whole training run is given."""
         return any((self.run_tokens, self.run_examples, self.run_steps))
 
 
@@ -180,7 +182,7 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a roofline is requested, one way or another."""
+        """True if any option of the roofline is given."""
         return self.roofline or any(
             (self.bytes_, self.bytes_per_example, self.what_if, self.bench, self.plot)
         )
@@ -202,7 +204,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_fields(cls, **fields: Any) -> "Question":
-        """Build a question from option values by name. Raises InputError for unknown ones."""
+        """Build a question from option values, whose keywords are the names of the fields. Raises
+        InputError for an unknown name.
+        """
         groups = {}
         for group in msgspec.structs.fields(cls):
             provided = {
@@ -245,7 +249,9 @@ _TEXTS = frozenset(
 
 
 def _tidy(name: str, value: Any) -> Any:
-    """Return the value of an option in the form of its field: tuple, text, lower case."""
+    """Return the value of an option as its field needs it: a tuple for a repeated option, text for
+    a count, lower case for a precision.
+    """
     if value is None:
         return (
             () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
@@ -261,7 +267,9 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _parse_speed_rate(name: str, text: str) -> float:
-    """Parse a rate such as "2.6M"; an error names the option."""
+    """Parse the rate of the option `name`, such as "2.6M"; raise InputError if it is not a
+    rate.
+    """
     try:
         return rate_of(text)
     except ValueError:
