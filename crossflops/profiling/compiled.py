@@ -12,7 +12,7 @@ _COMPILE_MODEL = (
 
 
 def has_compiled() -> bool:
-    """Return whether torch.compile compiled anything in this process."""
+    """Return True if torch.compile compiled anything in this process."""
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and any(utils.counters["frames"].values())
 
