@@ -47,7 +47,9 @@ class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin() -> None:
-    """Install an import hook that profiles a step once torch.optim is imported (rank 0)."""
+    """Install an import hook that begins to watch for optimizer steps when the script imports
+    torch.optim; only in a process of rank 0.
+    """
     text = os.environ.get(SETTINGS)
     if text and os.environ.get("RANK", "0") in ("", "0"):
         settings = msgspec.json.decode(text, type=ScriptSettings)
@@ -63,7 +65,9 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the import spec of the awaited module, with a loader that reports its end."""
+        """Return the import spec of the awaited module, with a loader that calls `then` after the
+        import; None for another module.
+        """
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
@@ -82,7 +86,9 @@ class _Telling(Loader):
         return self._inside.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module as its own loader does; the module keeps that one."""
+        """Execute the module by its own loader, restore that loader as its attribute, and call
+        `then`.
+        """
         module.__loader__ = self._inside
         if module.__spec__ is not None:
             module.__spec__.loader = self._inside
@@ -108,29 +114,33 @@ class _ChosenStep:
         self._is_over = False
 
     def wait(self) -> None:
-        """Start to watch for the steps of optimizers."""
+        """Begin to watch for optimizer steps, and for the exit of the process."""
         atexit.register(self._never)
         self._observe_steps()
         if self._settings.step == FIRST_STEP:
             self._observe_models()
 
     def _observe_steps(self) -> None:
-        """Observe steps after all present hooks, so that the profiler's have seen the step."""
+        """Register a hook that runs after each optimizer step, behind all hooks of now."""
         self._undo.append(after_steps(self._on_step))
 
     def _observe_models(self) -> None:
-        """Start to record which modules are called."""
+        """Begin to record which modules are called."""
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
-        """Count an optimizer step; on an error give up the profile and let training go on."""
+        """Handle the step of an optimizer: count it; if that raises, give up the profile and let
+        the training go on.
+        """
         try:
             self._count(optimizer)
         except Exception as error:
             self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
 
     def _count(self, optimizer: Any) -> None:
-        """Count a call of an optimizer's step; end the training step at its last optimizer."""
+        """Count a call of an optimizer's step; if it is the last optimizer of a training step, end
+        that step.
+        """
         if self._optimizer is None:
             self._optimizer = self._last = weakref.ref(optimizer)
         first = self._optimizer() is optimizer
@@ -143,7 +153,9 @@ class _ChosenStep:
         self._end_step()
 
     def _end_step(self) -> None:
-        """End a training step: start to profile before the chosen one, finish after it."""
+        """Handle the end of a training step: begin to profile if the next one is the chosen one,
+        write the profile if this one was.
+        """
         chosen = self._settings.step
         if self._profiler is None and self._called:
             self._leave()
@@ -162,7 +174,7 @@ class _ChosenStep:
                 profiler.end()
 
     def _start_profiler(self) -> "FlopsProfiler":
-        """Start a profiler for the model whose parameters the first optimizer trains."""
+        """Start and return a profiler for the model that the first optimizer trains."""
         from crossflops.training_loops.profiler import FlopsProfiler
 
         optimizer = self._optimizer() if self._optimizer is not None else None
@@ -182,12 +194,12 @@ class _ChosenStep:
         return profiler
 
     def _leave(self) -> None:
-        """Undo all hooks and patches, the last first."""
+        """Remove all hooks of the observation, the last first."""
         while self._undo:
             self._undo.pop()()
 
     def _give_up(self, why: str) -> None:
-        """End the profiling without a result, and write the reason to a file."""
+        """End the profiling without a profile, and write the reason to the file of reasons."""
         self._leave()
         self._called = {}
         if self._profiler is not None:
@@ -198,7 +210,7 @@ class _ChosenStep:
         self._is_over = True
 
     def _never(self) -> None:
-        """Record at exit why no step was profiled: too few steps, or no visible call."""
+        """Handle the exit of the process: if no step was profiled, write the reason."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
                 self._give_up(": ".join(explain_unseen()))
