@@ -85,12 +85,16 @@ _NAMED = {
 
 
 def outcome(operator: str, argument: str) -> str | None:
-    """Return what happens when a translation ignores an argument; None if it is not listed."""
+    """Return what happens if the translation of `operator` ignores `argument`, as text; None if
+    that is not listed.
+    """
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 
 def loses_argument(node: Any) -> bool:
-    """Return whether the ONNX translation of a node would ignore an argument that matters."""
+    """Return True if the ONNX translation of a node ignores an argument that changes the result
+    and has no default value.
+    """
     names = _NAMED.get(str(node.target))
     if not names:
         return False

@@ -17,7 +17,7 @@ _COLLECT = "_get_protocol_attrs"
 
 @contextmanager
 def reusing_protocol_attributes() -> Iterator[None]:
-    """Collect the attribute names of each typing protocol once in this context."""
+    """Inside the block, collect the attribute names of each typing protocol only once."""
     collect: Any = getattr(typing, _COLLECT, None)
     if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):
         yield
@@ -25,7 +25,7 @@ def reusing_protocol_attributes() -> Iterator[None]:
     known: dict[type, set[str]] = {}
 
     def collect_once(protocol: type) -> set[str]:
-        """Return a protocol's member names, collected once for each protocol."""
+        """Return the attribute names of a protocol, collected once for each protocol."""
         if protocol not in known:
             known[protocol] = collect(protocol)
         return known[protocol]
