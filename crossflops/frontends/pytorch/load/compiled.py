@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_uncompiled() -> Iterator[None]:
-    """Run compiled parts of a model as plain Python in this context.
+    """Inside the block, run the parts of a model that torch.compile compiles as plain Python.
 
     PyTorch itself compiles the functions that an operator holds (torch.cond), as such operators
     accept no others: it does so here, too, except for FlexAttention.
@@ -35,12 +35,14 @@ def running_uncompiled() -> Iterator[None]:
     stated: Any = frames._callback_from_stance
 
     def operator_callback(provided: Any) -> Any:
-        """Return Dynamo's callback if an operator set it or it is off, None otherwise."""
+        """Return the compiler's callback if an operator asks for it or it is off; None, which
+        compiles nothing, otherwise.
+        """
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
         return stated(provided) if by_operator or provided in (False, None) else None
 
     def count_frames(_: int) -> int:
-        """Return 0 as the number of compiled frames."""
+        """Return 0, so that PyTorch accepts that nothing was compiled."""
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
 
     instead = {
@@ -56,7 +58,8 @@ def running_uncompiled() -> Iterator[None]:
 
 
 def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
-    """Replace a copied model's compiled methods by uncompiled ones of the copy.
+    """Replace the compiled methods in `own`, a copy of the model, by uncompiled ones that run the
+    copy.
 
     Python does not copy functions, and that of a compiled method runs the original module.
     """
