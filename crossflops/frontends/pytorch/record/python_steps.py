@@ -28,7 +28,9 @@ class Arrays:
 
 @contextmanager
 def using_real_values() -> Iterator[Arrays]:
-    """Give NumPy arrays real values, and end `while_loop` by them, in this context."""
+    """Inside the block, give NumPy arrays the real values, and run `while_loop` as a Python loop;
+    yield a record of array reads.
+    """
     import importlib
 
     import torch
@@ -38,7 +40,7 @@ def using_real_values() -> Iterator[Arrays]:
     usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a tensor's NumPy array, from its real values if it is a fake tensor."""
+        """Return the NumPy array of a tensor, for a fake tensor that of its real values."""
         stored = _real(self)
         if stored is None:
             return usual(self, *args, **kwargs)
@@ -63,7 +65,7 @@ def using_real_values() -> Iterator[Arrays]:
 
 @contextmanager
 def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
-    """Replace `tensor.data` by `tensor.detach()` in this context, while `inside()`.
+    """Inside the block, make `tensor.data` return `tensor.detach()` while `inside()` is true.
 
     torch.export loses track of tensors that come from `data`.
     """
@@ -72,7 +74,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
     usual: Any = torch.Tensor.data
 
     def data(self: Any) -> Any:
-        """Return a tensor's `data`; while the model runs, the detached tensor instead."""
+        """Return a tensor's `data`, or the detached tensor while the model runs."""
         return self.detach() if inside() else usual.__get__(self)
 
     with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
@@ -81,7 +83,8 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
-    """Replace functions, by id, by wrappers in all imported modules, in this context.
+    """Inside the block, replace functions in all imported modules by `wrappers`, given by the
+    function's id.
 
     Functions that were imported by name are found in the modules that hold them.
     """
@@ -119,7 +122,8 @@ def _pad_sequence_pieces(
     padding_value: float,
     total_length: int,
 ) -> tuple[Any, Any]:
-    """Return the result of `_pad_packed_sequence`, computed piece by piece as in C++.
+    """Return what `_pad_packed_sequence` returns, the padded batch and the lengths, computed from
+    real lengths.
 
     Source: native/PackedSequence.cpp.
 
@@ -147,7 +151,8 @@ def _pad_sequence_pieces(
 
 
 def _real(tensor: Any) -> Any:
-    """Return the real tensor behind a traced one, None without one.
+    """Return the real tensor of a traced one, None without one; mark the nodes traced after this
+    as behind a read value.
 
     Nodes traced from here on have a mark, as the graph has no operator for the values that were
     read.
