@@ -27,8 +27,8 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """Return the prefix of the keys of the nodes in a body of `node`: "FUNCTION/" for a function,
-    else the key of `node` and "/" behind `prefix`, which is the prefix of `node` itself.
+    """Return the prefix of the keys of the nodes in a body of `node`, such as "loop_1/"; for a
+    function "NAME/". `prefix` is that of `node` itself.
     """
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 

@@ -222,8 +222,8 @@ def _attribute_value_key(attribute: Any) -> Any:
 
 @contextmanager
 def renumbering_opsets() -> Iterator[None]:
-    """Inside the block, only set the opset version of a model if no operator of it changes between
-    the versions.
+    """Convert a model between opset versions inside the block by a new version number alone, if no
+    operator of it changes between them.
 
     The version converter visits every node once for each set in between.
     """

@@ -17,7 +17,7 @@ _COLLECT = "_get_protocol_attrs"
 
 @contextmanager
 def reusing_protocol_attributes() -> Iterator[None]:
-    """Inside the block, collect the attribute names of each typing protocol only once."""
+    """Collect the attribute names of each typing protocol only once inside the block."""
     collect: Any = getattr(typing, _COLLECT, None)
     if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):
         yield

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_uncompiled() -> Iterator[None]:
-    """Inside the block, run the parts of a model that torch.compile compiles as plain Python.
+    """Run the parts of a model that torch.compile compiles as plain Python, inside the block.
 
     PyTorch itself compiles the functions that an operator holds (torch.cond), as such operators
     accept no others: it does so here, too, except for FlexAttention.

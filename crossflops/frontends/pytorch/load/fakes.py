@@ -28,8 +28,8 @@ _SCRIPTED = "parts of it are TorchScript"
 
 @contextmanager
 def faking_grouped_products() -> Iterator[None]:
-    """Inside the block, let fake tensors accept grouped products of float32 and float16, as a CPU
-    does.
+    """Let fake tensors accept grouped products of float32 and float16, as a CPU does, inside the
+    block.
 
     PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Source:
     torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
@@ -62,7 +62,7 @@ _GROUPED = "_meta_grouped_mm_common"
 
 @contextmanager
 def building_fake_tensors() -> Iterator[None]:
-    """Inside the block, make all new tensors fake. Raises ValuesNeededError if the code needs
+    """Make all new tensors inside the block fake. Raises ValuesNeededError if the code needs
     values.
 
     Modules that are imported meanwhile make real ones, which they may keep.
@@ -156,8 +156,8 @@ def watching_values(model: Any) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def hiding_tool_replacements(model: Any) -> Iterator[None]:
-    """Inside the block, let the kernels of fake tensors call PyTorch's own functions where a tool
-    has replaced them.
+    """Let the kernels of fake tensors call PyTorch's own functions, also those that a tool has
+    replaced, inside the block.
 
     The tool would otherwise see calls that the model does not make.
     """
@@ -345,8 +345,8 @@ def _no_scripts(mode: Any) -> Iterator[None]:
 
 @contextmanager
 def _real_imports() -> Iterator[None]:
-    """Inside the block, run the code of imported modules without dispatch modes, so that their
-    tensors have values.
+    """Run the code of modules that are imported inside the block without dispatch modes, so that
+    their tensors have values.
 
     Tensors that a module creates at import stay in it after this context.
     """

@@ -58,7 +58,7 @@ class Attending:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Inside the block, run FlexAttention as operators if PyTorch would refuse it."""
+        """Run FlexAttention as operators inside the block, if PyTorch would refuse it."""
         if not self._is_refused or _API not in sys.modules:
             yield
             return
@@ -70,7 +70,7 @@ class Attending:
 def unfusing_flex_attention(
     calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
 ) -> Iterator[None]:
-    """Inside the block, run FlexAttention as operators, and add a description of each call with a
+    """Run FlexAttention as operators inside the block, and add a description of each call with a
     mask to `calls`.
 
     `attended` is appended to at every call.

@@ -59,7 +59,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
 
 @contextmanager
 def registering_keras_classes(model: Any) -> Iterator[None]:
-    """Inside the block, register the classes of a Keras model's layers by name, so that Keras can
+    """Register the classes of a Keras model's layers by name inside the block, so that Keras can
     copy them.
     """
     if not is_torch_keras_layer(model):
@@ -74,7 +74,7 @@ def registering_keras_classes(model: Any) -> Iterator[None]:
 
 @contextmanager
 def copying_keras_attributes(model: Any) -> Iterator[None]:
-    """Inside the block, make Python copy Keras layers by their attributes.
+    """Make Python copy Keras layers by their attributes, inside the block.
 
     Keras serializes them instead, which needs a `get_config` that many models leave out.
     """

@@ -127,7 +127,7 @@ def quiet_profiler() -> Iterator[None]:
 
 @contextmanager
 def without_stack_traces() -> Iterator[None]:
-    """Inside the block, trace operators without Python stack traces, which is faster.
+    """Trace operators without Python stack traces inside the block, which is faster.
 
     The search for lines takes a sixth of an export.
     """
@@ -142,7 +142,7 @@ def without_stack_traces() -> Iterator[None]:
 
 @contextmanager
 def spelling_module_names() -> Iterator[None]:
-    """Inside the block, make PyTorch write module names that are no identifiers as valid Python.
+    """Make PyTorch write module names that are no identifiers as valid Python, inside the block.
 
     PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
     without escaping: torch/fx/graph.py, `_format_target`.

@@ -182,7 +182,7 @@ _patched = functools.partial(patching_attribute, declared=inventory.QUANTIZED)
 
 @contextmanager
 def replacing_quantized_operators(packed: bool) -> Iterator[None]:
-    """Inside the block, compute operators on quantized tensors by float operators.
+    """Compute operators on quantized tensors by float operators, inside the block.
 
     A model without packed weights may quantize in its own code: the replacement starts at its
     first call, so that the operators of torch.ao are loaded only for models that need them.

@@ -235,8 +235,8 @@ def with_plain_dicts(value: Any) -> Any:
 
 @contextmanager
 def registering_input_containers(inputs: Any) -> Iterator[None]:
-    """Inside the block, let PyTorch flatten the dataclasses, namespaces and UserDicts in these
-    inputs.
+    """Let PyTorch flatten the dataclasses, namespaces and UserDicts in these inputs, inside the
+    block.
 
     The classes are registered, and removed when the context ends.
     """

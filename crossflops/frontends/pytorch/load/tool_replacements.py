@@ -47,7 +47,7 @@ def restoring_torch_functions() -> Iterator[None]:
 
 @contextmanager
 def undone(before: Own) -> Iterator[None]:
-    """Inside the block, restore the functions of `before`; put the replacements back
+    """Restore the functions of `before` inside the block, and put the replacements back
     afterwards.
     """
     replaced = _restore_replacements(before)

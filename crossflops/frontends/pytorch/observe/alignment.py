@@ -330,7 +330,7 @@ def hooks_matter(model: "nn.Module") -> bool:
 
 @contextmanager
 def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
-    """Inside the block, keep empty forward hooks on the modules that the setting names."""
+    """Keep empty forward hooks on the modules that the setting names, inside the block."""
     hooked_modules: dict[bool | str, Iterable[Any]] = {
         False: (),
         True: model.modules(),

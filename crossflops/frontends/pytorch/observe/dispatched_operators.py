@@ -268,7 +268,7 @@ def _marking_frame_event(number: int) -> Iterator[None]:
 
 @contextmanager
 def _stops_marked() -> Iterator[None]:
-    """Inside the block, mark in the profile where a checkpoint stops its recomputation."""
+    """Mark in the profile, inside the block, where a checkpoint stops its recomputation."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -388,8 +388,8 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
 def _mark_repeated(
     seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
 ) -> None:
-    """Set in the settings of each operator event whether it only repeats the event of its
-    caller.
+    """Set two flags in the settings of each operator event: it only repeats its caller's event; a
+    dispatch mode ran it again.
     """
     for call in seen:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]

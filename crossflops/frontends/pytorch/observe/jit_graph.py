@@ -129,7 +129,7 @@ def _is_traced_unwatched(
 
 @contextmanager
 def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator[None]:
-    """Inside the block, give nodes that torch.jit traces this frame number as their scope.
+    """Give the nodes that torch.jit traces inside the block this frame number as their scope.
 
     This is not done inside a custom autograd function, which is one node: PyTorch assigns the
     nodes inside it by that node's scope.

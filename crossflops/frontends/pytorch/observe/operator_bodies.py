@@ -114,7 +114,7 @@ def _record_operator_run(
 
 @contextmanager
 def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
-    """Inside the block, record calls of operators that are not PyTorch's own."""
+    """Record the calls, inside the block, of operators that are not PyTorch's own."""
     import torch
 
     kinds: tuple[tuple[Any, Patch], ...] = (

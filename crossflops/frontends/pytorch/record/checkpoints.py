@@ -131,8 +131,8 @@ def notice_checkpoints(
 def _recording_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
-    """Inside the block, assign recorded operators to a new checkpoint, which may be in another
-    one.
+    """Assign the operators that are recorded inside the block to a new checkpoint, which may be in
+    another one.
 
     In the forward pass of a custom function no values are kept, and nothing is recomputed.
     """

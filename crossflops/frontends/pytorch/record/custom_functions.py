@@ -271,8 +271,8 @@ class Running:
 
 @contextmanager
 def running(watch: Running) -> Iterator[None]:
-    """Inside the block, call the methods of `watch` when a custom autograd function runs forward
-    or backward.
+    """Call the methods of `watch` when a custom autograd function runs forward or backward inside
+    the block.
     """
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 

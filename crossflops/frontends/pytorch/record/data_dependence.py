@@ -45,7 +45,7 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 @contextmanager
 def carrying_real_tensors() -> Iterator[RandomDraws]:
-    """Inside the block, make torch.export compute real tensors next to the fake ones; yield an
+    """Make torch.export compute real tensors next to the fake ones, inside the block; yield an
     object that says if random numbers were drawn.
 
     Random numbers begin at seed 0: the same ones when a program is traced again. Whether any were
@@ -215,8 +215,8 @@ def draws(func: Any) -> bool:
 
 @contextmanager
 def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
-    """Inside the block, make nodes of a traced program give the random values in `drawn`, by node
-    name.
+    """Make nodes of a traced program give the random values in `drawn`, by node name, inside the
+    block.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
     becomes a comparison with `rand`).

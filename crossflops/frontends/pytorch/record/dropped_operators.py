@@ -75,7 +75,7 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
 
 @contextmanager
 def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
-    """Inside the block, call `note` with each FX graph before its dead nodes are removed."""
+    """Call `note` with each FX graph before its dead nodes are removed, inside the block."""
     import torch
 
     graph: Any = torch.fx.Graph
@@ -94,7 +94,7 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
 
 @contextmanager
 def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
-    """Inside the block, add to `dropped` the operators that PyTorch removes as dead."""
+    """Add to `dropped` the operators that PyTorch removes as dead inside the block."""
     import torch
 
     graph: Any = torch.fx.Graph

@@ -549,8 +549,8 @@ def _format_traced_number(self: Any, form: str) -> str:
 
 
 def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """Do what `Module._apply` does (for `Module.to` and similar) inside a forward: replace weights
-    by cast ones.
+    """Replace weights by cast ones inside a forward, as `Module.to` and similar do; return the
+    module.
 
     Traced weights cannot be swapped there.
 

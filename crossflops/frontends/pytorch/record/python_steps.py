@@ -28,8 +28,8 @@ class Arrays:
 
 @contextmanager
 def using_real_values() -> Iterator[Arrays]:
-    """Inside the block, give NumPy arrays the real values, and run `while_loop` as a Python loop;
-    yield a record of array reads.
+    """Give NumPy arrays the real values inside the block, and run `while_loop` as a Python loop;
+    yield a record that says if an array was read.
     """
     import importlib
 
@@ -65,7 +65,7 @@ def using_real_values() -> Iterator[Arrays]:
 
 @contextmanager
 def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
-    """Inside the block, make `tensor.data` return `tensor.detach()` while `inside()` is true.
+    """Make `tensor.data` return `tensor.detach()` inside the block, while `inside()` is true.
 
     torch.export loses track of tensors that come from `data`.
     """
@@ -83,8 +83,8 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -> Iterator[None]:
-    """Inside the block, replace functions in all imported modules by `wrappers`, given by the
-    function's id.
+    """Replace functions in all imported modules inside the block; `wrappers` has the replacements
+    by the id of the function.
 
     Functions that were imported by name are found in the modules that hold them.
     """

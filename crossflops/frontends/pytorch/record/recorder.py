@@ -133,7 +133,7 @@ class Recorder:
 
     @contextmanager
     def resuming_model_code(self) -> Iterator[None]:
-        """Inside the block, record calls again, with the outermost frame of the model as their
+        """Record calls inside the block again, with the outermost frame of the model as their
         parent.
         """
         self.stack.append(self.frames[0])

@@ -23,7 +23,7 @@ def has_sparse(program: "ExportedProgram") -> bool:
 
 @contextmanager
 def sparse_constants() -> Iterator[None]:
-    """Inside the block, make torch.export accept sparse constant tensors, and the product `smm`.
+    """Make torch.export accept sparse constant tensors, and the product `smm`, inside the block.
 
     It reads the strides of such a constant, which compressed layouts lack. A product `smm` begins
     with an empty result, which has a size only where it has values. Source:

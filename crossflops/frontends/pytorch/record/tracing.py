@@ -82,8 +82,8 @@ class Answers:
 
 @contextmanager
 def watching_trace_questions(denied: bool) -> Iterator[Answers]:
-    """Inside the block, record if the model asks whether it is exported or compiled; the answer is
-    False if `denied`.
+    """Yield a record of whether the model asks, inside the block, if it is exported or compiled;
+    the answer is False if `denied`.
     """
     asked = Answers()
     wrappers = {
@@ -173,7 +173,7 @@ def causal_mask_answers(
 
 @contextmanager
 def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
-    """Inside the block, make the detection of causal masks return these answers in order."""
+    """Make the detection of causal masks return these answers in order, inside the block."""
     left = iter(known)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
@@ -198,8 +198,8 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
 def _replacing_mask_detection(
     make: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
-    """Inside the block, replace PyTorch's function that detects causal masks by
-    `make(function)`.
+    """Replace PyTorch's function that detects causal masks by `make(function)`, inside the
+    block.
     """
     from torch.nn.modules import transformer
 

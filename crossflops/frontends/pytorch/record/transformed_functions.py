@@ -19,8 +19,8 @@ from crossflops.patches.patching import original, patching_attribute
 
 @contextmanager
 def transforms_first() -> Iterator[None]:
-    """Inside the block, apply transforms such as vmap to custom autograd functions before they are
-    traced.
+    """Apply transforms such as vmap to custom autograd functions before these are traced, inside
+    the block.
     """
     from torch._functorch import autograd_function, vmap
     from torch._functorch.pyfunctorch import dispatch_functorch
