@@ -27,8 +27,8 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """Return the prefix of the keys of the nodes in a body of `node`, such as "loop_1/"; for a
-    function "NAME/". `prefix` is that of `node` itself.
+    """Return the prefix of the keys of the nodes in a body of `node`, such as "loop_1/", or
+    "NAME/" for a function. `prefix` is the one of `node` itself.
     """
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
@@ -193,7 +193,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cached: frozenset[str] = frozenset()
 
     def is_weight(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor is a weight or is computed from weights alone."""
+        """Return True if the tensor is a weight or is computed from weights alone."""
         return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
 
     def is_index(self, spec: TensorSpec) -> bool:
@@ -221,8 +221,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.name in self.cached
 
     def parts(self, spec: TensorSpec) -> Portions:
-        """Return by source (weight or input) how many of its elements the tensor consists of; {}
-        if this is unknown.
+        """Return for each source (weight or input) how many of its elements the tensor consists
+        of; {} if this is unknown.
         """
         if spec.name in self.carried:
             return self.carried[spec.name]
@@ -312,8 +312,8 @@ def _follow(node: Node, flow: Flow) -> None:
 
 
 def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
-    """Return the number of elements of one source that a tensor holds, of which its inputs hold
-    `parts`: at most the `size` of the source and the `cut` of the tensor.
+    """Return the portion of a source that a tensor holds, from the portions `parts` of its inputs:
+    at most `size`, the elements of the source, and `cut`, those of the tensor.
     """
     first = parts[0]
     if all(part.piece == first.piece for part in parts):

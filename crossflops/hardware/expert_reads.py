@@ -29,8 +29,8 @@ _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 
 
 def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
-    """Return by node key the share of its experts' weights that a pass reads, for nodes that do
-    not read all.
+    """Return the share of its experts' weights that a pass reads for each node that does not read
+    all, by node key.
 
     Args:
         graph: The pass, over as many tokens as its shapes say.

@@ -104,8 +104,8 @@ def compiler() -> str | None:
 
 @contextmanager
 def compiling_peak_loops() -> Iterator[PeakLoops]:
-    """Compile the program of measuring loops and give it to the block; delete it when the block
-    ends. Raises NoLoopError without a compiler.
+    """Compile the program of measuring loops, yield it, and delete it when the block ends. Raises
+    NoLoopError without a compiler.
     """
     command = compiler()
     if command is None or platform.system() == "Windows":
@@ -368,7 +368,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
 
 
 def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
-    """Measure the loops of BF16 and INT8 dot products if the CPU has the instructions; return the
+    """Run the loops of BF16 and INT8 dot products, if the CPU has the instructions; return their
     results by precision.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.

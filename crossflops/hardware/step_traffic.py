@@ -189,8 +189,8 @@ class _Bill:
 def charges(
     graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
 ) -> Mapping[str, Split]:
-    """Return by node key the bytes of weights, of caches and of activations that it is charged
-    with in a fused run: each source once.
+    """Return for each node, by its key, the bytes of weights, of caches and of activations that it
+    is charged with in a fused run: each source once.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
     through nodes that only move data, as far as that one reads of it; the rest to those after it.

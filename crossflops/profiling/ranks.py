@@ -46,7 +46,9 @@ def sharing(model: "nn.Module") -> int:
 
 
 def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
-    """Return by id of a parameter the number of processes among which FSDP shards it."""
+    """Return for each parameter that FSDP shards, by its id, the number of processes that share
+    it.
+    """
     fsdp = sys.modules.get("torch.distributed.fsdp")
     batches = {}
     for module in model.modules():

@@ -22,7 +22,7 @@ WATCHED = 3  # steps with hooks, of which the one with the median time is shown
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is trained: the loss of its result, the optimizer, the examples of a step.
+    """The way a model is trained: the loss of its result, the optimizer, the examples of a step.
 
     `loss` is None for the sum of all float outputs; `optimizer` the name of a class of torch.optim
     (with its default options, a rate of 0.001), a function of the parameters, or "none".
@@ -306,7 +306,7 @@ class _Step:
 
 
 def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
-    """Return the loss `asked` of the output; if that is None the sum of its tensors with
+    """Return `asked(output)`, the loss; without `asked` the sum of the output's tensors with
     gradients, or None if there are none.
     """
     from crossflops.profiling.watch import tensors_of_value

@@ -414,8 +414,8 @@ class Watch:
         )
 
     def _less(self, phase: str, others: float) -> float | None:
-        """Return the seconds of a phase minus those of `others`, at least 0; None if the phase did
-        not happen.
+        """Return the seconds of a phase minus `others` (seconds), at least 0; None if the phase
+        did not happen.
         """
         spans = self._phases.get(phase)
         return max(self._total(spans) - others, 0.0) if spans else None

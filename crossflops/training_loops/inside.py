@@ -121,7 +121,9 @@ class _ChosenStep:
             self._observe_models()
 
     def _observe_steps(self) -> None:
-        """Register a hook that runs after each optimizer step, behind all hooks of now."""
+        """Register a hook that runs after each optimizer step, and after all hooks that exist
+        now.
+        """
         self._undo.append(after_steps(self._on_step))
 
     def _observe_models(self) -> None:

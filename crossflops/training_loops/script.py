@@ -131,8 +131,8 @@ def _read_script_profile(path: Path) -> TrainingProfile | None:
 
 
 def _last_script_reason(path: Path) -> str:
-    """Return the last line of the file of reasons why no step was profiled; a text of its own
-    without the file.
+    """Return the last reason why no step was profiled, from the file of reasons; without the file,
+    that no process imported torch.optim.
     """
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return lines[-1] if lines else "none of its processes imported torch.optim"

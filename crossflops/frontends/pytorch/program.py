@@ -163,7 +163,9 @@ def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
 def _observe_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
-    """Run the model; return by operator copies of the arguments of each call, in order."""
+    """Run the model; return copies of the arguments of each call, in order, for each of these
+    operators.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: dict[Any, list[tuple[Any, Any]]] = {operator: [] for operator in operators}
@@ -312,7 +314,7 @@ def observe_runs(
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
 ) -> Runs:
-    """Run the model in each of these settings as a tool does; return by setting the observed
+    """Run the model in each of these settings as a tool does; return for each setting the observed
     operators and fused kernels.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.

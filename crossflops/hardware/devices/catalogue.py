@@ -264,7 +264,7 @@ def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
 
 @cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Return by name that several devices share the ids of these devices."""
+    """Return for each name that several devices have the ids of these devices."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
@@ -371,8 +371,8 @@ def _files() -> tuple[str, ...]:
 
 
 def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
-    """Return the only device with a name, which is not a slice; raise an error if several devices
-    or none have it.
+    """Return the device with a name that is not the name of a slice; raise an error if several
+    devices or none have it.
     """
     spelled = device_name_words(name)
     bearers = _bearers(spelled, additions)
@@ -458,9 +458,7 @@ def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple
 
 @cache
 def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
-    """Return for each spelling of a label, name or alias the devices of the catalogue that have
-    it.
-    """
+    """Return the devices of the catalogue by each spelling of their labels, names and aliases."""
     return _devices_by_spelling(
         {device.label: device_labels(device) for device in catalogue_devices()}
     )
@@ -468,9 +466,7 @@ def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
 
 @cache
 def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
-    """Return for each spelling of a name that several devices share the devices of the
-    catalogue.
-    """
+    """Return the devices that have a name in common, by each spelling of this name."""
     return _devices_by_spelling(
         {
             device.label: tuple(name for name, ids in families().items() if device.label in ids)
@@ -480,8 +476,8 @@ def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
 
 
 def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
-    """Return for each spelling of a name the devices that have it; `names` has the names of each
-    device by its label.
+    """Return the devices of the catalogue by each spelling of their names; `names` has the names
+    of a device by its label.
     """
     owners: dict[Words, tuple[Device, ...]] = {}
     for device in catalogue_devices():

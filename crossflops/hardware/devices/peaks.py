@@ -38,7 +38,7 @@ def sparse(device: Device, precision: str) -> float | None:
 
 
 def sparse_peak(device: Device, precision: str) -> float:
-    """Return the peak with structured sparsity in FLOP/s. Raises UnknownNameError if there is
+    """Return the peak in FLOP/s with structured sparsity. Raises UnknownNameError if there is
     none.
     """
     top = sparse(device, precision)
@@ -222,8 +222,8 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
 
 
 def peaks_at_least(device: Device, precision: str, rate: float) -> dict[str, float]:
-    """Return the peaks of a device (FLOP/s) for other precisions than this one that are at least
-    `rate`, by precision.
+    """Return the peaks (FLOP/s) of a device that are at least `rate`, by precision; the dense one
+    of `precision` and those of integers are left out.
     """
     tops = {
         name: top

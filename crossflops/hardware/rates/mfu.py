@@ -551,7 +551,7 @@ LEAST, ADAM = 12, 28
 
 
 def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
-    """Return the least seconds in which an optimizer can update the parameters: any optimizer, and
-    Adam.
+    """Return the least seconds that an update of the parameters takes at a bandwidth (bytes/s): by
+    any optimizer, and by Adam.
     """
     return params * LEAST / bandwidth, params * ADAM / bandwidth

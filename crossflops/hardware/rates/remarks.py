@@ -197,8 +197,8 @@ def peak_share_remarks(
     training: TrainingOptions,
     against: Peaks | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return notes on the peak and on the number of passes, and warnings on the share of the
-    peak.
+    """Return two tuples of sentences: notes on the peak and the number of passes, and warnings on
+    the share of the peak.
     """
     return (
         (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
@@ -430,8 +430,8 @@ def _impossible(
 def _other_peaks(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
 ) -> tuple[str, ...]:
-    """Return a note on the other peaks of the device that are at least the rate; () if they are
-    unknown.
+    """Return one sentence: which other peaks of the device are at least the rate, or that none is;
+    () if the device or the precision is unknown.
     """
     device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:

@@ -316,7 +316,7 @@ def parents_with_time_gaps(
 
 
 def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the paths in the table below a path, without those below another one of them."""
+    """Return the paths in `times` that are inside `path` and not inside another one of these."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
         row

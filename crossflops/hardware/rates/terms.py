@@ -98,8 +98,8 @@ Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
 def scores(graph: Graph) -> dict[str, AttentionScores]:
-    """Return by node key the sizes of the attention to which a matrix product or a fused attention
-    node belongs.
+    """Return for each matrix product or fused node of attention, by node key, the sizes of its
+    attention.
     """
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
@@ -308,7 +308,9 @@ def repeats(
     causality: Causality,
     precisions: Precisions,
 ) -> dict[str, tuple[WorkTerm, ...]]:
-    """Return by reason the work that is recomputed in a training step, as terms with its MACs."""
+    """Return for each reason of recomputation the work that is done again in a training step, as
+    terms with its MACs.
+    """
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
         for reason, times in recompute_factors(
@@ -387,7 +389,7 @@ _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of a
 
 
 def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
-    """Return by reason how many times the forward work of a piece is recomputed; {} in
+    """Return for each reason how many times the forward work of a piece is recomputed; {} in
     inference.
     """
     if not training.train or k <= 1:
@@ -452,8 +454,8 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 def _piece_precision_shares(
     piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
-    """Return by precision the share of a piece that runs in it, and add the matching patterns to
-    `met`.
+    """Return for each precision the share of a piece that runs in it, and add the matching
+    patterns to `met`.
     """
     chosen = ""
     for pattern, precision in patterns.items():

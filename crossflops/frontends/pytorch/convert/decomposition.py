@@ -366,7 +366,7 @@ def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
 
 
 def _layouts(value: Any) -> Any:
-    """Return the layout of a fake tensor; for a list a tuple of layouts, for None None."""
+    """Return the layout of a fake tensor; for a list a tuple of layouts, and None for None."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
@@ -825,7 +825,7 @@ class _Fakes:
         self._known: dict[TensorLayout, Any] = {}
 
     def tensor_with_layout(self, layout: Any) -> Any:
-        """Return a fake tensor with this layout, cached; for a tuple a tuple of them, for None
+        """Return a fake tensor with this layout, cached; for a tuple a tuple of them, and None for
         None.
         """
         if layout is None:

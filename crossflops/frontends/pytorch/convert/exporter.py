@@ -198,8 +198,8 @@ def translating_complex_operators(
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
     def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
-        """Return the function that translates an FX node to ONNX, as recorded nodes if they are
-        known, and a message ("" if found).
+        """Return the function that translates an FX node to ONNX (by stored nodes if they are
+        known), or None, and a message.
         """
         if is_reference_export():
             return ours_first(node, registry)
@@ -207,8 +207,8 @@ def translating_complex_operators(
         return form_of(node, flags, functools.partial(ours_first, node, registry), writing_place)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
-        """Return the function that translates an FX node to ONNX, ours before PyTorch's, and a
-        message ("" if found).
+        """Return the function that translates an FX node to ONNX (ours if there is one, else
+        PyTorch's), or None, and a message.
         """
         if loses_argument(node):
             return opaque(node.target), ""

@@ -106,8 +106,8 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 
 
 def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str, Node]:
-    """Return by node key the operator by which PyTorch differentiates each of the two products of
-    a bilinear layer.
+    """Return for both products of a bilinear layer, by node key, the operator by which PyTorch
+    differentiates them.
 
     The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
     Source: bilinear in aten/src/ATen/native/Linear.cpp.
@@ -147,8 +147,8 @@ def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 def mark_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with its `starts`: the values, not made by a node of it, whose gradient
-    starts there.
+    """Return the graph with `starts` set: the values at which a gradient starts although no node
+    of the graph makes them.
 
     These are gradients of inputs, of constants, which the export folds, and of detached values,
     which have a name of their own. Nodes that read one in another form are marked.
@@ -208,8 +208,8 @@ def mark_lost_starts(
 def _leaves_of_lost_calls(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[str, set[str]]:
-    """Return by source the keys of the `lost` calls (which have no node and whose result starts to
-    have a gradient) that detach its value or copy an input.
+    """Return for each source of gradients the keys of the `lost` calls that detach its value or
+    copy an input. A lost call starts gradients and has no node.
 
     A source is the key of a call, or "=" and the name of an input.
     """
@@ -245,7 +245,8 @@ class _FoldedConstant(NamedTuple):
 def _constants_with_gradients(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[Hashable, _FoldedConstant]:
-    """Return the constants that are made of results of `lost` calls, which have gradients.
+    """Return the constants with gradients that are made of results of `lost` calls, by name and by
+    (key of the call that reads one, shape).
 
     They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
     an operator: so also by the call that reads one, with its shape.
@@ -284,8 +285,8 @@ def _constants_with_gradients(
 
 
 def _passes_gradient_on(provided: "fx.Node", node: "fx.Node") -> bool:
-    """Return True if the gradient of the operand `provided` is that of the node's result, element
-    by element.
+    """Return True if the operand `provided` gets the gradient of the node's result unchanged,
+    element by element.
     """
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
@@ -413,7 +414,7 @@ def restore_pasts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
     """Return the graph with the old value at each input that was changed in place without
-    gradients: the gradient goes to that.
+    gradients, since the old value gets the gradient.
     """
     written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
     if not written:
@@ -443,8 +444,8 @@ def restore_pasts(
 def _mutation_bases(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
-    """Return by call that writes in place without gradients the old values that get the gradients,
-    and by call the values that it reads for gradients.
+    """Return two maps: from each call that writes in place without gradients to the old values
+    that get the gradients, and from each call to the values that it reads for gradients.
 
     They are the last results of the call. The second mapping has, by every call, the values that
     it reads for gradients, each as "=" and the name of a parameter or as the call that made it.
@@ -512,8 +513,8 @@ def _is_view(node: "fx.Node") -> bool:
 
 
 def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
-    """Return by node key the positions of its inputs that are detached from autograd; UNSURE if a
-    position is unknown.
+    """Return for each node, by its key, the positions of its inputs that are detached from
+    autograd; UNSURE for an unknown position.
 
     Where a call reads a value both directly and detached, its arguments and the inputs of its
     nodes have the same order. The index is UNSURE where their numbers differ.
@@ -561,8 +562,8 @@ def gradient_sources(
     present: Container[str],
     ways: _Ways | None = None,
 ) -> "dict[fx.Node, _Sources]":
-    """Return for each FX node the calls and parameters its value comes from: for each one and each
-    way True if it is detached there.
+    """Return for each FX node the calls and parameters from which its value comes, each with a
+    flag for each way: True if it is detached on that way.
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
@@ -593,7 +594,9 @@ def gradient_sources(
 
 
 def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
-    """Return the FX nodes that a node has as arguments, in order, repeated ones again."""
+    """Return the FX nodes among the arguments of a node, in order; one that occurs twice is there
+    twice.
+    """
     from torch.fx.node import map_arg
 
     operands: list[fx.Node] = []

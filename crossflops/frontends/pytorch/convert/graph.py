@@ -135,8 +135,8 @@ class _OperandUses(NamedTuple):
 
 
 def _operand_uses(model: "ir.Model") -> _OperandUses:
-    """Return the calls of the model that read tensors, and the names of values that are computed
-    from these.
+    """Return the names of the calls that read tensors in the model, and of the values that are
+    computed from tensors.
     """
     taking: set[str] = set()
     values: set[str] = set()
@@ -256,7 +256,7 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
-    """Return the model's name of each parameter by another name that it has in the program.
+    """Return for each other name that a parameter has in the program its name in the model.
 
     torch.export knows a parameter by its name, and treats one in a list of the model, or in a
     function's closure, as a constant. Both share memory, and are read in the same way: that of the
@@ -276,8 +276,8 @@ def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
 
 
 def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
-    """Return by name the tensors with `requires_grad` that are not parameters of the program: True
-    for an input.
+    """Return the names of tensors with `requires_grad` that are not parameters of the program:
+    with True for an input, False for a stored tensor.
 
     They are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules in a
     list of the model or in a function's closure, which an export treats as constants.
@@ -433,8 +433,8 @@ def _convert_graph_nodes(
 
 
 def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
-    """Return by index the values of an ONNX node's integer inputs that are constant and on which
-    its work or shape depends.
+    """Return the integers of an ONNX node's constant inputs on which its work or shape depends, by
+    position of the input.
     """
     from onnx_ir.convenience import get_const_tensor
 

@@ -92,8 +92,8 @@ def outcome(operator: str, argument: str) -> str | None:
 
 
 def loses_argument(node: Any) -> bool:
-    """Return True if the ONNX translation of a node ignores an argument that changes the result
-    and has no default value.
+    """Return True if the ONNX translation of a node ignores an argument that matters, with a value
+    other than its default.
     """
     names = _NAMED.get(str(node.target))
     if not names:

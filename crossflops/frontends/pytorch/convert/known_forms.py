@@ -124,8 +124,8 @@ def form_of(
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
 ) -> tuple[Any, str]:
-    """Return a function that writes the ONNX nodes of an operator call, stored ones where
-    possible, and a message ("" if found).
+    """Return the function that writes the ONNX nodes of an operator call (stored ones where
+    possible), or None, and a message.
 
     `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
     """

@@ -222,8 +222,8 @@ def _attribute_value_key(attribute: Any) -> Any:
 
 @contextmanager
 def renumbering_opsets() -> Iterator[None]:
-    """Convert a model between opset versions inside the block by a new version number alone, if no
-    operator of it changes between them.
+    """Let onnxscript, inside the block, convert a model to another opset version by the version
+    number alone, if its operators do not change.
 
     The version converter visits every node once for each set in between.
     """

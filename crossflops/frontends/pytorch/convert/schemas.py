@@ -9,7 +9,7 @@ from crossflops.operators import is_counted_by_package
 
 def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
     """Return for each tensor in a call the name of its argument in the operator's schema, in
-    order; () if they are not `count`.
+    order; () if their number is not `count`.
 
     Each tensor of a list bears the name of the list. () where they are not as many as `count`,
     which is what the node that was written for the call has.
@@ -19,7 +19,7 @@ def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
 
 
 def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
-    """Return by name the default values of the plain arguments that a call leaves out; {} for an
+    """Return the default values of the plain arguments that a call leaves out, by name; {} for an
     operator with a rule.
 
     Those of operators that have a rule here are what their rule knows, and are left out.

@@ -171,8 +171,8 @@ def _sparse_storage_error(why: str) -> NormalizeError:
 
 
 def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
-    """Return by name the observed facts of a sparse call, such as numbers of stored elements and
-    of MACs.
+    """Return the observed facts of a sparse call, such as numbers of stored elements and of MACs,
+    by name.
     """
     tensors = list(_tensors_in_arguments((args, kwargs)))
     name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
@@ -395,7 +395,9 @@ def _sparse_operator() -> Any:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """Return the function that translates `crossflops::on_sparse` to ONNX, by operator."""
+    """Return the function that translates `crossflops::on_sparse` to ONNX, in a dict by that
+    operator.
+    """
     return {_sparse_operator(): _translate}
 
 

@@ -16,8 +16,8 @@ from crossflops.frontends.pytorch.convert.exporter import opaque
 
 
 def replacement_forms() -> dict[Any, Callable[..., Any]]:
-    """Return by PyTorch operator our function that translates it to ONNX, for those that the
-    exporter translates wrongly.
+    """Return our functions that translate operators to ONNX which the exporter translates wrongly,
+    by PyTorch operator.
     """
     import torch
 
@@ -549,8 +549,8 @@ def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
 
 
 def determinant(x: Any) -> Any:
-    """Write the ONNX node for the determinant; return it and twice x, in place of the factors for
-    the backward pass.
+    """Write the ONNX node for the determinant; return (determinant, x, x), in which x replaces the
+    two factors for the backward pass.
     """
     return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
 

@@ -179,7 +179,9 @@ def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> Paramete
 
 
 def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping[str, int]:
-    """Return by kind of parameter the number of elements that the parameters of a layer have."""
+    """Return for each kind of parameter the number of elements that the parameters of a layer
+    have.
+    """
     elements: dict[str, int] = {}
     for parameter in parameters:
         if parameter.layer == layer:

@@ -128,15 +128,15 @@ class TransformersPasses(GenerationPasses):
         )
 
     def prefill(self, batch: int, prompt: int) -> Source:
-        """Return as a source the pass over `batch` prompts of `prompt` tokens each."""
+        """Return a source that runs the model over `batch` prompts of `prompt` tokens each."""
         inputs = {"input_ids": self._tokens(batch, prompt)}
         if self.is_encoder_decoder:
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
         return _source(Prefill(self._model), inputs)
 
     def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return as a source the pass over the `context`-th token of each request, with its
-        key-value cache.
+        """Return a source that runs the model over the `context`-th token of each request, with
+        its key-value cache.
         """
         layers = list(_layers(_new_cache(self._model)))
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
@@ -188,7 +188,7 @@ class TransformersPasses(GenerationPasses):
 
 
 def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
-    """Return as a source the model in evaluation mode with these keyword inputs."""
+    """Return a source with the model in evaluation mode and these keyword inputs."""
     model = model.eval()
     return Source(model, (), inputs, weights=weights_kind(model, (), inputs))
 

@@ -226,8 +226,8 @@ class Transformers(Library):
 
 
 def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
-    """Return the content of a config that a file, a folder or the name of a repository on the hub
-    gives.
+    """Return the content of a config; `name` is its file, its folder, or its repository on the
+    hub.
     """
     path = Path(name).expanduser()
     if path.is_dir():

@@ -336,8 +336,8 @@ def clear_caches(model: "nn.Module") -> None:
 
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
-    """Return the `functools` caches in this process that may hold tensors of a model; `modules` is
-    the key of the result's cache.
+    """Return the `functools` caches in this process that may hold tensors of a model; the result
+    is cached by `modules`, the number of imported modules.
 
     They are cached by the number of imported modules, since a search takes 50 ms.
     """

@@ -332,7 +332,9 @@ def _relu(x: Any) -> Any:
 
 
 def _product_functions() -> dict[str, Callable[..., Any]]:
-    """Return by name the float functions that replace quantized convolutions and linear layers."""
+    """Return the float functions that replace quantized convolutions and linear layers, by
+    name.
+    """
     table: dict[str, Callable[..., Any]] = {}
     for suffix, after in (("", _identity_function), ("_relu", _relu)):
         table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
@@ -353,7 +355,7 @@ def _product_functions() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _float_function_table() -> dict[str, Callable[..., Any]]:
-    """Return by name the float functions that replace the operators of `torch.ops.quantized`."""
+    """Return the float functions that replace the operators of `torch.ops.quantized`, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -392,7 +394,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
 
 
 def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
-    """Return by name the float functions that replace quantized norms and activations."""
+    """Return the float functions that replace quantized norms and activations, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -424,8 +426,8 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
 
 
 def _functional_replacements() -> dict[str, Callable[..., Any]]:
-    """Return by name the float functions that replace those of
-    torch.ao.nn.quantized.functional.
+    """Return the float functions that replace those of torch.ao.nn.quantized.functional, by
+    name.
     """
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
@@ -451,7 +453,7 @@ def _detach_weight(weight: Any) -> Any:
 
 
 def _cell_functions() -> dict[str, Any]:
-    """Return by kind ATen's functions of recurrent cells: LSTM, GRU, RNN with ReLU or tanh."""
+    """Return ATen's functions of recurrent cells by kind: LSTM, GRU, RNN with ReLU or tanh."""
     import torch
 
     aten = torch.ops.aten

@@ -75,8 +75,8 @@ Around = Callable[[str | None, dict[str, Call]], str]
 def align_observed_calls(
     seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
-    """Return the operators that a run showed as calls, each with the keys of the exported calls
-    whose work it does.
+    """Return the operators of a run as calls, each with the keys of the exported calls whose work
+    it does.
 
     `functions` are the keys of the calls of custom autograd functions.
     """
@@ -125,8 +125,8 @@ _Belonging: TypeAlias = tuple[
 def _function_operator_groups(
     calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return by operator in a custom autograd function the keys of all operators of that
-    function.
+    """Return for each operator in a custom autograd function, by its key, the keys of all
+    operators in that function.
     """
     inside: dict[str, list[str]] = defaultdict(list)
     for call in calls:
@@ -415,8 +415,8 @@ def observe_fused_kernels(
 
 
 def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
-    """Yield ((frame key,), "NESTED" with its number of rows) for each frame that handled a nested
-    tensor.
+    """Yield ((frame key,), "nested:ROWS") for each frame that handled a nested tensor; ROWS is its
+    number of rows, or nothing.
     """
     for chain, frame in zip(frame_chains(recorder), recorder.frames, strict=True):
         if _is_nested(frame):
@@ -448,8 +448,8 @@ def _module_path(key: str) -> str:
 
 
 def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
-    """Return by key of an operator or function call the name of the fused kernel that ran in place
-    of it.
+    """Return for each operator or function call that a fused kernel replaced, by its key, the name
+    of the kernel.
 
     The calls of modules and functions that handled nested tensors have `NESTED`, and the number of
     kept rows.

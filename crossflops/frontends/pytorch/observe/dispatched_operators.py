@@ -388,8 +388,8 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
 def _mark_repeated(
     seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
 ) -> None:
-    """Set two flags in the settings of each operator event: it only repeats its caller's event; a
-    dispatch mode ran it again.
+    """Set two settings of each operator event: True if it only repeats its caller's event, and
+    True if a dispatch mode took it and ran it again.
     """
     for call in seen:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]

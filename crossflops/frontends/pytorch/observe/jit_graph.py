@@ -50,8 +50,8 @@ def jit_nodes(
 def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes of the model's `torch.jit` trace as `jit_nodes` does, but with the model's
-    own result.
+    """Return the nodes of the `torch.jit` trace of the unchanged model; `jit_nodes` traces it with
+    its result as a flat list.
 
     The tracer accepts only results of tensors, and lists, tuples and dicts of them.
     """

@@ -73,8 +73,8 @@ def with_bodies(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> tuple[Call, ...]:
-    """Return the calls with the calls inside custom operators' kernels added, which a real run
-    shows.
+    """Return the calls, and behind each custom operator the calls that its kernel makes in a real
+    run.
 
     Fake tensors run no body, not even for a tool.
     """

@@ -19,8 +19,8 @@ _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
 def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
-    """Run copies of the model; return its inputs and outputs as arrays, and for each output if
-    random numbers or rounding change it.
+    """Run copies of the model; return its inputs and outputs as arrays, and how much random
+    numbers and rounding change each output.
 
     Further runs have weights and inputs that differ by one rounding: a deep model on a small batch
     in training may amplify that. Raises InputError where the model raises.

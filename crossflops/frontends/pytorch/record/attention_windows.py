@@ -16,8 +16,8 @@ _NAME = "sliding_window"
 
 
 def attention_windows(model: "nn.Module") -> Mapping[str, int]:
-    """Return by module path the sliding window, in keys that a query sees, of each causal
-    attention module.
+    """Return for each causal attention module with a sliding window, by its path, the number of
+    keys that a query sees.
     """
     return {
         path: window

@@ -116,8 +116,8 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
 def members(
     calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return by key of an operator call the index in `applied` of the custom autograd function
-    that it is in.
+    """Return for each operator call in a custom autograd function, by its key, the index of the
+    function in `applied`.
     """
     if not applied:
         return {}
@@ -140,8 +140,8 @@ _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autogra
 def _calls_of_generated_functions(
     calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return by key of an operator call the index in `applied` of its autograd function, if
-    `torch.library` generated that.
+    """Return for each operator call whose autograd function `torch.library` generated, by its key,
+    the index of the function in `applied`.
 
     `torch.library` wraps an operator into a function when it is called, beside the call and not
     around it: the first of a name within a call is that of the first such operator there.

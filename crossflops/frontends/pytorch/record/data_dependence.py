@@ -377,7 +377,7 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
 
 
 def reads_values(program: "ExportedProgram") -> bool:
-    """Return True if Python code of the model reads a tensor's values in a program."""
+    """Return True if the program reads values of tensors for Python code."""
     return any(
         _passes_value_to_python(node.target) or _is_item(node)
         for node in program.graph.nodes
@@ -492,7 +492,7 @@ def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
 
 
 def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
-    """Return by node name the values of the nodes that draw random numbers, from one run of the
+    """Return the values of the nodes that draw random numbers, by node name, from one run of the
     program.
 
     `states` are those of generators other than PyTorch's.
@@ -506,8 +506,8 @@ def _run_program_nodes(
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """Run an exported program on its own inputs; return by name the values of the nodes for which
-    `requested` is true.
+    """Run an exported program on its own inputs; return the values of the nodes for which
+    `requested` is true, by node name.
 
     `requested` selects nodes by their name, and by whether they drew random numbers. A value in
     `known`, by the name of the operator that a node came from, is not drawn again.

@@ -65,7 +65,9 @@ def first_name(sources: Any) -> str:
 
 
 def origin_operator_names(exported: Any) -> dict[str, str]:
-    """Return by name of a node in a decomposed program the name of the original node."""
+    """Return for each operator of a decomposed program, by node name, the name of the original
+    node.
+    """
     return {
         node.name: first_name(node.meta["from_node"])
         for node in exported.graph.nodes

@@ -27,7 +27,7 @@ Executed = Counter[str]  # twice the MACs of products, by the path of the module
 def model_run_products(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Executed:
-    """Run the model; return by module path the FLOPs of its matrix products and convolutions.
+    """Run the model; return the FLOPs of its matrix products and convolutions by module path.
 
     Gradients are on: without them modules take fast paths, which no export takes. The run may
     change the model.
@@ -54,8 +54,8 @@ def model_run_products(
 def program_run_products(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
-    """Run an exported program; return by module path the FLOPs of its matrix products and
-    convolutions.
+    """Run an exported program; return the FLOPs of its matrix products and convolutions by module
+    path.
 
     Operators on fake tensors are run once for all equal nodes: a large model repeats a few blocks
     many times.

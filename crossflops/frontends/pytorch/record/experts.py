@@ -82,8 +82,8 @@ def _idle(stored: Parameter, experts: int, used: int) -> int:
 
 
 def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
-    """Return how many experts a call gets for each row of its first input, of a width in `widths`;
-    0 if it gets none.
+    """Return the number of expert indices that a call gets for each row of its first input, whose
+    width must be in `widths`; 0 if it gets none.
     """
     if not inputs or not inputs[0].shape or "float" not in inputs[0].dtype:
         return 0
@@ -100,8 +100,8 @@ def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> in
 def _topk_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, int]:
-    """Return by storage number the elements that a token does not use of each weight whose experts
-    a `topk` chooses.
+    """Return how many elements a token does not use of each weight whose experts a `topk` chooses,
+    by storage number.
 
     Groups of experts are chosen before experts are: of several choices the largest counts.
     """
@@ -146,8 +146,8 @@ def _expert_choices(
 
 
 def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Return by key of a call that computes all experts for each token (number of chosen experts,
-    number of all).
+    """Return (number of chosen experts, number of all) for each call that computes all experts for
+    each token, by call key.
 
     Each has the number of experts that a token chose, and the number of all.
     """

@@ -141,8 +141,8 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
 
 
 def module_settings(module: "nn.Module") -> dict[str, Scalar]:
-    """Return by name the public attributes of a module that are plain, such as in_channels or
-    kernel_size.
+    """Return the plain public attributes of a module, such as in_channels or kernel_size, by
+    name.
     """
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():

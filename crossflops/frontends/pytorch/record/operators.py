@@ -207,7 +207,7 @@ def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec
 
 
 def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
-    """Return by name the plain arguments of an operator, with default values of those that are
+    """Return the plain arguments of an operator by name, with default values of those that are
     left out.
     """
     schema = getattr(node.target, "_schema", None)

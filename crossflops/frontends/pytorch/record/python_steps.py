@@ -151,8 +151,8 @@ def _pad_sequence_pieces(
 
 
 def _real(tensor: Any) -> Any:
-    """Return the real tensor of a traced one, None without one; mark the nodes traced after this
-    as behind a read value.
+    """Return the real tensor of a traced one, or None; nodes traced later get a mark, since a
+    value was read before them.
 
     Nodes traced from here on have a mark, as the graph has no operator for the values that were
     read.

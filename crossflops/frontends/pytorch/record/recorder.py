@@ -373,7 +373,9 @@ def _is_traced_by_compiler() -> bool:
 
 
 def _is_in_place(name: str) -> bool:
-    """Return True if a function changes its tensor in place by its name, such as "Tensor.mul_"."""
+    """Return True if the name of a function, such as "Tensor.mul_", says that it changes its
+    tensor in place.
+    """
     method = short_target_name(name).removeprefix("Tensor.")
     return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
