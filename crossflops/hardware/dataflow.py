@@ -1,4 +1,5 @@
-"""Which values of a graph, bodies included, hold weights or caches, and what they carry.
+"""The flow of weights, inputs and caches through a graph: which values hold elements of which of
+them.
 
 A node that only moves data (no operation at all: Reshape, Transpose, Concat, Expand, Cast ...)
 hands on elements of its inputs. A fused kernel reads them where they come from, so a source (a
@@ -50,7 +51,9 @@ def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """A number of elements of a source. Values with one `piece` hold the same ones; "" is all."""
+    """A number of elements of a source (a weight or an input). Values with the same `piece` hold
+    the same elements; "" is the whole source.
+    """
 
     elements: int
     piece: str = ""
@@ -73,7 +76,7 @@ _CONTINUES: Mapping[str, Mapping[int, tuple[int, int]]] = {
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """An input that an output continues, with the number of new elements."""
+    """An input that an output continues as a cache: both names, and the number of new elements."""
 
     past: str
     present: str
@@ -178,7 +181,8 @@ _WRITING = frozenset(("ScatterElements", "ScatterND", "Scatter", "TensorScatter"
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """`carried`: of every value that moves elements of sources, how many of each.
+    """The elements of weights and inputs in each value of a graph: `carried` has for a value that
+    moves them how many of each source.
 
     `maker`: the node that worked out what a value holds, or the first that moved it. `specs` are
     the sources themselves, `moves` the keys of nodes without an operation.

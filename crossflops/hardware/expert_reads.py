@@ -1,4 +1,5 @@
-"""How much of the weights of experts a pass reads: those of the experts that its tokens choose.
+"""The share of the weights of experts that a pass reads: those of the experts that its tokens
+choose.
 
 A token chooses k of E experts. Where the router spreads tokens evenly and each independently of
 the others, T tokens together choose E (1 - (1 - k/E)^T) different experts on average: k of them

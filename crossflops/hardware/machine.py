@@ -1,5 +1,4 @@
-"""This machine by its own words: its processor as Linux describes it, its GPUs as their drivers
-do.
+"""The processor and the GPUs of this machine, as Linux and the drivers describe them.
 
 Of the processor also how much one core computes in a clock. Affinity, then the quota of the
 control group, then unique cores: siblings of one core share its units. The clock is that of

@@ -127,7 +127,8 @@ FLOPS_PER_MAC = 2
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to run a step. `scale` is its batch over the counted one.
+    """The conditions of a step: device, batch, passes and precision. `scale` is its batch over the
+    counted one.
 
     `examples` are in the step, `passes` as large as the forward one; `precision` is "" for that
     of the graph. `nodewise` is False where the bytes of single nodes are not known.
@@ -319,7 +320,7 @@ _HINT = f"write, for example, batch=64 or weights=fp8,cache=fp8; allowed keys: {
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario with the byte model and the formats of its loads."""
+    """A scenario with the byte model and the number formats by which its bytes are counted."""
 
     run: Scenario
     model: ByteModel
@@ -470,7 +471,7 @@ def kernel_bounds(
 
 
 class _Edge:
-    """The values that cross the boundary of a set of nodes."""
+    """The tensors that a set of nodes exchanges with the rest of the graph."""
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
         self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}

@@ -71,7 +71,7 @@ _RESTATED = frozenset(("float64", "float32", "float16", "bfloat16"))
 
 
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
-    """The precision in which values are kept in memory; "" as the graph has it.
+    """The precisions in which values are stored in memory; "" means that of the graph.
 
     Weights and caches are kept as the activations unless they have a precision of their own.
     Integers, and floats of 8 bits or fewer, stay as they are stored.
@@ -149,7 +149,9 @@ _WEIGHTS, _CACHE, _ACTIVATIONS = range(3)
 
 
 class _Bill:
-    """The bytes charged to each node, and the unread rest of each source."""
+    """The bytes charged to each node, and the elements of each source that no node has read
+    yet.
+    """
 
     def __init__(self, flow: Flow, formats: Formats) -> None:
         self.flow, self.formats = flow, formats

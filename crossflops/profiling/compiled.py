@@ -1,4 +1,6 @@
-"""Why no call of a model is seen: a compiled function runs it as part of its own graph."""
+"""The reasons why no call of a model is seen in a step, such as a compiled function that contains
+it.
+"""
 
 import sys
 

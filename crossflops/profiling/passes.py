@@ -35,7 +35,9 @@ class BackwardPass(msgspec.Struct, frozen=True):
 
 
 class CallPasses(msgspec.Struct, frozen=True):
-    """The backward passes through a call, how often each ran, and remarks on others."""
+    """The backward passes through a call with their counts, and remarks on other passes that
+    ran.
+    """
 
     passes: tuple[tuple[BackwardPass, int], ...] = ()
     beside: tuple[str, ...] = ()
@@ -62,7 +64,8 @@ class _PassNodes:
 
 
 class ModelCall:
-    """An outermost call of the model, of a part of it, or of a module beside it.
+    """A call, which no other recorded call encloses, of the model, of a part of it, or of a module
+    outside of it.
 
     `path` is the place of the part, "" for the model and None for a module beside it. `autocast`
     is the type in which products ran. `trained` says of each parameter whether it asked for a
@@ -309,7 +312,7 @@ def _leaf(edge: Edge) -> Any:
 
 
 class CallKind(NamedTuple):
-    """Equal calls: one of them, and their number."""
+    """A group of equal calls: one of them, and their number."""
 
     call: ModelCall
     times: int

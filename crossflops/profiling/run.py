@@ -1,4 +1,4 @@
-"""A model trained for some steps in this process: first as it is, then watched."""
+"""The training of a model for some steps in this process: first without hooks, then with them."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -190,7 +190,7 @@ def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) 
 
 
 class _PassMarks(NamedTuple):
-    """The points in time of a pass: its begin, the end of its loss, that of its backward pass."""
+    """The time marks of a pass: its begin, the end of its loss, the end of its backward pass."""
 
     begin: Mark
     loss: Mark
@@ -198,7 +198,9 @@ class _PassMarks(NamedTuple):
 
 
 class _StepMarks(NamedTuple):
-    """The begin of a step, its passes, and begin and end of the optimizer, perhaps around them."""
+    """The time marks of a step: its begin, its passes, and begin and end of the optimizer, which
+    may enclose the passes.
+    """
 
     start: Mark
     passes: list[_PassMarks]
@@ -214,7 +216,7 @@ def _needs_closure(optimizer: Any) -> bool:
 
 
 class _Step:
-    """Repeated training steps; the marks of their phases are kept."""
+    """A training step that can be repeated; it keeps the time marks of each run."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Hooks on a model for one step, and the times that they saw; then the model is as it was.
+"""The observation of one step of a model by hooks, which time its modules; afterwards the model is
+as before.
 
 A module's forward pass is timed by hooks before and after it. Of the backward pass every node of
 autograd's graph is timed, and belongs to the module in whose forward pass it was made: hooks on
@@ -36,7 +37,9 @@ Mark: TypeAlias = Any  # a point in time, of the clock that made it
 
 
 class Clock(Protocol):
-    """Marks of points in time, and their distances once the device is done."""
+    """A clock that makes marks of points in time, and gives the seconds between them once the
+    device is done.
+    """
 
     waits: bool  # whether a mark is made when the work is done, so that hooks take time from it
 
@@ -54,7 +57,7 @@ class Clock(Protocol):
 
 
 class HostClock:
-    """This process's own clock. A separate device is waited for at every mark."""
+    """A clock of this process, which waits for a separate device at each mark."""
 
     waits = True
 
@@ -80,7 +83,7 @@ class HostClock:
 
 
 class EventClock:
-    """Events on the current stream of a CUDA device: nothing waits until the end."""
+    """A clock of events on the current stream of a CUDA device, which waits only at the end."""
 
     waits = False
 
@@ -120,7 +123,9 @@ class Moment(NamedTuple):
 
 
 class Span:
-    """One run of a module, or of its node in the backward pass."""
+    """The time span of one forward run of a module, or of an autograd node of it in the backward
+    pass.
+    """
 
     __slots__ = ("call", "end", "inner", "outer", "path", "phase", "spent", "start", "whole")
 
@@ -235,7 +240,8 @@ class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: its phases in seconds, and its modules by path. None stands for a missing phase.
+    """The times of one step: its phases in seconds (None for a missing one), and its modules by
+    path.
 
     `whole` lasts from the start of the watch to its end. `optimizer` are the steps of all
     optimizers, without the closures that they call. `beside` are the modules beside the model, in
@@ -1002,7 +1008,7 @@ def tensors_of_value(values: Any) -> list["Tensor"]:
 
 
 class RunPlace(NamedTuple):
-    """The place where a model runs: "cpu" or the name of an accelerator."""
+    """The place where a model runs: device name, PyTorch version and number of threads."""
 
     device: str
     runtime: str

@@ -1,4 +1,6 @@
-"""Callbacks for the training loops of libraries: one step is profiled, and logs have its rates."""
+"""Callbacks for the training loops of libraries, which profile one step and add rates to the
+logs.
+"""
 
 import time
 import warnings
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StepRates:
-    """Rates of steps, from the profile of one of them.
+    """The rates of training steps, computed from the profile of one of them.
 
     What is said to be no training (a validation, the writing of a checkpoint) is in no rate: from
     the end of the step before it to the begin of the next one.
@@ -90,7 +92,7 @@ class StepRates:
 
 
 class ProfiledStep:
-    """The profiled step of a training, and the rates of the steps after it."""
+    """The one step of a training that is profiled, and the rates of the steps after it."""
 
     def __init__(self, step: int, options: dict[str, Any]) -> None:
         self.rates = StepRates()

@@ -1,5 +1,5 @@
-"""Within a script that nobody changed: one step of its training is profiled, between two steps of
-its optimizer.
+"""The profiler inside a script that is not changed: it profiles one training step, between two
+steps of an optimizer.
 
 Python runs `begin` before the script. It costs nothing until the script imports torch.optim, whose
 own hooks then tell when an optimizer has stepped.
@@ -78,6 +78,8 @@ class _Finder(MetaPathFinder):
 
 
 class _Telling(Loader):
+    """A loader that loads a module by its own loader, then calls `then`."""
+
     def __init__(self, inside: Loader, then: Callable[[], None]) -> None:
         self._inside, self._then = inside, then
 
@@ -97,7 +99,7 @@ class _Telling(Loader):
 
 
 class _ChosenStep:
-    """The steps of the optimizer that steps first, one of which is profiled.
+    """The observation of the steps of the optimizer that steps first; it profiles one of them.
 
     Where others step behind it, as that of a generator does, a step ends with the last of them.
     """

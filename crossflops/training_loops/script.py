@@ -1,4 +1,4 @@
-"""A training script as it is: run by its own command, with one step of it profiled."""
+"""The run of a training script by its own command, with one step of it profiled."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ class ScriptRun(NamedTuple):
 
 
 class StepChoice(NamedTuple):
-    """The optimizer step to profile, its peak, and its conventions."""
+    """The optimizer step to profile, the peak to compare with, and the conventions to show."""
 
     step: int = 5
     device: str | None = None

@@ -40,7 +40,7 @@ _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and ev
 
 
 class PyTorch(Frontend):
-    """The frontend of PyTorch models, which PyTorch itself runs and exports, on tensors."""
+    """The frontend of PyTorch models, which PyTorch itself exports and runs."""
 
     name = "torch"
     title = "PyTorch"

@@ -1,4 +1,4 @@
-"""A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
+"""The way from a PyTorch model to an ONNX graph and a trace of its calls: record, then convert."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

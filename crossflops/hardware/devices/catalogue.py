@@ -1,4 +1,4 @@
-"""The devices whose peaks are known, how their names are read, and parts of them.
+"""The devices whose peaks are known, the reading of their names, and slices of devices.
 
 The figures stand in `devices/`, in SI units, every row with its source and with how far it was
 checked.
@@ -245,7 +245,7 @@ _FAMILIES = "families.json"
 
 
 class AmbiguousDeviceError(UnknownNameError):
-    """An error of a `name` that several devices have. `candidates` are these devices."""
+    """An error of a `name` that several devices have; `candidates` are these devices."""
 
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
         ids = " | ".join(device.label for device in candidates)
@@ -311,9 +311,8 @@ def peak_from_clock(device: Device, precision: str) -> float | None:
     """Return the peak in FLOP/s as clock x units x FMA per clock x 2, a check of the published
     one; None if a factor is unknown.
 
-    None where the catalogue does not hold all of the factors. It finds a slip in the figures,
-    not a common source that is wrong. Source of the formula: NVIDIA, A100 whitepaper,
-    108 SMs x 64 FMA x 2 x 1.41 GHz = 19.5 TFLOP/s in FP32.
+    It finds a slip in the figures, not a common source that is wrong. Source of the formula:
+    NVIDIA, A100 whitepaper, 108 SMs x 64 FMA x 2 x 1.41 GHz = 19.5 TFLOP/s in FP32.
     """
     fma, clock = device.fma_per_clock.get(precision), clock_of(device, precision)
     if clock is None or device.units is None or fma is None:
@@ -340,8 +339,6 @@ def deviation(device: Device, precision: str) -> float | None:
 def bandwidth_from_memory_bus(device: Device) -> float | None:
     """Return the bandwidth in bytes/s as memory bus x transfers / 8, a check of the published one;
     None if a factor is unknown.
-
-    None where the catalogue does not hold both factors.
     """
     if device.memory_bus is None or device.memory_transfers is None:
         return None

@@ -27,7 +27,8 @@ _TPUS = {kind: f"tpu-v{kind}" for kind in (*_BY_CORE, "5e", "6e")} | {"5": "tpu-
 
 
 class NamedMachine(NamedTuple):
-    """A name for a number of `chips`, which the catalogue has as `devices`.
+    """A machine by its name: the number of its `chips`, and the names that these have in the
+    catalogue, `devices`.
 
     Where it may be one of several devices, all of them are named.
     """

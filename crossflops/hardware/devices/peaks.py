@@ -1,4 +1,4 @@
-"""Peaks of a device other than the dense ones of its sheet, and the peaks of a question.
+"""Sparse and emulated peaks of a device, and the peaks with which a rate is compared.
 
     sparse = dense x sparse factor    where weights are pruned so, and a sparse kernel runs
     bf16xN = bf16 / N                 FP32 as N products of BF16 parts
@@ -92,7 +92,7 @@ ANY = ""  # the precision of a peak that is given for all
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):
-    """A device of the catalogue, or provided peaks in FLOP/s by precision.
+    """The peaks in FLOP/s by precision: those of a device of the catalogue, or `given` ones.
 
     `bandwidth` is in bytes/s: the device's, unless one is given.
     """
@@ -118,7 +118,8 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Denominators(msgspec.Struct, frozen=True, kw_only=True):
-    """Peaks of one device or of several candidates; a single None without any.
+    """The peaks with which a rate is compared, one for each device that may be meant; a single
+    None without any.
 
     `trouble` is the error with which to end when the device is ambiguous or unknown, `left_out`
     names devices that are meant and have no such peak.

@@ -1,4 +1,4 @@
-"""Devices as somebody asks for them: one with all that follows, several beside each other."""
+"""Reports on devices: the sheet of one device, and lists of several."""
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import families, find_device

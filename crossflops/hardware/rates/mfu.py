@@ -1,4 +1,4 @@
-"""From a count and a measured speed to a required rate, and its share of a peak.
+"""The required rate of work from a count and a measured speed, and its share of a peak (MFU).
 
     work   = sum of 2 x MACs x k              FLOPs of one example (or token), k passes
     rate   = work x examples/s / devices      FLOP/s of one device
@@ -62,7 +62,9 @@ from crossflops.report.efficiency import (
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of devices, and how a model is distributed over them."""
+    """The number of devices, and how a model is distributed over them: data, tensor and pipeline
+    parallel.
+    """
 
     devices: int
     dp: int
@@ -78,7 +80,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """Units (examples or tokens) a second of all devices, and the seconds of a pass or a step.
+    """The speed of all devices together in units (examples or tokens) per second, and the seconds
+    of a pass or a step.
 
     `seconds` is None where only a rate was measured and the size of its batch is unknown.
     """
@@ -338,7 +341,9 @@ def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks
 
 
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The request, and how fast it ran on which devices; `units` are those of an example."""
+    """A question with the measured speed and the devices of its run; `units` is the number of
+    units in an example.
+    """
 
     question: Question
     world: Layout

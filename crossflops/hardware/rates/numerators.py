@@ -1,4 +1,5 @@
-"""Whose MACs a rate is computed from: native, a tool's, given, or a transformer's by its sizes.
+"""The MACs from which a rate is computed: the native count, that of a tool, a given number, or an
+estimate from sizes.
 
 A tool's total is divided by what the tool counts for one MAC, so that the 2 FLOPs per MAC of a
 rate are not applied twice.
@@ -27,7 +28,9 @@ _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGT
 
 
 class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool whose total gives no MACs. Its unit per MAC is None if it is unknown."""
+    """A tool whose total cannot be turned into MACs. `per_mac`, what it counts for one MAC, is
+    None if unknown.
+    """
 
     tool: str
     total: Amount
@@ -35,7 +38,7 @@ class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Numerator(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one unit (example or token): whose, how many, and where they are from.
+    """The MACs of one unit (example or token), with their origin.
 
     `pieces` add up to them; () where nothing is known but their number. A tool `printed` its
     total, in which a MAC counts `per_mac`; with `assumed` it could not have run. `left_out` are
@@ -175,7 +178,9 @@ def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of one pass: of the weights once, and of each example. `model` says of what."""
+    """The bytes that one pass moves: `weights` once, and `per_example`; `model` describes what is
+    counted.
+    """
 
     model: str
     weights: int

@@ -1,4 +1,4 @@
-"""Questions to a count and a peak, in groups of fields. Every group has flags of its own.
+"""The options of a question about a rate, in groups of fields. Each group has options of its own.
 
 The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`), and no two
 groups have one in common, so that `Question.from_fields` takes them all as keyword arguments.
@@ -35,7 +35,7 @@ def rate_of(text: str) -> float:
 
 
 class WorkSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The source of the count: the native one by default. Counts are texts, such as 4.112G.
+    """The source of the MACs, by default the native count. Counts are texts, such as 4.112G.
 
     `macs` are of one example, `pass_macs` of one forward pass over the whole batch.
     """
@@ -48,7 +48,7 @@ class WorkSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurement: a rate of examples or tokens, or the time of a pass or of its parts.
+    """The measured speed: a rate of examples or tokens, or the time of a pass or of its parts.
 
     Rates are those of all devices together, unless `per_device`; None: so, as nobody said it.
     They may be texts, such as 2.6M. `latency_ms` is a forward pass,
@@ -72,7 +72,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a step besides the forward pass. Patterns are globs of parameters or modules.
+    """The parts of a training step besides the forward pass. Patterns are globs of names of
+    parameters or modules.
 
     `loss` is a callable, or FILE.py:CALLABLE, as in `crossflops.count`.
     """
@@ -114,7 +115,9 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Precisions(msgspec.Struct, frozen=True, kw_only=True):
-    """Precisions: one of all work, those of some nodes by a pattern, or shares of the work."""
+    """The precisions of the work: one for all, one for each pattern of node names, or shares of
+    the work.
+    """
 
     precision: str = ""
     precision_of: tuple[str, ...] = ()
@@ -131,7 +134,8 @@ class Causality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeakSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
+    """The device, or the dense peaks in TFLOP/s (a number, or P=X for precision P) and the
+    bandwidth in GB/s.
 
     `catalogue` is a TOML file with devices of one's own.
     """
@@ -143,7 +147,9 @@ class PeakSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Language(msgspec.Struct, frozen=True, kw_only=True):
-    """A transformer by its sizes, without a model: see `crossflops.hardware.rates.numerators`."""
+    """A transformer language model, given by its sizes: see
+    `crossflops.hardware.rates.numerators`.
+    """
 
     params: str | None = None
     layers: int | None = None
@@ -167,7 +173,7 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Roof(msgspec.Struct, frozen=True, kw_only=True):
-    """The roofline: under which byte model, or with which bytes of one example, as text.
+    """The options of the roofline: the byte model, or the bytes of one example as text.
 
     `what_if` are alternatives such as batch=64, `bench` is a file that `bench` wrote, and `plot`
     the file of a picture. Any of these asks for it, as `roofline` does alone.
@@ -189,7 +195,7 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: the work, its speed, and the peak."""
+    """A question about a rate: the work, its speed, and the peak."""
 
     work: WorkSource = WorkSource()
     speed: Speed = Speed()

@@ -1,4 +1,4 @@
-"""Assumptions of a rate, and contradictions to it: sentences from the figures of `hardware`."""
+"""Sentences on what a rate assumes, and on what contradicts it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction

@@ -52,7 +52,9 @@ _SPEEDS = frozenset(WAYS)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: its line in the file, and its fields, or the reason why it has none."""
+    """One row of a table of runs: its line in the file, and its fields or the error that it
+    has.
+    """
 
     line: int
     fields: dict[str, Any] = {}
@@ -192,7 +194,9 @@ def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
 
 
 class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A module or a node with its work in FLOPs and its time; a module's include its children."""
+    """A module or a node with its FLOPs and its seconds; those of a module include its
+    children.
+    """
 
     path: str
     flops: int
@@ -283,7 +287,7 @@ def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
 
 
 class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
-    """A parent whose children leave much of its time unexplained, or exceed it."""
+    """A module whose children together take much less, or more, than its own time."""
 
     path: str
     seconds: float

@@ -1,4 +1,4 @@
-"""The work of one example, split by what it is divided by: FLOPs of a precision, in passes.
+"""The work of one example, as MACs by precision and number of passes.
 
     FLOPs_i    = 2 x MACs_i x k_i                     the model's work
     executed_i = 2 x MACs_i x (k_i + recomputed_i)    with what is computed again
@@ -48,7 +48,7 @@ _MASKS = ("Add", "Where", "Sub")
 
 
 class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of one attention, and whether the graph shows that it is causal.
+    """The sizes of one attention, and whether the graph shows that it is causal.
 
     `causal` is "declared", "masked" (a mask whose values are not read) or "no". `window` are the
     keys that a query sees, 0 for all; `masked_window` those that a causal mask leaves it, which
@@ -207,7 +207,7 @@ FLAT = Fraction(3)  # passes of training where nothing tells nodes apart
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one example that are treated alike.
+    """MACs of one example that have the same names, precision and passes.
 
     `names` are what a pattern may match (operator, node, module), `stored` is the precision of
     the operands in the graph, "" where it is unknown. `passes` is k of training by the exact count
@@ -259,8 +259,8 @@ GRAPH = "graph"  # the precision by which every node runs as its operands are st
 
 
 class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one example in one precision, with the model's passes over them and the executed
-    ones.
+    """MACs of one example in one precision, with the number of passes over them: of the model, and
+    executed ones.
     """
 
     macs: Fraction
@@ -362,7 +362,9 @@ def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
 
 
 class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
-    """The share by which 3 passes of everything exceed the exact step, and where they do."""
+    """The share by which 3 passes of all work exceed the counted passes, and the pieces with fewer
+    passes.
+    """
 
     share: Fraction
     pieces: tuple[Piece, ...]

@@ -1,4 +1,5 @@
-"""Kernels by which PyTorch keeps composite operators whole, set once and put back as one.
+"""The kernels by which PyTorch keeps composite operators whole, cached so that they are made only
+once.
 
 Before PyTorch takes a program apart it gives some 600 operators other kernels, and behind it
 takes them back. Both take longer than to trace the few operators of a piece, and the kernels are
@@ -15,7 +16,9 @@ from crossflops.patches.patching import original, owner_of, patching_attribute, 
 
 
 class _OperatorKernels(NamedTuple):
-    """The Python kernels of an operator, by dispatch key: the usual ones, and those set here."""
+    """The Python kernels of an operator by dispatch key: `usual` ones, and those that PyTorch
+    sets, `replaced`.
+    """
 
     operator: Any
     usual: Mapping[Any, Any]
@@ -23,7 +26,7 @@ class _OperatorKernels(NamedTuple):
 
 
 class CompositeKernels:
-    """The kernels that one table of decompositions needs.
+    """The kernels that one table of decompositions needs, cached.
 
     `composite` has the decompositions of operators that PyTorch can keep whole, `plain` those of
     all others: the two halves of the table.

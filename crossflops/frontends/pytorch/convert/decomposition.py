@@ -1,4 +1,5 @@
-"""Operators of a program are taken apart once for each signature, and the pieces are put in.
+"""The decomposition of a program operator by operator: each signature is decomposed once, and the
+result is reused.
 
 PyTorch takes a program apart by tracing all of it twice more, though most of its operators stay as
 they are. Here those that do not stay are traced once for each signature: the operator, how its
@@ -48,11 +49,11 @@ Signature: TypeAlias = tuple[Any, ...]
 
 
 class NotUnderstoodError(Exception):
-    """A program has a part that cannot be decomposed by signature."""
+    """An error of a program that has a part which cannot be decomposed by signature."""
 
 
 class TensorLayout(NamedTuple):
-    """The facts of a tensor that a decomposition may depend on."""
+    """The facts of a tensor on which a decomposition may depend."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -62,19 +63,20 @@ class TensorLayout(NamedTuple):
 
 
 class PieceOperand(msgspec.Struct, frozen=True):
-    """The index of a tensor among the operands of a call."""
+    """A reference to a tensor by its index among the operands of a call."""
 
     place: int
 
 
 class PieceResult(msgspec.Struct, frozen=True):
-    """The step of a piece that makes a tensor."""
+    """A reference to the result of a step in a piece (the decomposition of one signature)."""
 
     step: int
 
 
 class PieceStep(NamedTuple):
-    """One operator of a piece. `layout` is that of its result: one, several, or None.
+    """One operator of a piece, the decomposition of one signature. `layout` is that of its result:
+    one, a tuple, or None.
 
     `origin` is the index of its node among those that were decomposed together.
     """
@@ -87,7 +89,7 @@ class PieceStep(NamedTuple):
 
 
 class OperatorPiece(NamedTuple):
-    """The operators that a call is decomposed into, dead ones too, and its results.
+    """The operators into which a call is decomposed, unused ones too, and its results.
 
     Layouts are those of the results. `is_placed` means that it holds for operands that begin where
     their memory does.
@@ -111,7 +113,7 @@ _OF_ALL_SIZES = (
 
 
 class _Like(msgspec.Struct, frozen=True):
-    """The layout of an operand, or with None that of the result."""
+    """A reference to the layout of an operand; with None to that of the result."""
 
     operand: int | None
 
@@ -120,7 +122,7 @@ _RESULT = _Like(None)  # among arguments, the shape of the result
 
 
 class _CallRun(NamedTuple):
-    """Calls of a program that are decomposed together: nearly always one.
+    """The calls of a program that are decomposed together, in most cases one.
 
     `signature` is None for a call that stays whole, as `target`. `operands` are the outer nodes
     that they read, `outlets` those of their nodes that others read. For one operator that writes
@@ -143,7 +145,7 @@ class _CallRun(NamedTuple):
 
 
 class Decomposer:
-    """The decompositions of operators by one table, cached by signature.
+    """A decomposer of programs by one table of decompositions, with a cache by signature.
 
     `registered` are the operators that stay whole where PyTorch can keep them so.
     """
@@ -625,7 +627,7 @@ def _is_dense(layout: TensorLayout) -> bool:
 
 
 class _Writes:
-    """The tensors of a program that operators write into.
+    """The writes in place of a program: which tensors they change, and which nodes are affected.
 
     Where no view of a tensor is used after a write into it, later readers of the tensor, or of the
     write's result, get the last written value. PyTorch makes a view again where it is used after a
@@ -800,7 +802,7 @@ def _operator_pieces(
 
 
 class _CopiedCalls(NamedTuple):
-    """The nodes of a run in a module of calls, by name, and those of its results."""
+    """The copies of a run's calls in another graph: their names, and the nodes of the results."""
 
     names: list[str]
     results: list["fx.Node"]
@@ -914,7 +916,7 @@ def _program_from_graph(
 
 
 class _TracedNode(NamedTuple):
-    """A node with the attributes that it loses when it is erased."""
+    """A node with copies of the attributes that it loses when it is erased."""
 
     node: "fx.Node"
     target: Any
@@ -925,7 +927,7 @@ class _TracedNode(NamedTuple):
 
 
 class _TraceRecord:
-    """The graph of a trace, before dead nodes are eliminated."""
+    """The graph of a trace as it was before dead nodes were removed."""
 
     def __init__(self) -> None:
         """Start with no inputs, nodes or outputs of a traced graph."""
@@ -1062,7 +1064,8 @@ def _piece(
 
 
 class _Stamp:
-    """A program as PyTorch would trace it, node after node, with the same names.
+    """A writer of the decomposed program: node after node, with the names that PyTorch's own trace
+    gives.
 
     The value of a node of the old program is a node of the new one, or several; nodes that are the
     same tensor share a cell, in which a write stores its result.

@@ -1,4 +1,6 @@
-"""An exported program -> an ONNX program in memory, or one line of what stands in the way."""
+"""The export of a program to ONNX in memory by PyTorch's exporter, or one line that says why it
+fails.
+"""
 
 import functools
 import re

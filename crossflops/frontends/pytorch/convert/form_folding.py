@@ -18,13 +18,13 @@ _SHAPE = 10  # elements of a constant that onnxscript looks at as at a shape
 
 
 class GivenValue(msgspec.Struct, frozen=True):
-    """The place of a value among those that a form is given."""
+    """A reference to a value that is passed to a form, by its index."""
 
     place: int
 
 
 class MadeValue(msgspec.Struct, frozen=True):
-    """A result of a node that a form writes."""
+    """A reference to a result of a node that a form writes."""
 
     node: int
     place: int
@@ -44,7 +44,8 @@ class FormNode(NamedTuple):
 
 
 class FoldedForm(NamedTuple):
-    """A form of which some nodes need not be written.
+    """A form (the translation of an operator to ONNX) with the nodes that remain after constant
+    folding.
 
     `inputs` has the operands of each node that is written, None for others; `constants` are the
     operands that are numbers. `replaced` says how many nodes the folder would have put in the
@@ -154,7 +155,7 @@ def _live_nodes(
 
 
 class _FormNumbers:
-    """The numbers in a form: `values` by what makes them.
+    """The constants in a form: `values` has the arrays by the reference to the result.
 
     `new_nodes` has how many nodes the folder writes for each node that becomes a number, or that
     does for sure and is too large to be kept.

@@ -1,4 +1,5 @@
-"""Cuts in the gradients of a PyTorch model: by `detach`, and under `torch.no_grad`.
+"""The places in a PyTorch model through which no gradient flows: at `detach`, and under
+`torch.no_grad`.
 
 The exporter drops both. A call knows whether gradients were on when it began; a tensor that was
 detached on its way from one call to the next is followed in the exported program. So is one that
@@ -233,8 +234,8 @@ def _leaves_of_lost_calls(
 
 
 class _FoldedConstant(NamedTuple):
-    """A constant made of the `sources`, which have gradients; `whole` means that it has their
-    gradient unchanged.
+    """A constant that is made of the `sources`, which have gradients; `whole` is True if it passes
+    its gradient on unchanged.
     """
 
     sources: frozenset[str]

@@ -1,4 +1,6 @@
-"""An ONNX program in memory -> the graph that is counted, with shape arithmetic folded."""
+"""The conversion of an ONNX program in memory to the graph that is counted, with shape arithmetic
+folded.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -124,7 +126,8 @@ def _computes_floats(node: "ir.Node") -> bool:
 
 
 class _OperandUses(NamedTuple):
-    """The operator calls `taking` a tensor, and the `values` computed from one.
+    """The names of operator calls that read tensors, `taking`, and of values computed from
+    tensors, `values`.
 
     An operator call becomes several nodes. Nodes that compute only with numbers and shapes are the
     exporter's own: the count of elements in a variance, the scale of an attention.

@@ -1,5 +1,5 @@
-"""Arguments that torchlib's forms of PyTorch's operators ignore, with the outcome of each: a
-reviewed list.
+"""A reviewed list of the arguments that torchlib's translations of PyTorch's operators ignore,
+with the outcome of each.
 
 The exporter translates an operator by a function of onnxscript's torchlib. An argument that this
 function never reads changes nothing in the file, and so nothing in the count. A test reads the

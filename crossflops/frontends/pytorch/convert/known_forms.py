@@ -1,4 +1,4 @@
-"""The ONNX nodes that the form of an operator writes are written once for each signature.
+"""A cache of the ONNX nodes that the translations of operators (forms) write, by signature.
 
 A form is a function of Python that asks its operands for their types and shapes alone. What it
 writes for a call is written again for calls that are alike, in this program and in others, without
@@ -34,7 +34,7 @@ _KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
-    """An input of a form is not covered by its key."""
+    """An error of an operator call whose arguments cannot be a cache key."""
 
 
 class _WrittenForm(NamedTuple):
@@ -48,7 +48,7 @@ class _WrittenForm(NamedTuple):
 
 
 class WritingPlace:
-    """Where the exporter writes: at which operator call of a program, and into which graph.
+    """The place at which the exporter writes: the operator call of a program, and the ONNX graph.
 
     There is none where nothing that is written is computed beforehand.
     """

@@ -1,4 +1,6 @@
-"""Passes of onnxscript over an ONNX model, without what they would do again for each node."""
+"""Caches for the passes of onnxscript over an ONNX model, so that equal nodes are treated only
+once.
+"""
 
 import copy
 from collections import OrderedDict
@@ -113,7 +115,7 @@ def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None
 
 
 class _NodeKeys:
-    """The keys of one model's nodes, by the facts that determine their result shapes.
+    """The cache keys of one model's nodes: the facts on which the shapes of their results depend.
 
     Attributes and constants are shared by many nodes: each is read once, and kept alive so that no
     other object gets its id.

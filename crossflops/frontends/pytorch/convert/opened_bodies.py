@@ -1,4 +1,5 @@
-"""Operators of one's own without a formula: what their kernels do, where these are Python.
+"""The bodies of custom operators without a formula: the recorded work of their kernels, where
+these are Python.
 
 An export keeps a call of `torch.library.custom_op` as one node. Its kernel calls PyTorch, so it is
 recorded and converted like a model, on the sizes of this very call, and what it did becomes the
@@ -67,7 +68,7 @@ def _is_uncounted_operator(node: Node) -> bool:
 
 
 class _Opening:
-    """Opens nodes, each kind of call once."""
+    """A converter of custom operators' kernels to bodies, with a cache by kind of call."""
 
     def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
         """Prepare conversion of custom operators' kernels to graphs, with empty caches."""

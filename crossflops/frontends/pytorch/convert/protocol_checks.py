@@ -1,4 +1,4 @@
-"""Checks of protocols, which onnx_ir makes for every tensor and node that it writes.
+"""A faster check of typing protocols, which onnx_ir makes for every tensor and node.
 
 Python 3.11 collects the names of a protocol anew for each check; 3.12 and later keep them.
 Source: Lib/typing.py (`_get_protocol_attrs`).

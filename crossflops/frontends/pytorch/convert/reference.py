@@ -1,4 +1,4 @@
-"""PyTorch's own way from a program to ONNX, which other ways are compared with."""
+"""The choice of PyTorch's own way from a program to ONNX, with which our way is compared."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Sparse tensors of an exported program: what they store is seen in one run of the program.
+"""The sparse tensors of an exported program: one run of the program shows what they store.
 
 A shape does not tell how many elements a sparse tensor stores, and ONNX has no such tensors. So
 the program is run once on its weights and inputs, and every operator that takes or gives a sparse

@@ -1,4 +1,4 @@
-"""ONNX forms of operators whose form in PyTorch's exporter computes something else.
+"""Translations to ONNX of operators that PyTorch's exporter translates wrongly.
 
 The exporter (onnxscript's torchlib) ignores arguments of some operators, as `training` of a batch
 normalization and `label_smoothing` of a cross entropy, and writes others so that no runtime takes

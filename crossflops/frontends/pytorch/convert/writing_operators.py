@@ -1,4 +1,5 @@
-"""Custom operators that write into their arguments, as the ONNX exporter takes them.
+"""Replacements of custom operators that write into their arguments, which the ONNX exporter cannot
+read.
 
 Where such an operator stands, PyTorch puts one that holds it and its arguments in a form that the
 exporter cannot read. So the program is exported with another operator in its place, which writes
@@ -29,7 +30,9 @@ _NAMESPACE = "crossflops_written"
 
 
 class _WritingCall(NamedTuple):
-    """A call of such an operator: its node's facts, kept after the node is removed."""
+    """The call of an operator that writes into its arguments: the facts of its node, kept after
+    that is removed.
+    """
 
     target: Any
     args: Any

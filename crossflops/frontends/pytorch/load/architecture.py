@@ -1,4 +1,4 @@
-"""The architecture of a language model of transformers: of its config and its parameter table.
+"""The sizes of a language model of transformers, read from its config and its table of parameters.
 
 No weight is read. What a matrix is for follows from its name and the module that holds it, sizes
 of heads, windows and experts from the config. A model whose matrices are not all accounted for so
@@ -32,7 +32,7 @@ _OWN_ACTIVATIONS = {"gpt_oss": "clamped_swish"}
 
 
 class _Parameter(msgspec.Struct, frozen=True):
-    """A parameter: its name, its elements, its kind, and its layer or -1."""
+    """A parameter: its name, its number of elements, its kind, and its layer (-1 for none)."""
 
     name: str
     numel: int

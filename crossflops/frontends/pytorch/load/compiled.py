@@ -1,4 +1,4 @@
-"""PyTorch's compiler inside a model: what it compiles runs as it is written.
+"""A way to run a model without PyTorch's compiler: compiled parts run as their Python is written.
 
 While the compiler traces a function it calls it on fake tensors, once or several times, and what
 watches calls sees these beside the run, or instead of it: how often depends on what was compiled

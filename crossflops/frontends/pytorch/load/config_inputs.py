@@ -1,4 +1,4 @@
-"""The usual input of a model of transformers, as its config and its forward say it.
+"""The usual inputs of a model of transformers, from its config and the signature of its forward.
 
 A model of images and text gets one image: as many tokens stand for it in the text as its features
 have rows, since the model refuses others. Where no image can be made for it, it is counted on

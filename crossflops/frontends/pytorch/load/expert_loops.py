@@ -1,4 +1,5 @@
-"""Experts of transformers with a loop of their own, in a model whose weights have no numbers.
+"""Grouped products in place of the loops of experts in transformers, for models whose weights have
+no values.
 
 Such a loop asks which experts were chosen, and a model without numbers cannot say. The rows of
 tokens, sorted by expert, meet the same weights in one product of groups for each matrix: as many

@@ -1,4 +1,5 @@
-"""Models without numbers: built on PyTorch's fake tensors, which have a shape and a type.
+"""Models without values: they are built on PyTorch's fake tensors, which have a shape and a dtype
+alone.
 
 A count looks at shapes, so it needs neither the memory of the weights nor the time to draw them.
 Whatever asks a fake tensor for a value is heard, also where the model catches what it raises: it

@@ -1,4 +1,4 @@
-"""FlexAttention as a CPU runs it: unfused, from the operators of PyTorch's own implementation.
+"""FlexAttention as it runs on a CPU: as the operators of PyTorch's own implementation, not fused.
 
 PyTorch hands FlexAttention to its compiler, which is not part of the model, and refuses tensors
 that require a gradient on a CPU. The operators that it then runs there (`math_attention`) are
@@ -23,7 +23,7 @@ _INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"
 
 
 class MaskedAttention(msgspec.Struct, frozen=True):
-    """One call: its dense products, those of the blocks that its mask keeps, and these blocks.
+    """One call of FlexAttention: MACs and blocks, in total and those that its mask keeps.
 
     `kept_macs` is None where the mask has no values.
     """

@@ -1,4 +1,4 @@
-"""The passes of a language model of transformers with its cache, as `generate` makes them.
+"""The passes of a language model of transformers with its cache, as `generate` runs them.
 
 A pass is a module of its own: tensors go in, among them those of the cache, and tensors come out.
 The cache between is transformers' own, made as `generate` makes it: from the config, one layer
@@ -71,7 +71,7 @@ class _Pass(nn.Module):
 
 
 class Prefill(_Pass):
-    """The pass over a prompt. It returns the logits, then keys and values of each layer."""
+    """The pass over a prompt, which returns the logits, then the keys and values of each layer."""
 
     def forward(self, input_ids: Any, decoder_input_ids: Any = None) -> Any:
         """Run the model over a prompt with an empty cache; return logits, (keys, values) by layer,
@@ -88,7 +88,7 @@ class Prefill(_Pass):
 
 
 class DecodingStep(_Pass):
-    """The pass over one new token. `context` are the tokens of the decoder before it."""
+    """The pass over one new token; `context` is the number of decoder tokens before it."""
 
     def __init__(self, model: Any, context: int) -> None:
         """Wrap a model for a pass after `context` tokens."""
@@ -115,7 +115,7 @@ class DecodingStep(_Pass):
 
 
 class TransformersPasses(GenerationPasses):
-    """The passes of one model."""
+    """The prefill and decoding passes of one model of transformers."""
 
     def __init__(self, model: Any) -> None:
         """Record the model. Raises InputError where it does not generate with such a cache."""

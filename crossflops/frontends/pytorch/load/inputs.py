@@ -1,4 +1,6 @@
-"""Inputs of a PyTorch model: tensors of given specs, and whether the model takes its inputs."""
+"""The inputs of a PyTorch model: tensors from specs, and a check that the model accepts its
+inputs.
+"""
 
 import inspect
 import math

@@ -1,4 +1,4 @@
-"""Models of Keras that run on PyTorch, in which every layer is a module."""
+"""Support for models of Keras that run on PyTorch, in which every layer is a torch module."""
 
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The libraries of PyTorch models that know them by a name: timm, torchvision, transformers.
+"""The libraries from which PyTorch models are built by name: timm, torchvision, transformers.
 
 Each makes the model without weights from anywhere, and tells its usual input: of timm that stands
 in `pretrained_cfg`, of torchvision it is what the transforms of the weights give, of transformers

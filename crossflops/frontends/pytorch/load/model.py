@@ -1,4 +1,6 @@
-"""A model object made ready to be counted, and left as it was: unwrapped, complete, run."""
+"""The preparation of a model to be counted (unwrapped, complete, copied), which leaves the user's
+model unchanged.
+"""
 
 import copy
 import functools

@@ -1,4 +1,4 @@
-"""Modules that torch.ao has quantized, in a form that torch.export takes.
+"""Replacements in quantized modules of torch.ao that torch.export accepts.
 
 Their weights are packed into objects of C++, and their activations have types for which PyTorch
 has no fake kernels. In the copy that is exported, packed weights become tensors of whole numbers,
@@ -26,7 +26,8 @@ _RANGE = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)
 
 
 class PackedWeight(msgspec.Struct, kw_only=True):
-    """The weight and the bias of one packed object, and what a convolution packs with them.
+    """The weight and the bias in one packed object, and the settings of a convolution that are
+    packed with them.
 
     For a recurrent layer, `inner` has those of the input and of the state.
     """

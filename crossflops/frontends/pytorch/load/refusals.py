@@ -1,4 +1,6 @@
-"""Errors of PyTorch and its exporters -> one line of what is wrong, one line of what to do."""
+"""Short messages for errors of PyTorch and its exporters: one line of what is wrong, one of what
+to do.
+"""
 
 import re
 

@@ -1,4 +1,5 @@
-"""Models that several processes share: counted as the whole model, on the batch of this process.
+"""Models that several processes share; they are counted as the whole model, on the batch of this
+process.
 
 Data parallelism wraps a module; FSDP gives modules a class and hooks of its own, tensor
 parallelism hooks; both cut parameters into pieces, DTensors, which say the shape of the whole.

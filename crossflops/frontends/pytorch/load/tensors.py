@@ -1,4 +1,4 @@
-"""Tensors in nests of arguments and results -> specs; everything plain in them -> settings.
+"""The tensors in nested arguments and results as specs, and the plain values in them as settings.
 
 Some values hold tensors and are no lists, tuples or dicts, so that PyTorch's trees do not know
 them: a dataclass, a UserDict (a BatchEncoding of transformers is one) or a SimpleNamespace holds
@@ -273,7 +273,7 @@ def _container_classes(value: Any) -> Iterator[type]:
 
 
 class _InstanceExtras:
-    """The state of an instance without its named values. For a tree any two are equal."""
+    """The attributes of a container other than its named values; any two compare as equal."""
 
     def __init__(self, value: Any, names: Any) -> None:
         """Store an object's attributes except those with these names."""

@@ -1,4 +1,4 @@
-"""The functions of PyTorch that tools replace, and how they are put back.
+"""The functions of PyTorch that tools replace, and ways to restore them.
 
 PyTorch may not be imported yet: it is looked up among the loaded modules.
 """

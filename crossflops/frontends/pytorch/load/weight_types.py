@@ -1,4 +1,6 @@
-"""The type of the weights of a model by name: an argument or the model's config names it."""
+"""The dtype of the weights of a model that is given by name, from an argument or the model's
+config.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

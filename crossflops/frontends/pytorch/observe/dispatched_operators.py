@@ -1,4 +1,4 @@
-"""The operators of a real run that reach a dispatch mode, as ptflops' and PyTorch's own do.
+"""The operators that a real run dispatches, as the dispatch modes of ptflops and PyTorch see them.
 
 Composites are gone there (`aten.linear` is `aten.addmm`, or `aten.mm` and `aten.add`), except in
 inference mode, where PyTorch's own mode takes them apart by itself. What a kernel calls inside is
@@ -298,7 +298,7 @@ def _event_marker(name: str) -> Any:
 
 
 class _Marking(Running):
-    """A watcher that marks in the events where a custom function's own backward pass runs."""
+    """An observer that marks in the profile where a custom function's own backward pass runs."""
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
         """Run a custom function's backward pass and return its result; mark its events in the
@@ -318,7 +318,7 @@ class _Marking(Running):
 
 
 class _OwnPass(NamedTuple):
-    """A custom function's own backward pass, by the number of its node; -1 while it is
+    """The backward pass of a custom function, by the number of its autograd node; -1 while it is
     suspended.
     """
 

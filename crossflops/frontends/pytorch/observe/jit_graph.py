@@ -1,4 +1,4 @@
-"""The graph that torch.jit makes of a model: what tools that trace with it look at.
+"""The graph that torch.jit traces of a model, which tools that trace with it read.
 
 It is not the export's: a convolution is `aten::_convolution`, a cell its products and gates,
 shape arithmetic is traced with the tensors, work that no output needs is gone, and a fused path

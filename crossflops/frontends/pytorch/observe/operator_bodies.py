@@ -1,4 +1,4 @@
-"""Custom operators whose kernel is Python: what their bodies call when the model runs.
+"""The calls inside custom operators whose kernel is Python, seen in a real run of the model.
 
 An export runs the fake kernel of an operator that torch.library registered, and holds the operator
 as one call. A tool that replaces functions, or hooks modules, counts what the real kernel calls.

@@ -1,4 +1,6 @@
-"""The inputs and outputs of a run, as arrays."""
+"""The inputs and outputs of a run as arrays, and how much random numbers and rounding change
+them.
+"""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A training step of a PyTorch model as it is run: forward, and back from the loss.
+"""A real training step of a PyTorch model: the forward pass, and the backward pass from the loss.
 
 Which outputs a loss is made of is told by a backward pass from it to them.
 """

@@ -1,4 +1,4 @@
-"""The window of keys that each attention of a model sees, as its modules or its config say.
+"""The window of keys that each attention of a model can see, from its modules or its config.
 
 transformers keeps it as `sliding_window` in the module, by layer where layers differ, or in the
 config alone. A query sees so many keys, its own among them.

@@ -1,4 +1,5 @@
-"""The operators in each checkpoint, and the values they keep for the backward pass.
+"""The operators in each activation checkpoint, and the values that they keep for the backward
+pass.
 
 A checkpoint keeps its inputs alone and runs its part of the model again in the backward pass. The
 kind that is not reentrant stops once all that is kept was made again (torch/utils/checkpoint.py).

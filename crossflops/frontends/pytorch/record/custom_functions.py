@@ -1,4 +1,5 @@
-"""Custom autograd functions: where they stand in a model that is exported.
+"""The custom autograd functions of a model that is exported: which operators they contain, and
+their operands.
 
 A subclass of torch.autograd.Function brings a backward pass of its own, which no operator tells:
 `own_backward` sees what that runs.
@@ -217,7 +218,8 @@ def with_functions(
 
 
 class Running:
-    """An observer of running custom functions; of nested ones only the outermost is reported.
+    """An observer of custom functions while they run; of nested ones only the outermost is
+    observed.
 
     `node` is the autograd node whose own backward pass runs, `applied` the number of the function
     whose forward pass runs; None where none runs.

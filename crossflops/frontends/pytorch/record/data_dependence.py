@@ -1,4 +1,4 @@
-"""A trace that knows values: what depends on data is decided by the data that is given.
+"""An export with real values: what depends on values is decided by the given inputs.
 
 torch.export works with fake tensors, which have shapes and no values: where a size or a path of
 the model is a value of a tensor, it has an unknown size or gives up. PyTorch can carry a real

@@ -1,4 +1,5 @@
-"""The operators that an export makes of the model's own, and drops, as no output depends on them.
+"""The operators that an export makes of the model's own ones and drops, since no output depends on
+them.
 
 A composite operator becomes several: one under `torch.func.jvp` has a product of its values and
 products of their tangents, one under `vmap` has the axis that is mapped over. Of these some may be
@@ -14,7 +15,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 
 class DroppedOperator(NamedTuple):
-    """An operator with the arguments that its node loses when it is erased."""
+    """An operator with copies of the arguments that its node loses when it is erased."""
 
     target: Any
     args: tuple[Any, ...]

@@ -1,4 +1,5 @@
-"""Seeing Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`, `module.forward`.
+"""The recording of calls of Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`,
+`module.forward`.
 
 Tools that patch functions replace attributes, so attributes are what is wrapped here: it tells
 `x + y` from `torch.add(x, y)`. A TorchFunctionMode beside it catches functions that were captured
@@ -337,7 +338,9 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
     from torch.overrides import TorchFunctionMode
 
     class CapturedCalls(TorchFunctionMode):
-        """A mode that sees calls through references older than the wrappers."""
+        """A mode that sees calls of functions that were imported by name before they were
+        replaced.
+        """
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None

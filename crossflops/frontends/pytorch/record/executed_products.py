@@ -1,4 +1,5 @@
-"""The products that are executed, module by module: of a run, and of an exported program.
+"""The FLOPs of the products that are executed in each module: in a real run, and in a run of the
+exported program.
 
 Both run for real under the same dispatch mode, so that whatever PyTorch makes of an operator (the
 kernel of an attention, the order of an einsum) it makes in both. Operators are weighed by

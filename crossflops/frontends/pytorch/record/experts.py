@@ -1,4 +1,4 @@
-"""The experts that a token chooses, of those that a module holds: seen in its calls.
+"""The experts that a token chooses, among those of a module, as its calls show them.
 
 Two forms are known by what they are called with. Experts in one module have weights with an axis
 for the expert in front, and get rows of tokens beside the numbers of the experts that each chose.
@@ -114,7 +114,7 @@ def _topk_idle_weights(
 
 
 class _Choice(NamedTuple):
-    """A choice of `used` among a number of experts by a number of tokens."""
+    """A choice of `used` experts among all `experts` by each of `tokens` tokens."""
 
     tokens: int
     used: int

@@ -33,7 +33,9 @@ def module_identity(module: "nn.Module") -> int:
 
 
 class ModuleIndex:
-    """The modules of a model, found by object. Ids count from 0, the root."""
+    """The modules of a model, which are found by their object. Ids count from 0, the model
+    itself.
+    """
 
     def __init__(self, model: "nn.Module") -> None:
         """Index a model's modules by identity, with their names, parameters and settings."""

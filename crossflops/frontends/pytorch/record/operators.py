@@ -1,4 +1,4 @@
-"""The undecomposed operators of an exported program, as calls of the operator level."""
+"""The operators of an exported program, before decomposition, as calls."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Steps that a run does in Python, for an export that knows values.
+"""The parts of a run that happen in Python, for an export with real values: NumPy arrays, loops,
+packed sequences.
 
 A run hands tensors to NumPy, PyTorch's `while_loop` asks its condition after every iteration, and
 `pad_packed_sequence` reads the lengths of sequences in C++. Where real tensors are carried, this
@@ -19,8 +20,8 @@ _LOOP = "torch._higher_order_ops.while_loop"
 
 
 class Arrays:
-    """A note on whether a model read a tensor as an array, whose NumPy operations no graph
-    holds.
+    """A record of whether a model read a tensor as a NumPy array; no graph has the operations on
+    that.
     """
 
     taken = False

@@ -57,7 +57,8 @@ class Frame(msgspec.Struct):
 
 
 class AppliedFunction(msgspec.Struct, frozen=True):
-    """A custom function that a model applied: its class, its frame, and parameters it is given.
+    """A custom autograd function that a model applied: its class, its frame, and the parameters
+    among its arguments.
 
     `parameters` are their specs by the index of the argument, with all names of the parameter.
     """
@@ -68,8 +69,8 @@ class AppliedFunction(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """A recorder with the stack of running frames, and all frames in the order in which they
-    began.
+    """A recorder of a model's calls: the stack of running frames, and all frames in the order in
+    which they began.
 
     `around` is entered for each frame, with its number: the export uses it to mark traced nodes. A
     `bare` recorder keeps the tree alone: it reads no shape, which a tracer would trace, and leaves

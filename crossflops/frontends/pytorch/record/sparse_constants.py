@@ -1,4 +1,4 @@
-"""Sparse tensors that a model holds, as torch.export takes them."""
+"""A way to make torch.export accept the sparse tensors of a model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,6 @@
-"""A model under torch.export: as it is, and with values where shapes alone decide too little."""
+"""The export of a model by torch.export, without values, or with them where shapes do not decide
+enough.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -73,7 +75,9 @@ _QUESTIONS = {
 
 
 class Answers:
-    """A note on whether code outside of PyTorch asked one of these questions and got True."""
+    """A record of whether code outside of PyTorch asked one of these questions and got True as the
+    answer.
+    """
 
     def __init__(self) -> None:
         """Start with no positive answer noted."""

@@ -1,4 +1,4 @@
-"""Custom autograd functions under `torch.func` transforms, as torch.export takes them.
+"""A way to make torch.export accept custom autograd functions under transforms of `torch.func`.
 
 PyTorch runs such a function as an operator of its own, which goes through the transforms, `vmap`
 and `grad`, before its forward pass runs. An export traces operators before the transforms have

@@ -85,7 +85,7 @@ Kernel: TypeAlias = tuple[Hashable, ...]
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """An operator with fake tensors of its operands' sizes."""
+    """An operator call with fake tensors of its operands' sizes."""
 
     run: Any
     args: Any
@@ -93,7 +93,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class _Ran(msgspec.Struct, frozen=True):
-    """An operator that a function ran, with the memories that it read and wrote."""
+    """An operator that a custom function ran, with the memories that it read and wrote."""
 
     kernel: Kernel
     read: frozenset[Hashable]
@@ -334,7 +334,8 @@ def _view(tensor: Any) -> Hashable:
 
 
 class _Scope:
-    """A reentrant checkpoint, or the whole model, with its function numbers and nested scopes.
+    """A reentrant checkpoint, or the whole model, with the numbers of its functions and its nested
+    scopes.
 
     They come in the same order when it runs again.
     """

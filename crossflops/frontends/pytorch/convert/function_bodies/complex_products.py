@@ -1,4 +1,6 @@
-"""Products of complex numbers, of which a file holds pairs of real ones on the last axis."""
+"""Function bodies for products of complex numbers, which an ONNX file stores as pairs of real ones
+on the last axis.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Distances of vectors."""
+"""Function bodies for distances of vectors."""
 
 import math
 from collections.abc import Mapping, Sequence

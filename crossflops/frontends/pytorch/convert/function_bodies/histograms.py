@@ -1,4 +1,4 @@
-"""Bodies of functions that gather in groups: rows of a table in bags, numbers in bins."""
+"""Function bodies that collect values in groups: rows of a table in bags, numbers in bins."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Products by groups, of small integers, and running ones."""
+"""Function bodies for products in groups, products of small integers, and running products."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""Recurrent layers that ONNX has no operator for: projected states, packed sequences."""
+"""Function bodies for recurrent layers that ONNX has no operator for: projected states, packed
+sequences.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +13,9 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 
 
 class _Cell(NamedTuple):
-    """A layer in one direction: its kind and its weights, ready for products with rows."""
+    """A recurrent layer in one direction: its kind, and its weights as they are multiplied with
+    rows.
+    """
 
     kind: str
     into: Any

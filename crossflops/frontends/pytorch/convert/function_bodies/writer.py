@@ -1,4 +1,6 @@
-"""The parts of a function body: the node that it stands for, and nodes of ONNX."""
+"""The description of a node that a function body computes, and the writer of the body's ONNX
+nodes.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
