@@ -276,8 +276,8 @@ def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
 
 
 def load_machine_peak() -> MachinePeak | None:
-    """Return the stored peak of this machine, or None if there is none or its CPU has changed
-    since.
+    """Return the stored peak of this machine, or None if there is none or its CPU, compiler or
+    loops have changed since.
     """
     try:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)

@@ -128,8 +128,8 @@ class Round:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
     def _first(self, own: str) -> str:
-        """Return the text that says which rank failed first: the stored one, or that of an ended
-        rank, or `own`, which is then stored.
+        """Return the stored text that says which rank failed first; if there is none, store and
+        return that of the ended ranks, or `own`.
         """
         _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]

@@ -273,7 +273,7 @@ class PyTorch(Frontend):
         return made
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Run the model with values, once for each view; return what was observed: see
+        """Run the model once for each view, as a tool does; return what was observed: see
         `program.observe_runs`.
         """
         from crossflops.frontends.pytorch.program import observe_runs

@@ -139,8 +139,8 @@ def _with_opened_operators(
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
     def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
-        """Run the model with values; return the arguments of each call of these operators, by
-        operator.
+        """Run the model; return the arguments of each call of these operators, by operator; {} if
+        the model has no values.
         """
         args, kwargs = recording.program.example_inputs
         if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):

@@ -357,7 +357,7 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
 def attention_efficiency(
     row: Efficiency, pieces: Sequence[Piece], run: MeasuredRun, against: Peaks | None
 ) -> Attention | UnsetType:
-    """Return the attention MACs and the MFU with all attention scores, and with half of them as a
+    """Return the attention MACs and the MFU with all attention scores, and with those that a
     causal mask leaves; UNSET without attention.
     """
     if not any(piece.scores for piece in pieces):

@@ -105,8 +105,8 @@ def read_run_table(path: str) -> RunTable:
 
 
 def fields_of_every_row(table: RunTable) -> frozenset[str]:
-    """Return the names of the fields that every valid row of a table of runs sets; all speeds if
-    each row sets one of them.
+    """Return the names of the fields that every valid row of a table of runs sets, and of all
+    speeds if each row sets one of them.
     """
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:

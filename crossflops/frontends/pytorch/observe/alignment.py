@@ -307,8 +307,8 @@ def _nearest_free_work(
 
 
 def _bare_operator_name(target: str) -> str:
-    """Return an operator's name without namespace and overload; "convolution" for all kinds of
-    it.
+    """Return an operator's name without namespace and overload; "convolution" for every kind of
+    convolution.
     """
     name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
     name = name.partition(".")[0]

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 
 def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return True if all tensors of a model and its inputs have data, so that it can run."""
+    """Return True if no tensor of a model and its inputs is on the meta device, so that the model
+    can run.
+    """
     import torch
     from torch.utils._pytree import tree_leaves
 

@@ -240,8 +240,8 @@ def _varying(program: "ExportedProgram") -> set["fx.Node"]:
 
 
 def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
-    """Return the FX nodes whose value, or what they write, is used by a node for which `ends` is
-    true.
+    """Return the FX nodes for which `ends` is true, and those whose value or write they use,
+    directly or through other nodes.
     """
     reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):

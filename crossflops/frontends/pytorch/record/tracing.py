@@ -337,7 +337,7 @@ def _with_values(asked: ExportRequest) -> TracedProgram | str:
 
 def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
     """Return a sentence that names the modules in which a run computes other products than the
-    program; "" if there are none.
+    program, or says that this could not be checked; "" if there are none.
 
     Where one of them cannot be observed, the text says so. Without values neither runs.
     """
