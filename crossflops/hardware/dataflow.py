@@ -145,7 +145,7 @@ def _cache_input_candidates(
     spec = node.inputs[past_at] if past_at < len(node.inputs) else None
     for source in carried.get(spec.name, ()) if spec is not None else ():
         if source in inputs and _continues(inputs[source], present):
-            yield inputs[source], _new(node, new_at, inputs[source], present)
+            yield inputs[source], _new_cache_elements(node, new_at, inputs[source], present)
 
 
 def _continues(past: TensorSpec, present: TensorSpec) -> bool:
@@ -158,7 +158,7 @@ def _continues(past: TensorSpec, present: TensorSpec) -> bool:
     return len(past.shape) >= 2 and len(grown) <= 1 and all(a < b for a, b in grown)
 
 
-def _new(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
+def _new_cache_elements(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
     """Return the number of elements that a step writes into a cache; input `index` of `node` holds
     the new ones if the cache does not grow.
     """
@@ -246,7 +246,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         },
         maker={},
         specs={spec.name: spec for spec in (*graph.inputs, *weight_and_constant_specs(graph))},
-        constant=frozenset(_constants(graph)),
+        constant=frozenset(_input_independent_names(graph)),
         moves=frozenset(
             key
             for key, count in counts.items()
@@ -254,7 +254,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         ),
     )
     for node in graph.nodes:
-        _follow(node, flow)
+        _record_node_sources(node, flow)
     known = caches(graph, flow.carried)
     pasts = {cache.past for cache in known}
     stored = (name for name, parts in flow.carried.items() if not pasts.isdisjoint(parts))
@@ -274,13 +274,13 @@ def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
             yield from weight_and_constant_specs(body)
 
 
-def _constants(graph: Graph) -> Iterator[str]:
+def _input_independent_names(graph: Graph) -> Iterator[str]:
     """Yield the names of all values that depend on no input, bodies included."""
     for node in graph.nodes:
         if node.constant:
             yield from (spec.name for spec in node.outputs if spec is not None)
         for body in _bodies_in_scope(node):
-            yield from _constants(body)
+            yield from _input_independent_names(body)
 
 
 def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
@@ -290,7 +290,7 @@ def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
     return () if node.choice == "function" else node.bodies
 
 
-def _follow(node: Node, flow: Flow) -> None:
+def _record_node_sources(node: Node, flow: Flow) -> None:
     """Record in `flow` of which elements of weights and inputs the outputs of a node consist."""
     outputs = [spec for spec in node.outputs if spec is not None]
     if node.key not in flow.moves and not node.constant:

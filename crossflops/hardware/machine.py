@@ -89,7 +89,7 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
     """Return the vector units of an x86 core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
-    text, fp32 = _vector(core)
+    text, fp32 = _x86_vector_units(core)
     if not fp32:
         return text, {}
     wide = "avx512f" in core.flags
@@ -105,12 +105,12 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
     return text, rates
 
 
-def _vector(core: Core) -> tuple[str, int]:
+def _x86_vector_units(core: Core) -> tuple[str, int]:
     """Return the vector units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
     if "avx512f" in core.flags:
-        return _avx512(core)
+        return _avx512_units(core)
     if "avx2" in core.flags and "fma" in core.flags:
         first_zen = core.family == 23 and (core.model or 0) < 0x30
         if first_zen or core.family == 24:  # Hygon's is the first Zen, too
@@ -123,7 +123,7 @@ def _vector(core: Core) -> tuple[str, int]:
     return "SSE, a 128-bit multiplier and a 128-bit adder", 8
 
 
-def _avx512(core: Core) -> tuple[str, int]:
+def _avx512_units(core: Core) -> tuple[str, int]:
     """Return the AVX-512 units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
@@ -402,10 +402,10 @@ def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
         lanes=_driver_answer(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
     )
     mode = _driver_answer(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
-    return [device] if not mode else _slices(nvml, handle, device)
+    return [device] if not mode else _mig_slices(nvml, handle, device)
 
 
-def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
+def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     """Return the MIG slices of an NVIDIA GPU, each with its memory, clock and number of SMs."""
     slices = []
     for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):

@@ -198,17 +198,22 @@ def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
     """Return a sentence for each figure of the measured peak that contradicts the system's data of
     the CPU.
     """
-    busy = _busy(peak)
+    busy = _busy_sentence(peak)
     if claimed is None:
         nothing = (
             "the system reports nothing about its processor, so the measurement cannot be checked"
         )
         return tuple(filter(None, (nothing, busy)))
-    checks = (_clock(peak, claimed), _cores(peak, claimed), *_units(peak, claimed), busy)
+    checks = (
+        _clock_sentence(peak, claimed),
+        _cores_sentence(peak, claimed),
+        *_unit_sentences(peak, claimed),
+        busy,
+    )
     return tuple(filter(None, checks))
 
 
-def _busy(peak: MachinePeak) -> str:
+def _busy_sentence(peak: MachinePeak) -> str:
     """Return the sentence that the machine was busy or throttled during the measurement, else
     "".
     """
@@ -219,7 +224,7 @@ def _busy(peak: MachinePeak) -> str:
     return f"{share}: the machine is busy or throttled; measure again when it is idle"
 
 
-def _clock(peak: MachinePeak, claimed: Cpu) -> str:
+def _clock_sentence(peak: MachinePeak, claimed: Cpu) -> str:
     """Return the sentence that the measured clock differs from that of the system, else ""."""
     if peak.clock is None or claimed.clock is None:
         return ""
@@ -229,7 +234,7 @@ def _clock(peak: MachinePeak, claimed: Cpu) -> str:
     return f"the system reports {claim_of_clock}, but a core runs at {peak.clock / 1e9:.3f} GHz"
 
 
-def _cores(peak: MachinePeak, claimed: Cpu) -> str:
+def _cores_sentence(peak: MachinePeak, claimed: Cpu) -> str:
     """Return the sentence that all cores together are slower than their number x one core, else
     "".
     """
@@ -242,7 +247,7 @@ def _cores(peak: MachinePeak, claimed: Cpu) -> str:
     return f"{cores}: they are shared, throttled or busy"
 
 
-def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
+def _unit_sentences(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
     """Return the sentence that the measured FLOPs per clock of a core are not those of its vector
     units, in a tuple; () if they agree.
     """

@@ -105,11 +105,11 @@ def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
         bytes=sum(row.bytes for row in rows),
         cache=sum(row.cache for row in rows),
         seconds=sum(row.seconds for row in rows),
-        bound=_mostly(rows),
+        bound=_prevailing_bound(rows),
     )
 
 
-def _mostly(rows: list[NodeBound]) -> Side:
+def _prevailing_bound(rows: list[NodeBound]) -> Side:
     """Return "compute", "memory" or "none": the bound of the nodes that take most of the time."""
     sides: dict[Side, float] = {}
     for row in rows:
@@ -213,7 +213,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
         )
     computing = sum(node.work / node.peak for node in nodes if node.peak)
     bandwidth = run.ceiling.bandwidth
-    top = _effective(nodes, run)
+    top = _mean_peak(nodes, run)
     shortest = max(computing, moved / bandwidth)
     seconds = sum(node.seconds for node in nodes) if run.nodewise else None
     return StepBound(
@@ -235,7 +235,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
     )
 
 
-def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
+def _mean_peak(nodes: Sequence[NodeBound], run: Scenario) -> float:
     """Return the peak in FLOP/s that applies to the whole step: the harmonic mean of the nodes'
     peaks, weighted by their work.
     """

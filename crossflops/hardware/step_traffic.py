@@ -215,11 +215,11 @@ def charges(
         payer = bill.reader.get(cache.past, flow.maker.get(cache.present, ""))
         bill.charge(payer, flow.specs[cache.past], cache.new)
     if ends:
-        _outputs(graph, bill)
+        _charge_outputs(graph, bill)
     return {key: (row[0], row[1], row[2]) for key, row in bill.rows.items()}
 
 
-def _outputs(graph: Graph, bill: _Bill) -> None:
+def _charge_outputs(graph: Graph, bill: _Bill) -> None:
     """Add to `bill` the bytes of writing the outputs of the graph, and of reading what they only
     move.
     """
@@ -289,17 +289,20 @@ def loads(
     flowing = flow(graph, ledger)
     shares = expert_shares(graph, scale)
     if model == "unfused":
-        rows = (_load_unfused(count, flowing, formats, shares) for count in _working(ledger))
+        rows = (
+            _load_unfused(count, flowing, formats, shares)
+            for count in _input_dependent_counts(ledger)
+        )
         return tuple(row for row in rows if row.bytes or row.operations)
     split = charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
     rows = (
         _build_node_load(count, flowing, *split.get(count.node.key, (0, 0, 0)))
-        for count in _working(ledger)
+        for count in _input_dependent_counts(ledger)
     )
     return tuple(row for row in rows if row.bytes or row.operations)
 
 
-def _working(ledger: Ledger) -> Iterable[CountedNode]:
+def _input_dependent_counts(ledger: Ledger) -> Iterable[CountedNode]:
     """Return the counted nodes that depend on inputs of the graph."""
     return (count for count in ledger.counted if not count.node.constant)
 

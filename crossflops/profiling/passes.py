@@ -145,7 +145,7 @@ class ModelCall:
         """Return the leaf tensors for which backward pass `number` accumulated gradients."""
         seen = self._seen.get(number)
         edges = _gradient_edges(seen) if seen is not None else ()
-        return [leaf for leaf in map(_leaf, edges) if leaf is not None]
+        return [leaf for leaf in map(_leaf_of_edge, edges) if leaf is not None]
 
     def cut(self, finished: Iterable[str], is_seen: bool) -> None:
         """Record that a recomputation of the call stopped early; `finished` are the module paths
@@ -175,14 +175,14 @@ class ModelCall:
         additional |= dict.fromkeys([BATCHED] if self._is_batched else [])
         additional |= dict.fromkeys([TO_TANGENTS] if self._has_tangents else [])
         for number, seen in self._seen.items():
-            backward = self._pass(seen)
+            backward = self._backward_pass(seen)
             if backward is not None:
                 passes[backward] += 1
             for why in self._find_unexplained(seen, backward, number in self._second_order):
                 additional[why] = None
         return CallPasses(tuple(passes.items()), tuple(additional))
 
-    def _pass(self, seen: _PassNodes) -> BackwardPass | None:
+    def _backward_pass(self, seen: _PassNodes) -> BackwardPass | None:
         """Return which outputs, inputs and weights of the call had gradients in a backward pass;
         None if no output had one.
         """
@@ -198,7 +198,9 @@ class ModelCall:
             index for index in asking if _has_source_gradient(self._sources[index], seen)
         )
         names = {id(weight): name for name, weight in self.module.named_parameters()}
-        leaves = {id(leaf) for leaf in map(_leaf, _gradient_edges(seen)) if leaf is not None}
+        leaves = {
+            id(leaf) for leaf in map(_leaf_of_edge, _gradient_edges(seen)) if leaf is not None
+        }
         weights = frozenset(name for key, name in names.items() if key in leaves)
         return BackwardPass(missed, inputs, weights)
 
@@ -219,7 +221,7 @@ class ModelCall:
             if node not in behind:
                 behind.add(node)
                 todo.extend(inner for inner, _ in node.next_functions if inner in seen.came)
-        if any(node not in behind and _leaf((node, 0)) is None for node in seen.came):
+        if any(node not in behind and _leaf_of_edge((node, 0)) is None for node in seen.came):
             yield WITHIN
 
 
@@ -296,13 +298,13 @@ def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
 def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
     """Return True if a gradient reached the input of a call that `source` identifies."""
     for edge in _gradient_edges(seen):
-        leaf = _leaf(edge)
+        leaf = _leaf_of_edge(edge)
         if source == (edge if leaf is None else id(leaf)):
             return True
     return False
 
 
-def _leaf(edge: Edge) -> Any:
+def _leaf_of_edge(edge: Edge) -> Any:
     """Return the leaf tensor of an AccumulateGrad node, or None for another node."""
     node = edge[0]
     return node.variable if type(node).__name__ == "AccumulateGrad" else None

@@ -87,7 +87,7 @@ class Round:
         self._fault = ""  # whose fault it is that the step ended, once that is known
         self._over = Event()
         if self._others:
-            self._say("here", f"{os.getpid()} {socket.gethostname()}".encode())
+            self._store_value("here", f"{os.getpid()} {socket.gethostname()}".encode())
             Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
@@ -98,11 +98,11 @@ class Round:
         """Store the serialized step of this rank, which the first rank reads; empty bytes for
         none.
         """
-        self._say("step", step)
+        self._store_value("step", step)
 
     def collect_steps(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
         """Return the serialized steps of the other ranks by rank, and the ranks that sent none."""
-        steps = {rank: self._ask(rank) for rank in self._others}
+        steps = {rank: self._await_step(rank) for rank in self._others}
         missing = tuple(rank for rank, step in steps.items() if not step)
         return {rank: step for rank, step in steps.items() if step}, missing
 
@@ -119,19 +119,19 @@ class Round:
         line = str(error).partition("\n")[0]
         own = f"rank {self.rank} raised {type(error).__name__}: {line}"
         try:
-            self._fault = self._fault or self._first(own)
+            self._fault = self._fault or self._first_fault(own)
             if self.rank == 0:
-                _until(lambda: all(map(self._is_over, self._others)), _LEAVING)
+                _wait_until(lambda: all(map(self._is_over, self._others)), _LEAVING)
         except RuntimeError:
             self._fault = _STORE_IS_GONE
         if self._fault != own:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
-    def _first(self, own: str) -> str:
+    def _first_fault(self, own: str) -> str:
         """Return the stored text that says which rank failed first; if there is none, store and
         return that of the ended ranks, or `own`.
         """
-        _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
+        _wait_until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
         return bytes(fault).decode()
@@ -166,16 +166,16 @@ class Round:
         """Return True if a rank sent its step, never took part, or ended."""
         return self._has("step", rank) or not self._has("here", rank) or self._has_ended(rank)
 
-    def _ask(self, rank: int) -> bytes:
+    def _await_step(self, rank: int) -> bytes:
         """Wait for the step of a rank; return its bytes, or b"" if it sent none."""
         try:
-            _until(lambda: self._is_over(rank), _COUNTING)
+            _wait_until(lambda: self._is_over(rank), _COUNTING)
             has_step = self._has("step", rank)
             return bytes(self._store.get(self._key("step", rank))) if has_step else b""
         except RuntimeError:  # the store is gone
             return b""
 
-    def _say(self, what: str, value: bytes) -> None:
+    def _store_value(self, what: str, value: bytes) -> None:
         """Store a value of this rank under the name `what` for the other ranks; ignore a lost
         store.
         """
@@ -198,7 +198,7 @@ class Round:
         return f"crossflops/{self._number}/{what}/{rank}"
 
 
-def _until(is_so: Callable[[], bool], seconds: float) -> None:
+def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
     """Wait until the function `is_so` returns True, at most for `seconds`."""
     end = time.monotonic() + seconds
     while not is_so() and time.monotonic() < end:

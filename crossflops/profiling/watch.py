@@ -410,8 +410,12 @@ class Watch:
         return StepTimes(
             whole=total,
             forward=sum(map(self._spans.seconds, filter(_is_outermost, self._spans.all))),
-            backward=self._less("backward", sum(row.backward for row in additional)),
-            optimizer=self._less("optimizer", self._total(self._closures)),
+            backward=self._phase_seconds_without(
+                "backward", sum(row.backward for row in additional)
+            ),
+            optimizer=self._phase_seconds_without(
+                "optimizer", self._total_seconds(self._closures)
+            ),
             modules={path: row for path, row in rows.items() if not path.startswith(_BESIDE)},
             beside=additional,
             unseen=self.unseen,
@@ -419,14 +423,14 @@ class Watch:
             optimizers=tuple(self._optimizers),
         )
 
-    def _less(self, phase: str, others: float) -> float | None:
+    def _phase_seconds_without(self, phase: str, others: float) -> float | None:
         """Return the seconds of a phase minus `others` (seconds), at least 0; None if the phase
         did not happen.
         """
         spans = self._phases.get(phase)
-        return max(self._total(spans) - others, 0.0) if spans else None
+        return max(self._total_seconds(spans) - others, 0.0) if spans else None
 
-    def _total(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
+    def _total_seconds(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
         """Return the sum of the seconds of time spans, given as (start, end), without the time of
         hooks.
         """
@@ -620,7 +624,7 @@ class Watch:
         """
         from torch import compiler, nn
 
-        inside, indices = nn.Module.__call__, self._places()
+        inside, indices = nn.Module.__call__, self._module_paths()
         additional: dict[int, tuple[nn.Module, int | None]] = {}
 
         def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -635,7 +639,7 @@ class Watch:
                 return inside(module, *args, **kwargs)
             path = indices.get(id(module))
             if path:
-                return self._part(inside, module, path, args, kwargs)
+                return self._call_submodule(inside, module, path, args, kwargs)
             wrapped = indices.get(id(without_wrappers(module)))
             if wrapped is not None:  # what compiles or copies a part, or the model without it
                 return self._time_call(inside, module, wrapped, args, kwargs)
@@ -648,7 +652,7 @@ class Watch:
 
         self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
-    def _places(self) -> dict[int, str]:
+    def _module_paths(self) -> dict[int, str]:
         """Return the path of each module of the model by its id; "" for the model and its
         wrappers.
         """
@@ -671,7 +675,7 @@ class Watch:
         self.beside.append(own)
         return len(self.beside) - 1
 
-    def _part(
+    def _call_submodule(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
         """Call a submodule outside of a call of the model, record the call, and return its
@@ -680,7 +684,7 @@ class Watch:
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.spend(since)
-        output = self._ran(inside, module, call, args, kwargs)
+        output = self._call_recorded(inside, module, call, args, kwargs)
         since = time.perf_counter()
         self._end_call(call, path, output)
         self._spans.spend(since)
@@ -698,7 +702,7 @@ class Watch:
         span = self._spans.begin(path, self._phase(), since)
         span.call, full = call, False
         try:
-            output = self._ran(inside, module, call, args, kwargs)
+            output = self._call_recorded(inside, module, call, args, kwargs)
             full = True
         finally:
             since = self._spans.end(span, full)
@@ -706,7 +710,7 @@ class Watch:
         self._spans.spend(since)
         return output
 
-    def _ran(
+    def _call_recorded(
         self,
         inside: Callable[..., Any],
         module: "nn.Module",
@@ -968,7 +972,7 @@ class Watch:
                 counts["calls"] += 1
                 counts["graded"] += span.call is not None and bool(span.call.passes.passes)
         for path, counts in list(sums.items()):
-            for outer in (path,) if path.startswith(_BESIDE) else (path, *_outer(path)):
+            for outer in (path,) if path.startswith(_BESIDE) else (path, *_ancestor_paths(path)):
                 sums[outer]["backward"] += counts["own_backward"]
         return {path: ModuleTimes(**counts) for path, counts in sums.items()}
 
@@ -980,7 +984,7 @@ def _is_outermost(span: Span) -> bool:
     return all(outer.path.startswith(_BESIDE) for outer in span.ancestor_spans())
 
 
-def _outer(path: str) -> Iterable[str]:
+def _ancestor_paths(path: str) -> Iterable[str]:
     """Yield the path of each module that encloses the one at `path`, innermost first, and "" for
     the model.
     """

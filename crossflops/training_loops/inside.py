@@ -117,7 +117,7 @@ class _ChosenStep:
 
     def wait(self) -> None:
         """Begin to watch for optimizer steps, and for the exit of the process."""
-        atexit.register(self._never)
+        atexit.register(self._write_reason_at_exit)
         self._observe_steps()
         if self._settings.step == FIRST_STEP:
             self._observe_models()
@@ -213,7 +213,7 @@ class _ChosenStep:
             file.write(f"{why}\n")
         self._is_over = True
 
-    def _never(self) -> None:
+    def _write_reason_at_exit(self) -> None:
         """Handle the exit of the process: if no step was profiled, write the reason."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():

@@ -205,11 +205,11 @@ class FlopsProfiler:
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
         """Print the profile on stdout or write it to a file; in the process of rank 0 only."""
-        self._meet()
+        self._exchange_profiles()
         if os.environ.get("RANK", "0") in ("", "0"):
             show(self.profile, choice or self._choice, output_file or self._file)
 
-    def _meet(self) -> None:
+    def _exchange_profiles(self) -> None:
         """Exchange the profile of the step with the other ranks; rank 0 keeps all of them in its
         profile.
         """

@@ -372,30 +372,36 @@ def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
     devices or none have it.
     """
     spelled = device_name_words(name)
-    bearers = _bearers(spelled, additions)
+    bearers = _devices_with_name_or_size(spelled, additions)
     if len(bearers) > 1:
         raise AmbiguousDeviceError(name, bearers)
     if not bearers:
-        refuse_machine(name, lambda part: _bearers(device_name_words(part), additions))
-        raise UnknownNameError(f"the peak of device {name!r} is unknown", _advice(name))
+        refuse_machine(
+            name, lambda part: _devices_with_name_or_size(device_name_words(part), additions)
+        )
+        raise UnknownNameError(
+            f"the peak of device {name!r} is unknown", _unknown_device_hint(name)
+        )
     return bearers[0]
 
 
-def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+def _devices_with_name_or_size(
+    spelled: Words, additions: tuple[Device, ...]
+) -> tuple[Device, ...]:
     """Return the devices with this name, or with this name and a memory size ("a100 80gb"); () if
     none.
     """
-    return _bearing(spelled, additions) or _devices_with_memory_size(spelled, additions)
+    return _devices_with_name(spelled, additions) or _devices_with_memory_size(spelled, additions)
 
 
-def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+def _devices_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
     """Return the devices with this name: the one whose own name it is, else all that share it; ()
     if none.
     """
     by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
     shared = _devices_by_family().get(spelled, ())
     if not by_name and not shared and (separate := _split_joined_words(spelled, additions)):
-        return _bearing(separate, additions)
+        return _devices_with_name(separate, additions)
     if len(by_name) != 1:
         return by_name or shared
     return (
@@ -437,7 +443,7 @@ def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> 
     rest, size = named_size
     return tuple(
         device
-        for device in _bearing(rest, additions)
+        for device in _devices_with_name(rest, additions)
         if size in device.memory or size / device.framework_devices_per_package in device.memory
     )
 
@@ -486,7 +492,7 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
     return owners
 
 
-def _advice(name: str) -> str:
+def _unknown_device_hint(name: str) -> str:
     """Return the hint of the error for an unknown device name, with similar names if there are
     any.
     """

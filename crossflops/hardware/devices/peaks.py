@@ -171,10 +171,10 @@ def denominators(
     if trouble is None:
         _require_peaks(meant[0], needed)  # refused before the work begins
         return Denominators(against=meant)
-    return _able(meant, needed, trouble)
+    return _keep_devices_with_peaks(meant, needed, trouble)
 
 
-def _able(
+def _keep_devices_with_peaks(
     meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
 ) -> Denominators:
     """Return the peaks of the devices in `meant` that have one for each precision; raise an error

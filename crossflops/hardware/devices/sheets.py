@@ -22,11 +22,11 @@ def sheet(device: Device) -> DeviceSheet:
         peaks=peak_rows(device),
         emulated={} if "fp32" in device.peaks and device.kind == "cpu" else emulated,
         families={name: ids for name, ids in several.items() if device.label in ids},
-        also=_also(device),
+        also=_devices_of_same_name(device),
     )
 
 
-def _also(device: Device) -> tuple[DeviceShare, ...]:
+def _devices_of_same_name(device: Device) -> tuple[DeviceShare, ...]:
     """Return the other devices that have a name of this one, with their peaks relative to its
     peak.
     """

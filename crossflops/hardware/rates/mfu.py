@@ -138,7 +138,10 @@ def pace(
     if not provided:
         _refuse_parts(speed)
         return None
-    batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in provided)
+    batch, units = (
+        speed.batch or 1,
+        _units_per_example(tokens, by_token, "tokens_per_second" not in provided),
+    )
     micro = training.accumulate if training.train else 1
     examples = batch * units * world.dp * micro
     if provided[0] in RATES:
@@ -162,7 +165,7 @@ def pace(
     return Pace(per_second=examples / seconds, seconds=seconds, batch=batch, parts=parts)
 
 
-def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
+def _units_per_example(tokens: int | None, by_token: bool, needed: bool) -> int:
     """Return the units of one example: its `tokens` if the work is counted per token, else 1."""
     if not by_token:
         return 1

@@ -45,7 +45,7 @@ def basis(
         return tuple(_size_rule_notes(numerator)), ()
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
-    notes = list(_as_macs(numerator))
+    notes = list(_division_notes(numerator))
     if batch is not None:
         notes.insert(0, _batch_size_note(examples, batch))
     elif numerator.origin != "tool":
@@ -104,7 +104,7 @@ def _batch_size_note(examples: int, batch: int) -> str:
     return note if batch == examples else f"{note}, used for a batch of {batch}"
 
 
-def _as_macs(numerator: Numerator) -> Iterator[str]:
+def _division_notes(numerator: Numerator) -> Iterator[str]:
     """Yield notes on how the total of a tool was divided to get MACs; nothing without such a
     total.
     """
@@ -201,12 +201,12 @@ def peak_share_remarks(
     the share of the peak.
     """
     return (
-        (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
+        (*_flop_rule_notes(answer, parts, training, pieces), *_peak_notes(against, parts)),
         (
-            *_first_layer(training, pieces),
+            *_pass_number_warnings(training, pieces),
             *_doubtful_peaks(against, parts),
-            *_namesakes(against, parts, answer.ratio),
-            *_impossible(answer, against, parts),
+            *_namesake_warnings(against, parts, answer.ratio),
+            *_above_peak_warnings(answer, against, parts),
         ),
     )
 
@@ -282,7 +282,7 @@ def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
     return (f"HFU includes recomputed work ({reasons}); MFU does not",)
 
 
-def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
+def _pass_number_warnings(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
     """Return a warning that 3 passes are too many for some nodes, or that no parameter is trained;
     () if neither is so.
     """
@@ -305,7 +305,7 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
     )
 
 
-def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
+def _peak_notes(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
     """Return notes on the source of the peak and how it was checked; () without a peak."""
     if against is None or not (against.given or against.device):
         return ()
@@ -319,7 +319,7 @@ def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str,
     sources = [
         text for precision in precisions for text in _device_peak_notes(device, precision, against)
     ]
-    return *taken, *several, *sources, *_tensor_float(device, precisions)
+    return *taken, *several, *sources, *_tensor_float_note(device, precisions)
 
 
 def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
@@ -357,7 +357,7 @@ def _percent_with_sign(fraction: float) -> str:
     return f"{100 * fraction:+.2g} %" if float(plain) == 0 else f"{plain} %"
 
 
-def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+def _tensor_float_note(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     """Return the note that fp32 convolutions may run as tf32; () if other precisions ran or the
     device has no tf32.
     """
@@ -387,7 +387,7 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
     return tuple(sentences)
 
 
-def _namesakes(
+def _namesake_warnings(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
 ) -> tuple[str, ...]:
     """Return a warning that names other devices of the same name, with the share of their peaks;
@@ -411,7 +411,7 @@ def _namesakes(
     )
 
 
-def _impossible(
+def _above_peak_warnings(
     answer: Efficiency, against: Peaks | None, parts: Sequence[WorkTerm]
 ) -> tuple[str, ...]:
     """Return sentences that the rate is above the peak and what the reasons may be; () if it is
@@ -424,10 +424,10 @@ def _impossible(
     which = "" if (answer.ratio or 0) > 1 else " (with recomputed work)"
     of = f"{100 * worst:.1f} % of the peak{which}"
     sentence = f"{of} is impossible (MACs: {answer.numerator}; peak: {whose})"
-    return sentence, _REASONS, *_other_peaks(against, parts, worst)
+    return sentence, _REASONS, *_other_peak_notes(against, parts, worst)
 
 
-def _other_peaks(
+def _other_peak_notes(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
 ) -> tuple[str, ...]:
     """Return one sentence: which other peaks of the device are at least the rate, or that none is;
@@ -527,7 +527,7 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return notes on the measured speed and on the counted attention."""
-    return (*_speed(run), *_causal_mask_notes(row.attention))
+    return (*_speed_notes(run), *_causal_mask_notes(row.attention))
 
 
 def module_profile_remarks(
@@ -553,7 +553,7 @@ def module_profile_remarks(
     )
 
 
-def _speed(run: MeasuredRun) -> Iterator[str]:
+def _speed_notes(run: MeasuredRun) -> Iterator[str]:
     """Yield notes on what the given speed is of: examples, micro-batches, replicas, devices."""
     pace, world, training = run.pace, run.world, run.question.training
     if pace is not None and pace.parts and pace.seconds:
@@ -568,12 +568,12 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
                 "backward), and the optimizer's step once"
             )
     elif pace is not None and world.devices > 1:
-        yield _whose(run.question.speed.per_device, world.devices)
+        yield _speed_scope_note(run.question.speed.per_device, world.devices)
     if world.tp * world.pp > 1:
         yield f"{world.tp * world.pp} devices share the work of one replica equally"
 
 
-def _whose(per_device: bool | None, devices: int) -> str:
+def _speed_scope_note(per_device: bool | None, devices: int) -> str:
     """Return the note that says whether the given speed is of one device or of all together."""
     if per_device:
         return "the given speed is per device"
@@ -625,7 +625,7 @@ def too_fast(
     """Return a warning for each part of a run that is faster than possible: optimizer step, phase,
     memory traffic.
     """
-    return (*_short_step(run, against), *_phases(step), *_bandwidth_warnings(moved))
+    return (*_short_step(run, against), *_phase_warnings(step), *_bandwidth_warnings(moved))
 
 
 def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
@@ -636,7 +636,7 @@ def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
     return short_step(seconds, run.params // run.world.devices, against.bandwidth)
 
 
-def _phases(step: object) -> Iterator[str]:
+def _phase_warnings(step: object) -> Iterator[str]:
     """Yield a warning for each phase of a step that is faster than the peak, then the possible
     reasons.
     """

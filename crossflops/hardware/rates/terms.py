@@ -179,7 +179,7 @@ def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[
     while waiting:
         for node in step(waiting.pop()):
             if node.op.type in _PRODUCTS:
-                if not any(spec and _is_fixed(spec, fixed) for spec in node.inputs[:2]):
+                if not any(spec and _is_constant_value(spec, fixed) for spec in node.inputs[:2]):
                     products.append(node)
             elif node.op.type in _BETWEEN and node.key not in passed:
                 passed[node.key] = node
@@ -191,12 +191,14 @@ def _constant_value_names(graph: Graph) -> set[str]:
     """Return the names of values that are computed from weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
-        if not node.bodies and all(_is_fixed(spec, fixed) for spec in node.inputs if spec):
+        if not node.bodies and all(
+            _is_constant_value(spec, fixed) for spec in node.inputs if spec
+        ):
             fixed |= {spec.name for spec in node.outputs if spec}
     return fixed
 
 
-def _is_fixed(spec: TensorSpec, fixed: set[str]) -> bool:
+def _is_constant_value(spec: TensorSpec, fixed: set[str]) -> bool:
     """Return True if the value is a parameter, a constant or computed from these only."""
     return spec.role in ("parameter", "constant") or spec.name in fixed
 
@@ -418,11 +420,11 @@ def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fractio
     """
     if recompute == "attention":
         return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
-    times = Fraction(1) if recompute == "full" else _factor(recompute)
+    times = Fraction(1) if recompute == "full" else _parse_recompute_share(recompute)
     return {_RECOMPUTED.get(recompute, f"{recompute} of the forward pass"): times}
 
 
-def _factor(recompute: str) -> Fraction:
+def _parse_recompute_share(recompute: str) -> Fraction:
     """Parse the share of the forward work that is recomputed, such as "selective=0.5" or "0.5"; 0
     for "none".
     """
