@@ -1,4 +1,5 @@
-"""Which values of a graph, bodies included, hold weights or caches, and what they carry.
+"""The flow of weights, inputs and caches through a graph: which values hold elements of which of
+them.
 
 A node that only moves data (no operation at all: Reshape, Transpose, Concat, Expand, Cast ...)
 hands on elements of its inputs. A fused kernel reads them where they come from, so a source (a
@@ -18,7 +19,7 @@ from crossflops.operators import find_operator_rule
 
 
 def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
-    """Yield the graph and each body in it once, with the prefix of its node keys.
+    """Yield (prefix of its node keys, graph) for the graph and once for each body of its nodes.
 
     As in `crossflops.count`: the key of the holder before the nodes of a body, the name of a
     function before its nodes.
@@ -27,12 +28,16 @@ def scopes(graph: Graph) -> Iterator[tuple[str, Graph]]:
 
 
 def key_before(prefix: str, node: Node, body: Graph) -> str:
-    """Return the prefix of the keys of the nodes in a body."""
+    """Return the prefix of the keys of the nodes in a body of `node`, such as "loop_1/", or
+    "NAME/" for a function. `prefix` is the one of `node` itself.
+    """
     return f"{body.name}/" if node.choice == "function" else f"{prefix}{node.key}/"
 
 
 def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[tuple[str, Graph]]:
-    """Yield the graph and the bodies of its nodes, each with the prefix of its node keys."""
+    """Yield (prefix of its node keys, graph) for the graph and for each body in it, and add the
+    prefixes to `names`; a graph whose prefix is in `names` is left out.
+    """
     if prefix in names:
         return
     names.add(prefix)
@@ -46,7 +51,9 @@ def _graphs_with_bodies(prefix: str, graph: Graph, names: set[str]) -> Iterator[
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """A number of elements of a source. Values with one `piece` hold the same ones; "" is all."""
+    """A number of elements of a source (a weight or an input). Values with the same `piece` hold
+    the same elements; "" is the whole source.
+    """
 
     elements: int
     piece: str = ""
@@ -69,7 +76,7 @@ _CONTINUES: Mapping[str, Mapping[int, tuple[int, int]]] = {
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """An input that an output continues, with the number of new elements."""
+    """An input that an output continues as a cache: both names, and the number of new elements."""
 
     past: str
     present: str
@@ -77,7 +84,8 @@ class Cache(msgspec.Struct, frozen=True):
 
 
 def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
-    """Return the pairs of cache inputs and outputs, such as past and present keys.
+    """Return for each input that an output continues as a cache (past and present keys) both names
+    and the number of new elements.
 
     The output is made by Concat of the input and something new, by a scatter into it, or by an
     attention operator at the places of past and present; or it is the input as it is. Both have
@@ -97,7 +105,9 @@ def caches(graph: Graph, carried: Mapping[str, Portions]) -> tuple[Cache, ...]:
 
 
 def _value_before_renames(name: str, makers: Mapping[str, Node]) -> str:
-    """Return the name of the value before casts and operators that only rename it."""
+    """Return the name of the value from which `name` was made by Identity and Cast nodes only;
+    `makers` gives the node that makes a value.
+    """
     while name in makers and makers[name].op.type in _RENAMES:
         source = makers[name].inputs[0]
         if source is None:
@@ -113,7 +123,9 @@ def _cache_input_candidates(
     inputs: Mapping[str, TensorSpec],
     carried: Mapping[str, Portions],
 ) -> Iterator[tuple[TensorSpec, int]]:
-    """Yield the inputs that an output may extend as a cache, with its new elements."""
+    """Yield (input, number of new elements) for each input that the output `present` may extend as
+    a cache; `node` makes the output.
+    """
     if node is None:
         if name in inputs and _continues(inputs[name], present):
             yield inputs[name], 0
@@ -133,19 +145,23 @@ def _cache_input_candidates(
     spec = node.inputs[past_at] if past_at < len(node.inputs) else None
     for source in carried.get(spec.name, ()) if spec is not None else ():
         if source in inputs and _continues(inputs[source], present):
-            yield inputs[source], _new(node, new_at, inputs[source], present)
+            yield inputs[source], _new_cache_elements(node, new_at, inputs[source], present)
 
 
 def _continues(past: TensorSpec, present: TensorSpec) -> bool:
-    """Return whether `present` has the shape of `past` with at most one axis longer."""
+    """Return True if `present` has the shape of `past`, with at least 2 axes of which at most one
+    is longer.
+    """
     if past.shape is None or present.shape is None or len(past.shape) != len(present.shape):
         return False
     grown = [(a, b) for a, b in zip(past.shape, present.shape, strict=True) if a != b]
     return len(past.shape) >= 2 and len(grown) <= 1 and all(a < b for a, b in grown)
 
 
-def _new(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
-    """Return the number of elements that a step writes into a cache."""
+def _new_cache_elements(node: Node, index: int, past: TensorSpec, present: TensorSpec) -> int:
+    """Return the number of elements that a step writes into a cache; input `index` of `node` holds
+    the new ones if the cache does not grow.
+    """
     if present.numel != past.numel:
         return present.numel - past.numel
     spec = node.inputs[index] if index < len(node.inputs) else None
@@ -165,7 +181,8 @@ _WRITING = frozenset(("ScatterElements", "ScatterND", "Scatter", "TensorScatter"
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """`carried`: of every value that moves elements of sources, how many of each.
+    """The elements of weights and inputs in each value of a graph: `carried` has for a value that
+    moves them how many of each source.
 
     `maker`: the node that worked out what a value holds, or the first that moved it. `specs` are
     the sources themselves, `moves` the keys of nodes without an operation.
@@ -180,11 +197,12 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     cached: frozenset[str] = frozenset()
 
     def is_weight(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor is a weight or is computed from weights alone."""
+        """Return True if the tensor is a weight or is computed from weights alone."""
         return (spec.role in _STORED or spec.name in self.constant) and not self.is_index(spec)
 
     def is_index(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor is a constant of int64 in the graph: axes, sizes, indices.
+        """Return True if the tensor is a constant of int64 in the graph, such as axes, sizes or
+        indices.
 
         They are of 64 bits, which no weight is; those of a buffer are the model's.
         """
@@ -192,7 +210,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.dtype == "int64" and of_graph
 
     def is_layer(self, spec: TensorSpec | None) -> bool:
-        """Return whether the tensor is made of a layer's parameters, with 2 elements or more.
+        """Return True if the tensor has 2 elements or more and is, or is computed from, a
+        parameter of the model.
 
         A mask that is made of constants holds none.
         """
@@ -202,11 +221,13 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
         return spec.role == "parameter" or any(source.role == "parameter" for source in known)
 
     def is_cache(self, spec: TensorSpec) -> bool:
-        """Return whether the tensor contains elements of a cache."""
+        """Return True if the tensor contains elements of a cache."""
         return spec.name in self.cached
 
     def parts(self, spec: TensorSpec) -> Portions:
-        """Return the elements of weights and inputs that the tensor consists of."""
+        """Return for each source (weight or input) how many of its elements the tensor consists
+        of; {} if this is unknown.
+        """
         if spec.name in self.carried:
             return self.carried[spec.name]
         if spec.role in _STORED and spec.shape is not None:
@@ -215,7 +236,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flow(graph: Graph, ledger: Ledger) -> Flow:
-    """Trace which weights, inputs and caches each value of the graph consists of."""
+    """Return which elements of weights, inputs and caches each value of the graph consists of."""
     counts = {count.node.key: count for count in ledger.counts}
     flow = Flow(
         carried={
@@ -225,7 +246,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         },
         maker={},
         specs={spec.name: spec for spec in (*graph.inputs, *weight_and_constant_specs(graph))},
-        constant=frozenset(_constants(graph)),
+        constant=frozenset(_input_independent_names(graph)),
         moves=frozenset(
             key
             for key, count in counts.items()
@@ -233,7 +254,7 @@ def flow(graph: Graph, ledger: Ledger) -> Flow:
         ),
     )
     for node in graph.nodes:
-        _follow(node, flow)
+        _record_node_sources(node, flow)
     known = caches(graph, flow.carried)
     pasts = {cache.past for cache in known}
     stored = (name for name, parts in flow.carried.items() if not pasts.isdisjoint(parts))
@@ -253,22 +274,24 @@ def weight_and_constant_specs(graph: Graph) -> Iterator[TensorSpec]:
             yield from weight_and_constant_specs(body)
 
 
-def _constants(graph: Graph) -> Iterator[str]:
+def _input_independent_names(graph: Graph) -> Iterator[str]:
     """Yield the names of all values that depend on no input, bodies included."""
     for node in graph.nodes:
         if node.constant:
             yield from (spec.name for spec in node.outputs if spec is not None)
         for body in _bodies_in_scope(node):
-            yield from _constants(body)
+            yield from _input_independent_names(body)
 
 
 def _bodies_in_scope(node: Node) -> tuple[Graph, ...]:
-    """Return the bodies of a node that can read values of the graph around them."""
+    """Return the bodies of a node that can read values of the enclosing graph: all except those of
+    functions.
+    """
     return () if node.choice == "function" else node.bodies
 
 
-def _follow(node: Node, flow: Flow) -> None:
-    """Record which weights and inputs the outputs of a node consist of."""
+def _record_node_sources(node: Node, flow: Flow) -> None:
+    """Record in `flow` of which elements of weights and inputs the outputs of a node consist."""
     outputs = [spec for spec in node.outputs if spec is not None]
     if node.key not in flow.moves and not node.constant:
         flow.maker.update({spec.name: node.key for spec in outputs})
@@ -293,7 +316,9 @@ def _follow(node: Node, flow: Flow) -> None:
 
 
 def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int | None) -> Portion:
-    """Return the combined part of a tensor that several parts of it cover."""
+    """Return the portion of a source that a tensor holds, from the portions `parts` of its inputs:
+    at most `size`, the elements of the source, and `cut`, those of the tensor.
+    """
     first = parts[0]
     if all(part.piece == first.piece for part in parts):
         return first if cut is None or first.elements <= cut else Portion(cut, name)
@@ -302,13 +327,15 @@ def _combine_portions(name: str, parts: Sequence[Portion], size: int, cut: int |
 
 
 def _is_view(node: Node) -> bool:
-    """Return whether the node only gives its input another name or shape."""
+    """Return True if the node only gives its input another name or shape."""
     known = find_operator_rule(node.op)
     return known is not None and known.traffic in ("view", "alias")
 
 
 def _inputs_in_results(node: Node, flow: Flow) -> tuple[TensorSpec | None, ...]:
-    """Return the inputs of a node whose elements its outputs contain."""
+    """Return the inputs of a node whose elements may be in its outputs; () if it reads only the
+    shape.
+    """
     if node.op.type in _KNOWN_BY_SHAPE:
         return ()
     if node.key not in flow.moves or node.op.type in _MIXING | _WRITING:

@@ -1,4 +1,5 @@
-"""How much of the weights of experts a pass reads: those of the experts that its tokens choose.
+"""The share of the weights of experts that a pass reads: those of the experts that its tokens
+choose.
 
 A token chooses k of E experts. Where the router spreads tokens evenly and each independently of
 the others, T tokens together choose E (1 - (1 - k/E)^T) different experts on average: k of them
@@ -29,7 +30,8 @@ _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 
 
 def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, Fraction]:
-    """Return by node the share of its experts' weights that a pass reads, if below 1.
+    """Return the share of its experts' weights that a pass reads for each node that does not read
+    all, by node key.
 
     Args:
         graph: The pass, over as many tokens as its shapes say.
@@ -45,7 +47,8 @@ def expert_shares(graph: Graph, scale: Fraction = Fraction(1)) -> Mapping[str, F
 
 
 def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
-    """Return the sentence on which experts' weights a pass reads; "" without experts.
+    """Return the sentence that says which experts' weights a pass reads, or "" if it reads all or
+    there are no experts.
 
     Experts that are modules of a list have nodes of their own, those that have tokens.
     """
@@ -58,7 +61,9 @@ def describe_experts(graph: Graph, scale: Fraction = Fraction(1)) -> str:
 
 
 def _gathers_matrices(nodes: Iterable[Node]) -> bool:
-    """Return whether a node gathers matrices from stacked weights, as experts do."""
+    """Return True if a node gathers matrices from weights stacked in 3 dimensions, as experts
+    do.
+    """
     made: set[str] = set()  # of weights alone, such as a transposed stack
     for node in nodes:
         if node.constant:
@@ -72,7 +77,7 @@ def _gathers_matrices(nodes: Iterable[Node]) -> bool:
 
 
 def _has_experts(node: Node) -> bool:
-    """Return whether the node has weights of experts."""
+    """Return True if the node has weights that are stacked by expert."""
     return next(expert_weights(node), None) is not None
 
 
@@ -86,7 +91,7 @@ def expert_weights(node: Node) -> Iterator[TensorSpec]:
 
 
 def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
-    """Yield for each TopK node the number of choices and how many are chosen."""
+    """Yield (number of candidates, number of chosen ones) for each TopK node."""
     for node in nodes:
         if node.op.type != "TopK" or not node.inputs or not node.outputs:
             continue
@@ -98,7 +103,9 @@ def _choices(nodes: list[Node]) -> Iterator[tuple[int, int]]:
 def _expert_read_share(
     node: Node, choices: list[tuple[int, int]], scale: Fraction
 ) -> Fraction | None:
-    """Return the share of its experts' weights that a node reads, or None for all."""
+    """Return the share of its experts' weights that a node reads on average; None if it has no
+    experts or reads them all.
+    """
     weights = next(expert_weights(node), None)
     data = node.inputs[0] if node.inputs else None
     if weights is None or weights.shape is None or data is None or data.shape is None:

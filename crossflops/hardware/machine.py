@@ -1,5 +1,4 @@
-"""This machine by its own words: its processor as Linux describes it, its GPUs as their drivers
-do.
+"""The processor and the GPUs of this machine, as Linux and the drivers describe them.
 
 Of the processor also how much one core computes in a clock. Affinity, then the quota of the
 control group, then unique cores: siblings of one core share its units. The clock is that of
@@ -76,7 +75,9 @@ class Core(msgspec.Struct, frozen=True):
 
 
 def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
-    """Return the vector units of a core as text, and its FLOPs per clock by precision."""
+    """Return the vector units of a core as text, and by precision the FLOPs that it does per clock
+    ({} if unknown).
+    """
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
         return _x86(core)
     if core.architecture in ("aarch64", "arm64"):
@@ -85,8 +86,10 @@ def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
 
 
 def _x86(core: Core) -> tuple[str, dict[str, int]]:
-    """Return the vector units of an x86 core as text, and its FLOPs per clock by precision."""
-    text, fp32 = _vector(core)
+    """Return the vector units of an x86 core as text, and by precision its FLOPs per clock ({} if
+    unknown).
+    """
+    text, fp32 = _x86_vector_units(core)
     if not fp32:
         return text, {}
     wide = "avx512f" in core.flags
@@ -102,10 +105,12 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
     return text, rates
 
 
-def _vector(core: Core) -> tuple[str, int]:
-    """Return the x86 vector units of a core as text, and FP32 FLOPs per clock (or 0)."""
+def _x86_vector_units(core: Core) -> tuple[str, int]:
+    """Return the vector units of an x86 core as text, and its FP32 FLOPs per clock (0 if
+    unknown).
+    """
     if "avx512f" in core.flags:
-        return _avx512(core)
+        return _avx512_units(core)
     if "avx2" in core.flags and "fma" in core.flags:
         first_zen = core.family == 23 and (core.model or 0) < 0x30
         if first_zen or core.family == 24:  # Hygon's is the first Zen, too
@@ -118,8 +123,10 @@ def _vector(core: Core) -> tuple[str, int]:
     return "SSE, a 128-bit multiplier and a 128-bit adder", 8
 
 
-def _avx512(core: Core) -> tuple[str, int]:
-    """Return the AVX-512 units of a core as text, and its FP32 FLOPs per clock (0: unknown)."""
+def _avx512_units(core: Core) -> tuple[str, int]:
+    """Return the AVX-512 units of an x86 core as text, and its FP32 FLOPs per clock (0 if
+    unknown).
+    """
     two, single = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
     halves = "AVX-512 on two 256-bit FMA units", 32
     if core.vendor == "AuthenticAMD":
@@ -138,7 +145,9 @@ def _avx512(core: Core) -> tuple[str, int]:
 
 
 def _arm(core: Core) -> tuple[str, dict[str, int]]:
-    """Return the vector units of an Arm core as text, and its FLOPs per clock by precision."""
+    """Return the vector units of an Arm core as text, and by precision its FLOPs per clock ({} if
+    unknown).
+    """
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
         scalable = f", with {SVE}" if "sve" in core.flags else ""
@@ -160,7 +169,9 @@ class NoCpuError(CrossflopsError):
 
 
 def cpu(root: Path = Path("/")) -> Cpu:
-    """Describe the CPU from the system files below `root`. Raises NoCpuError without them."""
+    """Return the CPU as the system files below `root` describe it. Raises NoCpuError if they do
+    not exist.
+    """
     first, *_ = records = _records(root)
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
@@ -182,7 +193,9 @@ def cpu(root: Path = Path("/")) -> Cpu:
 
 
 def _records(root: Path) -> list[dict[str, str]]:
-    """Parse /proc/cpuinfo into one record for each logical CPU."""
+    """Return the key and value texts of /proc/cpuinfo below `root`, in one record for each logical
+    CPU. Raises NoCpuError if it cannot be read.
+    """
     file = root / "proc" / "cpuinfo"
     try:
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -198,7 +211,7 @@ def _records(root: Path) -> list[dict[str, str]]:
 
 
 def _parse_cpuinfo_record(part: str) -> dict[str, str]:
-    """Parse the "key: value" lines of one processor in /proc/cpuinfo."""
+    """Return the "key: value" lines of one part of /proc/cpuinfo as texts by key."""
     pairs = (line.partition(":") for line in part.splitlines())
     return {key.strip(): value.strip() for key, colon, value in pairs if colon}
 
@@ -219,7 +232,9 @@ def _core_from_record(record: dict[str, str]) -> Core:
 
 
 def _parse_whole_number(text: str | None) -> int | None:
-    """Parse an integer in any base, or return None."""
+    """Return the integer that a text says in base 10, or in base 16 with 0x; None for another
+    text.
+    """
     try:
         return int(text or "", 0)
     except ValueError:
@@ -227,7 +242,9 @@ def _parse_whole_number(text: str | None) -> int | None:
 
 
 def _usable_cpu_numbers(count: int) -> list[int]:
-    """Return the numbers of the logical CPUs on which this process may run."""
+    """Return the numbers of the logical CPUs on which this process may run; all of `count` if
+    unknown.
+    """
     try:
         return sorted(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -235,7 +252,7 @@ def _usable_cpu_numbers(count: int) -> list[int]:
 
 
 def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
-    """Return the ids of socket and core of a logical CPU."""
+    """Return the ids of socket and core of a logical CPU, as texts."""
     folder = root / "sys/devices/system/cpu" / f"cpu{cpu}" / "topology"
     socket, core = (
         _read_system_file(folder / "physical_package_id"),
@@ -245,7 +262,9 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
 
 
 def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
-    """Return the clock of the CPU in Hz (the base clock if known), and its source."""
+    """Return the clock of the CPU in Hz (the base clock if known) or None, and where it was
+    read.
+    """
     folder = root / "sys/devices/system/cpu/cpu0/cpufreq"
     for name in ("base_frequency", "cpuinfo_max_freq"):
         kilohertz = _parse_quota_number(_read_system_file(folder / name))
@@ -258,7 +277,9 @@ def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
 
 
 def memory_bytes(root: Path = Path("/")) -> int | None:
-    """Return the bytes of memory that this process may use, or None."""
+    """Return the bytes of memory that this process may use, limited by its cgroup; None if
+    unknown.
+    """
     bounds = [
         _parse_quota_number(_read_system_file(group / "memory.max"))
         for group in _control_group_folders(root)
@@ -271,7 +292,9 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
 
 
 def _quota(root: Path) -> float | None:
-    """Return the number of CPUs that the cgroup quota allows, or None without a quota."""
+    """Return the number of CPUs whose time the cgroups of this process grant; None if there is no
+    limit.
+    """
     base = root / "sys/fs/cgroup"
     limits = [
         _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
@@ -289,7 +312,7 @@ def _quota(root: Path) -> float | None:
 
 
 def _control_group_folders(root: Path) -> list[Path]:
-    """Return the folders of this process's cgroup (version 2) and its parents."""
+    """Return the folders of this process's cgroup (version 2) and of the cgroups around it."""
     base = root / "sys/fs/cgroup"
     lines = _read_system_file(root / "proc/self/cgroup").splitlines()
     path = next((line[3:] for line in lines if line.startswith("0::")), "/")
@@ -299,13 +322,15 @@ def _control_group_folders(root: Path) -> list[Path]:
 
 
 def _quota_ratio(quota: str = "", period: str = "") -> float | None:
-    """Return the number of CPUs that a cgroup quota grants, or None without a quota."""
+    """Return quota / period of a cgroup, the number of CPUs whose time it grants; None if there is
+    no limit.
+    """
     granted, out_of = _parse_quota_number(quota), _parse_quota_number(period)
     return granted / out_of if granted and out_of and granted > 0 else None
 
 
 def _parse_quota_number(text: str) -> float | None:
-    """Parse a number, or return None."""
+    """Return the number that a text says, or None for another text."""
     try:
         return float(text)
     except ValueError:
@@ -331,13 +356,13 @@ _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json
 
 
 def gpus() -> Found:
-    """Return all GPUs of this machine, and notes on drivers that cannot be read."""
+    """Return all GPUs of this machine, and a note for each driver that cannot be read."""
     nvidia, amd = _nvidia(), _amd()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
 
 def _nvidia() -> Found:
-    """Return the NVIDIA GPUs that NVML reports, and notes on why some are unknown."""
+    """Return the NVIDIA GPUs that NVML reports, and a note if NVML cannot be read."""
     try:
         import pynvml
     except ImportError:
@@ -361,7 +386,7 @@ def _nvidia() -> Found:
 
 
 def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
-    """Return a GPU as NVML describes it, or its MIG slices."""
+    """Return the GPU of an NVML handle in a list of one, or its MIG slices if it is divided."""
     device = Gpu(
         name=_decode_gpu_name(nvml.nvmlDeviceGetName(handle)),
         driver="NVML",
@@ -377,11 +402,11 @@ def _gpus_from_nvml(nvml: Any, handle: Any) -> list[Gpu]:
         lanes=_driver_answer(lambda: int(nvml.nvmlDeviceGetNumGpuCores(handle))),
     )
     mode = _driver_answer(lambda: nvml.nvmlDeviceGetMigMode(handle)[0])
-    return [device] if not mode else _slices(nvml, handle, device)
+    return [device] if not mode else _mig_slices(nvml, handle, device)
 
 
-def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
-    """Return the MIG slices of an NVIDIA GPU, with memory, clock and number of SMs."""
+def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
+    """Return the MIG slices of an NVIDIA GPU, each with its memory, clock and number of SMs."""
     slices = []
     for index in range(_driver_answer(lambda: nvml.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
         with suppress(Exception):  # there are fewer than there may be
@@ -402,7 +427,9 @@ def _slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
 
 
 def _amd() -> Found:
-    """Return the AMD GPUs that rocm-smi reports, and notes on why some are unknown."""
+    """Return the AMD GPUs that rocm-smi reports, and a note if it failed; nothing if it is not
+    installed.
+    """
     program = shutil.which("rocm-smi")
     if program is None:
         return (), ()  # most machines have no GPU of AMD, and need not hear of it
@@ -428,7 +455,7 @@ def _gpu_from_rocm(facts: dict[str, Any]) -> Gpu:
 
 
 def _driver_answer(question: Callable[[], Any]) -> Any:
-    """Return the answer of a driver call, or None if it fails."""
+    """Return the result of a driver call, or None if it raises an error."""
     try:
         return question()
     except Exception:

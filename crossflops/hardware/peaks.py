@@ -104,7 +104,9 @@ def compiler() -> str | None:
 
 @contextmanager
 def compiling_peak_loops() -> Iterator[PeakLoops]:
-    """Compile the program of measuring loops, and remove it when the block ends."""
+    """Compile the program of measuring loops, yield it, and delete it when the block ends. Raises
+    NoLoopError without a compiler.
+    """
     command = compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError("no C compiler was found", "install gcc or clang, or set CC")
@@ -114,7 +116,9 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
 
 
 def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
-    """Compile the C loops that measure the peak; raise an error if no compiler works."""
+    """Compile the C program of the measuring loops to `target`; raise NoLoopError if the compiler
+    `cc` fails.
+    """
     complaint = ""
     for native in _NATIVE:
         command = [cc, "-O2", *native, "-ffp-contract=fast", "-pthread"]
@@ -149,7 +153,9 @@ _LEAST = 3  # repetitions
 
 
 def product_rate(dtype: str, seconds: float) -> float:
-    """Measure FLOP/s of NumPy's product of two square matrices."""
+    """Return the FLOP/s of NumPy's product of two square matrices of `dtype`, measured for
+    `seconds`.
+    """
     import numpy as np
 
     left = np.ones((_SIDE, _SIDE), dtype)
@@ -158,7 +164,9 @@ def product_rate(dtype: str, seconds: float) -> float:
 
 
 def sum_bandwidth(nbytes: int, seconds: float) -> float:
-    """Return the bytes/s of a = b + c over three arrays of `nbytes`, with one thread."""
+    """Return the bytes/s of a = b + c over three arrays of `nbytes` in NumPy, measured for
+    `seconds`.
+    """
     import numpy as np
 
     first = np.ones(max(1, nbytes // 8))
@@ -168,7 +176,7 @@ def sum_bandwidth(nbytes: int, seconds: float) -> float:
 
 
 def _fastest_run_seconds(action: Callable[[], object], seconds: float) -> float:
-    """Return the seconds of the fastest run of an action, repeated for `seconds`."""
+    """Run an action repeatedly for `seconds`; return the seconds of the fastest run."""
     action()
     fastest, count, begun = float("inf"), 0, time.perf_counter()
     while count < _LEAST or time.perf_counter() - begun < seconds:
@@ -187,19 +195,28 @@ _ABOVE = 1.1  # of what units should do in a clock
 
 
 def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
-    """Return sentences on measurements that contradict the system's data of the CPU."""
-    busy = _busy(peak)
+    """Return a sentence for each figure of the measured peak that contradicts the system's data of
+    the CPU.
+    """
+    busy = _busy_sentence(peak)
     if claimed is None:
         nothing = (
             "the system reports nothing about its processor, so the measurement cannot be checked"
         )
         return tuple(filter(None, (nothing, busy)))
-    checks = (_clock(peak, claimed), _cores(peak, claimed), *_units(peak, claimed), busy)
+    checks = (
+        _clock_sentence(peak, claimed),
+        _cores_sentence(peak, claimed),
+        *_unit_sentences(peak, claimed),
+        busy,
+    )
     return tuple(filter(None, checks))
 
 
-def _busy(peak: MachinePeak) -> str:
-    """Return the sentence that the machine was busy or throttled, or ""."""
+def _busy_sentence(peak: MachinePeak) -> str:
+    """Return the sentence that the machine was busy or throttled during the measurement, else
+    "".
+    """
     best = peak.peaks.get("fp32", 0.0)
     if peak.sustained is None or peak.sustained >= _BUSY * best:
         return ""
@@ -207,8 +224,8 @@ def _busy(peak: MachinePeak) -> str:
     return f"{share}: the machine is busy or throttled; measure again when it is idle"
 
 
-def _clock(peak: MachinePeak, claimed: Cpu) -> str:
-    """Return the sentence that the measured clock differs from the system's, or nothing."""
+def _clock_sentence(peak: MachinePeak, claimed: Cpu) -> str:
+    """Return the sentence that the measured clock differs from that of the system, else ""."""
     if peak.clock is None or claimed.clock is None:
         return ""
     if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
@@ -217,8 +234,10 @@ def _clock(peak: MachinePeak, claimed: Cpu) -> str:
     return f"the system reports {claim_of_clock}, but a core runs at {peak.clock / 1e9:.3f} GHz"
 
 
-def _cores(peak: MachinePeak, claimed: Cpu) -> str:
-    """Return the sentence that all cores are slower than one core x their number, or ""."""
+def _cores_sentence(peak: MachinePeak, claimed: Cpu) -> str:
+    """Return the sentence that all cores together are slower than their number x one core, else
+    "".
+    """
     if peak.one_thread is None or claimed.usable < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
@@ -228,8 +247,10 @@ def _cores(peak: MachinePeak, claimed: Cpu) -> str:
     return f"{cores}: they are shared, throttled or busy"
 
 
-def _units(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
-    """Return sentences on a core's measured FLOPs per clock that its units do not explain."""
+def _unit_sentences(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
+    """Return the sentence that the measured FLOPs per clock of a core are not those of its vector
+    units, in a tuple; () if they agree.
+    """
     rate = claimed.flops_per_clock.get("fp32")
     if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
@@ -251,7 +272,7 @@ _SECONDS = 0.4  # of a loop
 
 
 def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
-    """Return the measured peak of this machine: the stored one, or a new one (about two seconds).
+    """Return the peak of this machine, stored or measured now (in about two seconds).
 
     `measure_anew` measures in any case. Raises CrossflopsError where nothing can be measured.
     """
@@ -260,7 +281,9 @@ def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
 
 
 def load_machine_peak() -> MachinePeak | None:
-    """Return the stored peak of this machine if its CPUs are the same, or None."""
+    """Return the stored peak of this machine, or None if there is none or its CPU, compiler or
+    loops have changed since.
+    """
     try:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
@@ -269,7 +292,7 @@ def load_machine_peak() -> MachinePeak | None:
 
 
 def store(peak: MachinePeak) -> MachinePeak:
-    """Write the measured peak to the cache file, if possible; return the peak."""
+    """Write the measured peak to the cache file, if that is possible; return the same peak."""
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -278,7 +301,9 @@ def store(peak: MachinePeak) -> MachinePeak:
 
 
 def measure() -> MachinePeak:
-    """Measure the peak of this machine by compiled loops, or by NumPy without a compiler."""
+    """Measure the peak of this machine by compiled loops, or by NumPy without a compiler; return
+    it.
+    """
     claimed = claim()
     threads = threads_of(claimed)
     try:
@@ -290,7 +315,7 @@ def measure() -> MachinePeak:
 
 
 def claim() -> Cpu | None:
-    """Return the system's description of its CPU, or None."""
+    """Return the system's description of its CPU, or None if it gives none."""
     try:
         return cpu()
     except NoCpuError:
@@ -298,14 +323,16 @@ def claim() -> Cpu | None:
 
 
 def threads_of(claimed: Cpu | None) -> int:
-    """Return the number of threads to measure with: logical CPUs, limited by the quota."""
+    """Return the number of threads to measure with: the logical CPUs, limited by the CPU quota."""
     if claimed is None:
         return os.cpu_count() or 1
     return min(claimed.logical, ceil(claimed.quota or claimed.logical))
 
 
 def fingerprint() -> str:
-    """Return a hash of the conditions of a measurement: CPU, compiler, loops."""
+    """Return a hash of what a measurement depends on: host, CPU, compiler and version of the
+    loops.
+    """
     claimed = claim()
     facts = (
         _EDITION,
@@ -319,7 +346,7 @@ def fingerprint() -> str:
 
 
 def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
-    """Measure peak FLOP/s, bandwidth and clock of this machine by compiled loops."""
+    """Measure peak FLOP/s, bandwidth and clock of this machine by compiled loops; return them."""
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
     all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
@@ -346,7 +373,8 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
 
 
 def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
-    """Measure the dot product loops of BF16 and INT8 if the CPU has the instructions.
+    """Run the loops of BF16 and INT8 dot products, if the CPU has the instructions; return their
+    results by precision.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
     """
@@ -360,7 +388,9 @@ def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -
 
 
 def _missing_units_note(claimed: Cpu | None) -> str:
-    """Return the note that AMX or SVE units were not measured, if the CPU has them."""
+    """Return the note that AMX or SVE units of the CPU were not measured, or "" if it has
+    neither.
+    """
     isa = "" if claimed is None else claimed.isa
     amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
     sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
@@ -368,13 +398,15 @@ def _missing_units_note(claimed: Cpu | None) -> str:
 
 
 def _quota_share(threads: int, claimed: Cpu | None) -> float:
-    """Return the share of CPU time that the quota grants to the threads, at most 1."""
+    """Return the share of the time of `threads` CPUs that the quota grants, at most 1."""
     quota = claimed.quota if claimed else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
 
 def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
-    """Measure FLOP/s and bandwidth of this machine by NumPy, as a lower bound of the peak."""
+    """Measure FLOP/s and bandwidth of this machine by NumPy, as a lower bound of the peak; `why`
+    says why there are no loops.
+    """
     rates = {"fp32": "float32", "fp64": "float64"}
     return MachinePeak(
         cpu=_cpu_model_name(claimed),
@@ -393,19 +425,21 @@ def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePea
 
 
 def _cpu_model_name(claimed: Cpu | None) -> str:
-    """Return the name of the CPU model."""
+    """Return the name of the CPU model, or its architecture if the name is unknown."""
     return claimed.model if claimed else platform.processor() or platform.machine()
 
 
 def _array_bytes() -> int:
-    """Return the bytes of each array of the bandwidth measurement: larger than caches."""
+    """Return the bytes of each array of the bandwidth measurement, which exceed the caches if
+    memory allows.
+    """
     cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
     requested = min(max(_ARRAY, 2 * cache), _LARGEST)
     return min(requested, max(1 << 20, memory // 16)) if memory else requested
 
 
 def _system(name: str) -> int:
-    """Return a value of os.sysconf, or 0 if it is unknown."""
+    """Return an integer of os.sysconf by its name, or 0 if it is unknown."""
     try:
         return max(0, os.sysconf(name))
     except (AttributeError, ValueError, OSError):
@@ -413,7 +447,7 @@ def _system(name: str) -> int:
 
 
 def _peak_cache_path() -> Path:
-    """Return the path of the file in which the measured peak is stored."""
+    """Return the path of the file in which the measured peak of this machine is stored."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         return Path(base).expanduser() / "crossflops" / _FILE

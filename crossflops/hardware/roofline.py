@@ -60,7 +60,8 @@ _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
 def load_kind(load: Load) -> str:
-    """Return the kind of a node: its operator and its module path without numbers.
+    """Return the kind of a node, under which alike nodes are one row: its operator and the name of
+    its module without numbers.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
@@ -83,7 +84,9 @@ def load_kind(load: Load) -> str:
 
 
 def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
-    """Return work, bytes and time bound of the nodes by kind, slowest first."""
+    """Return for each kind of nodes the sums of their FLOPs, bytes and least seconds, the slowest
+    kind first.
+    """
     by_kind: dict[str, list[NodeBound]] = {}
     for node in nodes:
         by_kind.setdefault(node.kind, []).append(node)
@@ -92,7 +95,9 @@ def kind_bounds(nodes: Iterable[NodeBound]) -> tuple[KindBound, ...]:
 
 
 def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
-    """Return the sum of work, bytes and time over the nodes of one kind."""
+    """Return the sums of FLOPs, bytes and least seconds over the nodes `rows` of the kind
+    `name`.
+    """
     return KindBound(
         kind=name,
         nodes=len(rows),
@@ -100,12 +105,12 @@ def _sum_kind_bounds(name: str, rows: list[NodeBound]) -> KindBound:
         bytes=sum(row.bytes for row in rows),
         cache=sum(row.cache for row in rows),
         seconds=sum(row.seconds for row in rows),
-        bound=_mostly(rows),
+        bound=_prevailing_bound(rows),
     )
 
 
-def _mostly(rows: list[NodeBound]) -> Side:
-    """Return the bound (compute or memory) that has most of the nodes' time."""
+def _prevailing_bound(rows: list[NodeBound]) -> Side:
+    """Return "compute", "memory" or "none": the bound of the nodes that take most of the time."""
     sides: dict[Side, float] = {}
     for row in rows:
         sides[row.bound] = sides.get(row.bound, 0.0) + row.seconds
@@ -113,7 +118,7 @@ def _mostly(rows: list[NodeBound]) -> Side:
 
 
 def _example_load(op: str, path: str, weighted: bool = False) -> Load:
-    """Return a load with amounts of 1, for an operator and a module path."""
+    """Return a load with amounts of 1 for the examples of `load_kind`."""
     counts = dict.fromkeys(("macs", "operations", "weights", "cache", "activations"), 1)
     return Load(node="", op=op, path=path, precision="float32", weighted=weighted, **counts)
 
@@ -122,7 +127,8 @@ FLOPS_PER_MAC = 2
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to run a step. `scale` is its batch over the counted one.
+    """The conditions of a step: device, batch, passes and precision. `scale` is its batch over the
+    counted one.
 
     `examples` are in the step, `passes` as large as the forward one; `precision` is "" for that
     of the graph. `nodewise` is False where the bytes of single nodes are not known.
@@ -138,7 +144,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
-    """Return the time bound of each node in a whole step.
+    """Return for each node its FLOPs, its bytes and the least seconds that it takes in a whole
+    step.
 
     Raises UnknownNameError where the device has no peak for the precision of a node with MACs.
     """
@@ -146,7 +153,9 @@ def node_bounds(loads: Iterable[Load], run: Scenario) -> tuple[NodeBound, ...]:
 
 
 def _node_bound(load: Load, run: Scenario) -> NodeBound:
-    """Return the time bound of a node: FLOPs at the peak or bytes at the bandwidth."""
+    """Return the FLOPs and bytes of a node in a step, and its least seconds: FLOPs / peak or bytes
+    / bandwidth.
+    """
     times = run.passes * run.scale
     work = round(FLOPS_PER_MAC * load.macs * times)
     operations = round(load.operations * times)
@@ -173,7 +182,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
 
 
 def peak_of(ceiling: Ceiling, precision: str) -> float:
-    """Return the peak of a precision in FLOP/s; raise an error if there is none.
+    """Return the peak of a precision in FLOP/s.
 
     Raises UnknownNameError where there is none, which is never replaced by another one.
     """
@@ -194,7 +203,7 @@ def side(computing: float, moving: float) -> Side:
 
 
 def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
-    """Return work, bytes, intensity and shortest time of a whole step."""
+    """Return the FLOPs, bytes, intensity (FLOP/byte) and least seconds of a whole step."""
     nodes = node_bounds(loads, run)
     work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
@@ -204,7 +213,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
         )
     computing = sum(node.work / node.peak for node in nodes if node.peak)
     bandwidth = run.ceiling.bandwidth
-    top = _effective(nodes, run)
+    top = _mean_peak(nodes, run)
     shortest = max(computing, moved / bandwidth)
     seconds = sum(node.seconds for node in nodes) if run.nodewise else None
     return StepBound(
@@ -226,8 +235,10 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
     )
 
 
-def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
-    """Return the harmonic mean of the peaks, weighted by work."""
+def _mean_peak(nodes: Sequence[NodeBound], run: Scenario) -> float:
+    """Return the peak in FLOP/s that applies to the whole step: the harmonic mean of the nodes'
+    peaks, weighted by their work.
+    """
     peaks = {node.peak for node in nodes if node.peak}
     if len(peaks) == 1:
         return peaks.pop()
@@ -238,12 +249,16 @@ def _effective(nodes: Sequence[NodeBound], run: Scenario) -> float:
 
 
 def energy(tdp: float | None, seconds: float, examples: int) -> float | None:
-    """Return the joules per example at full TDP, an upper bound; None without TDP."""
+    """Return the joules of one example at full TDP (watts), which is an upper bound; None without
+    a TDP.
+    """
     return None if tdp is None else tdp * seconds / examples
 
 
 def intensity_limit(loads: Iterable[Load]) -> float | None:
-    """Return the limit of the intensity (FLOP/byte) for large batches; None if unlimited."""
+    """Return the intensity (FLOP/byte) that a step approaches as its batch grows; None if it has
+    no limit.
+    """
     every = tuple(loads)
     grows = sum(load.cache + load.activations for load in every)
     work = FLOPS_PER_MAC * sum(load.macs for load in every)
@@ -280,7 +295,9 @@ def compute_from(
 
 
 def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> MeasuredStep:
-    """Compare the measured seconds of a step with its bounds: efficiency, MFU, MBU."""
+    """Return the measured seconds of a step with its MFU, its MBU and the share of the roofline
+    that it reaches.
+    """
     if not seconds > 0:
         raise InputError(
             f"the time of a step must be positive, got {seconds} s", "give a positive time"
@@ -303,7 +320,7 @@ _HINT = f"write, for example, batch=64 or weights=fp8,cache=fp8; allowed keys: {
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario with the byte model and the formats of its loads."""
+    """A scenario with the byte model and the number formats by which its bytes are counted."""
 
     run: Scenario
     model: ByteModel
@@ -311,7 +328,7 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
-    """Return peaks, TDP and bandwidth of a device; raise an error without bandwidth.
+    """Return the peaks (FLOP/s), the bandwidth (bytes/s) and the TDP of a device.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -325,7 +342,9 @@ def ceiling(device: Device, bandwidth: float | None = None) -> Ceiling:
 
 
 def byte_model(name: str) -> ByteModel:
-    """Check the name of a byte model and return it. Raises UnknownNameError."""
+    """Return the name of a byte model (a way to count moved bytes) if it is known. Raises
+    UnknownNameError if not.
+    """
     for model in MODELS:
         if model == name:
             return model
@@ -340,7 +359,7 @@ def alternatives(
     fixed: Sequence[str] = (),
     look: Look = find_device,
 ) -> tuple[StepBound, ...]:
-    """Return the step's bound for each --what-if text, such as "batch=64".
+    """Return the bound of the step with the changes of each --what-if text, such as "batch=64".
 
     What is `fixed`, such as bytes that were given, has no alternative; `look` knows the devices.
     Raises InputError for what cannot be read and UnknownNameError for an unknown name.
@@ -357,7 +376,9 @@ def alternatives(
 def other(
     base: Variant, text: str, *, fixed: Sequence[str] = (), look: Look = find_device
 ) -> Variant:
-    """Return the scenario with the changes of a --what-if text."""
+    """Return the variant of a step with the changes of a --what-if text; keys in `fixed` cannot be
+    changed.
+    """
     changes = _parse_what_if(text)
     stuck = [name for name in changes if name in fixed]
     if stuck:
@@ -386,7 +407,7 @@ def other(
 
 
 def _parse_what_if(text: str) -> Mapping[str, str]:
-    """Parse a --what-if text such as "batch=8,device=h100" into keys and values."""
+    """Parse a --what-if text such as "batch=8,device=h100"; return the values by key."""
     changes: dict[str, str] = {}
     for part in text.split(","):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -397,7 +418,9 @@ def _parse_what_if(text: str) -> Mapping[str, str]:
 
 
 def _parse_what_if_batch(value: str, text: str) -> int:
-    """Parse the batch size of --what-if; raise an error if it is not a positive integer."""
+    """Parse the batch size of a --what-if text; raise InputError if it is not a positive
+    integer.
+    """
     if not (value.isascii() and value.isdigit()) or not 0 < int(value[:13]) < 10**12:
         raise InputError(
             f"--what-if {text}: batch must be a whole number of at least 1, got {value}",
@@ -414,7 +437,8 @@ def kernel_bounds(
     run: Scenario,
     formats: Formats,
 ) -> tuple[KernelBound, ...]:
-    """Return bytes and time bound of each kernel that runs counted nodes.
+    """Return for each kernel that runs nodes of the graph its FLOPs, bytes, least seconds and
+    measured seconds.
 
     `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
     took no time, is left out.
@@ -447,7 +471,7 @@ def kernel_bounds(
 
 
 class _Edge:
-    """The values that cross the boundary of a set of nodes."""
+    """The tensors that a set of nodes exchanges with the rest of the graph."""
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
         self.nodes: Mapping[str, Node] = {node.key: node for node in graph.nodes}
@@ -477,7 +501,9 @@ class _Edge:
         return round(sum(map(self._size, ends), Fraction(0)))
 
     def _size(self, spec: TensorSpec) -> Fraction:
-        """Return the bytes of a tensor in a step, in the format of its use (0: no shape)."""
+        """Return the bytes of a tensor in all passes of a step, in the format that its use has; 0
+        if its shape is unknown.
+        """
         if spec.shape is None:
             return Fraction(0)
         if self.flow.is_weight(spec):

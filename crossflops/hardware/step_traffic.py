@@ -71,7 +71,7 @@ _RESTATED = frozenset(("float64", "float32", "float16", "bfloat16"))
 
 
 class Formats(msgspec.Struct, frozen=True, kw_only=True):
-    """The precision in which values are kept in memory; "" as the graph has it.
+    """The precisions in which values are stored in memory; "" means that of the graph.
 
     Weights and caches are kept as the activations unless they have a precision of their own.
     Integers, and floats of 8 bits or fewer, stay as they are stored.
@@ -90,16 +90,17 @@ class Formats(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
     def format_of_weights(self) -> str:
-        """Return the precision in which weights are stored."""
+        """Return the precision in which weights are stored; "" for that of the graph."""
         return self.weights or self.activations
 
     def format_of_caches(self) -> str:
-        """Return the precision of caches."""
+        """Return the precision in which caches are stored; "" for that of the graph."""
         return self.cache or self.activations
 
 
 def storage(precision: str) -> str:
-    """Return the precision that values are stored in: "fp32" if emulated, else without "_vector".
+    """Return the precision in which values of a precision are stored: "fp32" if emulated, else the
+    name without its suffix.
 
     >>> storage("fp16_vector"), storage("fp8"), storage("bf16x3")
     ('fp16', 'fp8', 'fp32')
@@ -108,12 +109,16 @@ def storage(precision: str) -> str:
 
 
 def tensor_byte_count(spec: TensorSpec, precision: str) -> int:
-    """Return the bytes of a tensor, with floats stored in `precision`."""
+    """Return the bytes of a tensor if its floats are stored in `precision` ("": as in the
+    graph).
+    """
     return elements_to_bytes(spec, spec.numel, precision)
 
 
 def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
-    """Return the bytes of a number of elements of a tensor, with 4-bit types packed."""
+    """Return the bytes of a number of elements of a tensor if its floats are stored in
+    `precision`; 4-bit types are packed.
+    """
     if precision and spec.storage_dtype in _RESTATED:
         return (elements * BITS[storage(precision)] + 7) // 8
     if elements == spec.numel:
@@ -122,7 +127,7 @@ def elements_to_bytes(spec: TensorSpec, elements: int, precision: str) -> int:
 
 
 def run_precision(counted: str, ran: str) -> str:
-    """Return the precision whose peak applies to a node.
+    """Return the precision by whose peak the time of a node is bounded.
 
     `counted` is that of the count ("float32", "float32xint4": data first), `ran` that of the
     run. Floats run as asked; a node whose data are integers runs in these, and one whose weights
@@ -144,7 +149,9 @@ _WEIGHTS, _CACHE, _ACTIVATIONS = range(3)
 
 
 class _Bill:
-    """The bytes charged to each node, and the unread rest of each source."""
+    """The bytes charged to each node, and the elements of each source that no node has read
+    yet.
+    """
 
     def __init__(self, flow: Flow, formats: Formats) -> None:
         self.flow, self.formats = flow, formats
@@ -156,7 +163,9 @@ class _Bill:
         self.rows: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def read(self, key: str, source: str, part: Portion) -> None:
-        """Charge a node for the bytes of a tensor part that no node has read yet."""
+        """Charge a node for the elements of a source (weight or input) that no node has read
+        yet.
+        """
         self.reader.setdefault(source, key)
         if (source, part.piece) in self.pieces:
             return
@@ -167,7 +176,9 @@ class _Bill:
             self.charge(key, self.flow.specs[source], taken)
 
     def charge(self, key: str, spec: TensorSpec, elements: int) -> None:
-        """Add the bytes of tensor elements to a node, as weight, cache or activation."""
+        """Add the bytes of elements of a tensor to those of a node, as weights, cache or
+        activations.
+        """
         if self.flow.is_weight(spec):
             index, kept = _WEIGHTS, self.formats.format_of_weights()
         elif self.flow.is_cache(spec):
@@ -180,7 +191,8 @@ class _Bill:
 def charges(
     graph: Graph, flow: Flow, formats: Formats, shares: Mapping[str, Fraction], *, ends: bool
 ) -> Mapping[str, Split]:
-    """Return by node the bytes of each weight and cache once; with `ends` also of inputs.
+    """Return for each node, by its key, the bytes of weights, of caches and of activations that it
+    is charged with in a fused run: each source once.
 
     A weight, a cache or an input is charged to the first node that works on it, directly or
     through nodes that only move data, as far as that one reads of it; the rest to those after it.
@@ -203,12 +215,14 @@ def charges(
         payer = bill.reader.get(cache.past, flow.maker.get(cache.present, ""))
         bill.charge(payer, flow.specs[cache.past], cache.new)
     if ends:
-        _outputs(graph, bill)
+        _charge_outputs(graph, bill)
     return {key: (row[0], row[1], row[2]) for key, row in bill.rows.items()}
 
 
-def _outputs(graph: Graph, bill: _Bill) -> None:
-    """Add the bytes of reading and writing the outputs of the graph."""
+def _charge_outputs(graph: Graph, bill: _Bill) -> None:
+    """Add to `bill` the bytes of writing the outputs of the graph, and of reading what they only
+    move.
+    """
     presents = {cache.present for cache in bill.flow.caches}
     for spec in graph.outputs:
         key = bill.flow.maker.get(spec.name)
@@ -225,7 +239,9 @@ def _outputs(graph: Graph, bill: _Bill) -> None:
 def _node_source_reads(
     node: Node, flow: Flow, shares: Mapping[str, Fraction]
 ) -> Iterator[tuple[str, Portion]]:
-    """Yield the weights and inputs that a node reads, with the part of each."""
+    """Yield (source, elements that the node reads of it) for each weight and input that a node
+    reads.
+    """
     if _has_no_rows(node):
         return
     share = shares.get(node.key)
@@ -241,7 +257,7 @@ def _node_source_reads(
 
 
 def _has_no_rows(node: Node) -> bool:
-    """Return whether all outputs of a node are empty tensors."""
+    """Return True if all outputs of a node are empty tensors."""
     results = [spec for spec in node.outputs if spec is not None]
     return bool(results) and all(spec.shape is not None and 0 in spec.shape for spec in results)
 
@@ -261,7 +277,7 @@ def loads(
     formats: Formats,
     scale: Fraction = Fraction(1),
 ) -> tuple[Load, ...]:
-    """Return MACs, FLOPs and bytes of each node under a byte model.
+    """Return for each node its MACs and FLOPs, and the bytes that it moves under a byte model.
 
     `ledger` is that of the whole nodes of the graph for the fused models, and may go into the
     bodies of loops and functions for the unfused one. A pass over `scale` times as many examples
@@ -273,25 +289,30 @@ def loads(
     flowing = flow(graph, ledger)
     shares = expert_shares(graph, scale)
     if model == "unfused":
-        rows = (_load_unfused(count, flowing, formats, shares) for count in _working(ledger))
+        rows = (
+            _load_unfused(count, flowing, formats, shares)
+            for count in _input_dependent_counts(ledger)
+        )
         return tuple(row for row in rows if row.bytes or row.operations)
     split = charges(graph, flowing, formats, shares, ends=model == "fused-ideal")
     rows = (
         _build_node_load(count, flowing, *split.get(count.node.key, (0, 0, 0)))
-        for count in _working(ledger)
+        for count in _input_dependent_counts(ledger)
     )
     return tuple(row for row in rows if row.bytes or row.operations)
 
 
-def _working(ledger: Ledger) -> Iterable[CountedNode]:
-    """Return the counted nodes that depend on inputs."""
+def _input_dependent_counts(ledger: Ledger) -> Iterable[CountedNode]:
+    """Return the counted nodes that depend on inputs of the graph."""
     return (count for count in ledger.counted if not count.node.constant)
 
 
 def _build_node_load(
     count: CountedNode, flow: Flow, weights: int, cache: int, activations: int
 ) -> Load:
-    """Build the load of a node: its MACs and FLOPs, and the bytes by use."""
+    """Build the load of a node: its MACs and FLOPs, and the given bytes of weights, caches and
+    activations.
+    """
     return Load(
         node=count.node.key,
         op=str(count.node.op),
@@ -309,7 +330,9 @@ def _build_node_load(
 def _load_unfused(
     count: CountedNode, flow: Flow, formats: Formats, shares: Mapping[str, Fraction]
 ) -> Load:
-    """Return the load of a node that reads and writes all its own tensors."""
+    """Return the load of a node that reads all its inputs from memory and writes all its
+    outputs.
+    """
     node = next(iter(count.node.operations_to_count), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
@@ -321,22 +344,28 @@ def _load_unfused(
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
     def traffic_bytes(size: Size) -> int:
-        """Return the bytes of the node's tensors by a size function, for all its runs."""
+        """Return the bytes that all runs of the node move, where `size` gives the bytes of one
+        tensor.
+        """
         return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
 
     def weights(spec: TensorSpec) -> int:
-        """Return the bytes of a weight, with the share of experts that are read; else 0."""
+        """Return the bytes of a weight, of experts only the share that is read; 0 for another
+        tensor.
+        """
         if not flow.is_weight(spec):
             return 0
         stored = tensor_byte_count(spec, formats.format_of_weights())
         return round(stored * share) if spec.name in routed else stored
 
     def cache(spec: TensorSpec) -> int:
-        """Return the bytes of a tensor of a cache, else 0."""
+        """Return the bytes of a tensor that holds elements of a cache; 0 for another tensor."""
         return tensor_byte_count(spec, formats.format_of_caches()) if flow.is_cache(spec) else 0
 
     def rest(spec: TensorSpec) -> int:
-        """Return the bytes of a tensor that is not a weight and not in a cache, else 0."""
+        """Return the bytes of a tensor that is neither a weight nor in a cache; 0 for another
+        tensor.
+        """
         separate = flow.is_weight(spec) or flow.is_cache(spec)
         return 0 if separate else tensor_byte_count(spec, formats.activations)
 

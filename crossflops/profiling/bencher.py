@@ -11,17 +11,17 @@ from crossflops.workers.conversation import Wait, serve_order
 
 
 def main() -> None:
-    """Answer the order of a training run on stdin."""
+    """Read the order of a training run from stdin, run it, and write the answer."""
     serve_order(TrainingOrder, answer_training_order)
 
 
 def answer_training_order(order: TrainingOrder, wait: Wait) -> Answer:
-    """Train the model of an order; return the times of its steps, or the error."""
+    """Train the model of an order; return the measured times of its steps, or the error."""
     return answer_of(lambda: run_steps(order), order.batch)
 
 
 def run_steps(order: TrainingOrder) -> Ran:
-    """Build a model and train it for some steps; return their times."""
+    """Build the model of an order and train it for some steps; return their measured times."""
     import torch
 
     source = build_ordered_model(order)

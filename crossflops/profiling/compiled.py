@@ -1,4 +1,6 @@
-"""Why no call of a model is seen: a compiled function runs it as part of its own graph."""
+"""The reasons why no call of a model is seen in a step, such as a compiled function that contains
+it.
+"""
 
 import sys
 
@@ -12,7 +14,7 @@ _COMPILE_MODEL = (
 
 
 def has_compiled() -> bool:
-    """Return whether torch.compile compiled anything in this process."""
+    """Return True if torch.compile compiled anything in this process."""
     utils = sys.modules.get("torch._dynamo.utils")
     return utils is not None and any(utils.counters["frames"].values())
 

@@ -13,7 +13,7 @@ Called: TypeAlias = "dict[nn.Module, None]"  # in the order of their first calls
 
 
 def after_steps(hook: Callable[..., None]) -> Undo:
-    """Register a hook that runs after each optimizer step; return how to remove it."""
+    """Register a hook that runs after each optimizer step; return the function that removes it."""
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     undo: Undo = register_optimizer_step_post_hook(hook).remove
@@ -21,11 +21,13 @@ def after_steps(hook: Callable[..., None]) -> Undo:
 
 
 def keep_called(called: Called) -> Undo:
-    """Record every module that is called, in order; return how to stop."""
+    """Add every module that is called to `called`, in order; return the function that stops
+    this.
+    """
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     def before(module: "nn.Module", _: Any) -> None:
-        """Record that the module is called."""
+        """Record that a module is called, before its forward pass."""
         called.setdefault(module)
 
     undo: Undo = register_module_forward_pre_hook(before).remove
@@ -33,7 +35,8 @@ def keep_called(called: Called) -> Undo:
 
 
 def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
-    """Return the outermost called module with most of the optimizer's parameters.
+    """Return the model that an optimizer trains: the outermost called module with most of its
+    parameters.
 
     A module around them that has more, whose parts the loop calls, goes over it. Raises
     LookupError where none that was called has any.
@@ -41,7 +44,7 @@ def model_of_optimizer(optimizer: "Optimizer", called: Called) -> "nn.Module":
     trained = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
 
     def share(module: "nn.Module") -> int:
-        """Return the number of the module's parameters that the optimizer trains."""
+        """Return how many parameters of the module the optimizer trains."""
         return sum(id(weight) in trained for weight in module.parameters())
 
     model = max(called, key=share, default=None)  # the first of equals was called first

@@ -35,7 +35,9 @@ class BackwardPass(msgspec.Struct, frozen=True):
 
 
 class CallPasses(msgspec.Struct, frozen=True):
-    """The backward passes through a call, how often each ran, and remarks on others."""
+    """The backward passes through a call with their counts, and remarks on other passes that
+    ran.
+    """
 
     passes: tuple[tuple[BackwardPass, int], ...] = ()
     beside: tuple[str, ...] = ()
@@ -62,7 +64,8 @@ class _PassNodes:
 
 
 class ModelCall:
-    """An outermost call of the model, of a part of it, or of a module beside it.
+    """A call, which no other recorded call encloses, of the model, of a part of it, or of a module
+    outside of it.
 
     `path` is the place of the part, "" for the model and None for a module beside it. `autocast`
     is the type in which products ran. `trained` says of each parameter whether it asked for a
@@ -104,7 +107,7 @@ class ModelCall:
     # While the step runs.
 
     def on_return(self, output: Any) -> None:
-        """Record which results of the call have a gradient."""
+        """Record which tensors in the output of the call have a gradient, and their number."""
         stored = () if isinstance(output, Iterator) else tensor_leaves(output)
         self._ends = [
             (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else None
@@ -113,7 +116,9 @@ class ModelCall:
         self.outputs = len(self._ends)
 
     def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
-        """Record that a backward pass reached an autograd node of the call."""
+        """Record that backward pass `number` reached an autograd node of the call; `came` are the
+        gradients that it received.
+        """
         gradients = tuple(came)
         if self.is_transformed or any(map(_is_batch, gradients)):
             self._is_batched = not self.is_transformed
@@ -122,26 +127,29 @@ class ModelCall:
         seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
     def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
-        """Record which gradients an autograd node of the call passed on in a backward pass."""
+        """Record which gradients an autograd node of the call passed on (`went`) in backward pass
+        `number`.
+        """
         if number in self._seen:
             self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
 
     def begin_second_order(self, number: int) -> None:
-        """Record that the call has a second-order backward pass, by its number."""
+        """Record that backward pass `number` through the call computes second-order gradients."""
         self._second_order.add(number)
 
     def ran_in(self, number: int) -> bool:
-        """Return whether the backward pass of this number ran through the call."""
+        """Return True if the backward pass with this number ran through the call."""
         return number in self._seen
 
     def leaves_of(self, number: int) -> "list[Tensor]":
-        """Return the leaf tensors whose gradients a backward pass accumulated."""
+        """Return the leaf tensors for which backward pass `number` accumulated gradients."""
         seen = self._seen.get(number)
         edges = _gradient_edges(seen) if seen is not None else ()
-        return [leaf for leaf in map(_leaf, edges) if leaf is not None]
+        return [leaf for leaf in map(_leaf_of_edge, edges) if leaf is not None]
 
     def cut(self, finished: Iterable[str], is_seen: bool) -> None:
-        """Record that a recomputation of the call stopped after these modules.
+        """Record that a recomputation of the call stopped early; `finished` are the module paths
+        that ran to their end.
 
         Nothing is known of them where the inside is not seen; a layer ended before its own work.
         """
@@ -151,13 +159,15 @@ class ModelCall:
     # When it is over.
 
     def finish(self) -> None:
-        """Compute the backward passes of the call, and free its autograd nodes."""
+        """Store the backward passes of the call in `passes`, and free its autograd nodes."""
         self.passes = self._passes()
         self._sources, self._ends = [], []
         self._seen.clear()
 
     def _passes(self) -> CallPasses:
-        """Return the backward passes through the call, and the reasons why some are unknown."""
+        """Return the backward passes through the call with their counts, and remarks on what else
+        ran.
+        """
         passes: Counter[BackwardPass] = Counter()
         additional = dict.fromkeys([TRANSFORMED] if self.is_transformed else [])
         additional |= dict.fromkeys([SECOND_ORDER] if self._second_order else [])
@@ -165,15 +175,17 @@ class ModelCall:
         additional |= dict.fromkeys([BATCHED] if self._is_batched else [])
         additional |= dict.fromkeys([TO_TANGENTS] if self._has_tangents else [])
         for number, seen in self._seen.items():
-            backward = self._pass(seen)
+            backward = self._backward_pass(seen)
             if backward is not None:
                 passes[backward] += 1
             for why in self._find_unexplained(seen, backward, number in self._second_order):
                 additional[why] = None
         return CallPasses(tuple(passes.items()), tuple(additional))
 
-    def _pass(self, seen: _PassNodes) -> BackwardPass | None:
-        """Return a backward pass as results, inputs and weights with gradients, or None."""
+    def _backward_pass(self, seen: _PassNodes) -> BackwardPass | None:
+        """Return which outputs, inputs and weights of the call had gradients in a backward pass;
+        None if no output had one.
+        """
         graded = [index for index, end in enumerate(self._ends) if end is not None]
         reached = {index for index in graded if _has_arrived(self._ends[index], seen)}
         if not reached:
@@ -186,14 +198,18 @@ class ModelCall:
             index for index in asking if _has_source_gradient(self._sources[index], seen)
         )
         names = {id(weight): name for name, weight in self.module.named_parameters()}
-        leaves = {id(leaf) for leaf in map(_leaf, _gradient_edges(seen)) if leaf is not None}
+        leaves = {
+            id(leaf) for leaf in map(_leaf_of_edge, _gradient_edges(seen)) if leaf is not None
+        }
         weights = frozenset(name for key, name in names.items() if key in leaves)
         return BackwardPass(missed, inputs, weights)
 
     def _find_unexplained(
         self, seen: _PassNodes, backward: BackwardPass | None, is_second_order: bool
     ) -> Iterator[str]:
-        """Yield reasons for autograd nodes that ran without gradients of the results."""
+        """Yield a remark for each reason why autograd nodes of the call ran without gradients of
+        its outputs.
+        """
         if backward is not None and backward.weights == frozenset() and not backward.inputs:
             yield TO_INNER
         if is_second_order:
@@ -205,19 +221,19 @@ class ModelCall:
             if node not in behind:
                 behind.add(node)
                 todo.extend(inner for inner, _ in node.next_functions if inner in seen.came)
-        if any(node not in behind and _leaf((node, 0)) is None for node in seen.came):
+        if any(node not in behind and _leaf_of_edge((node, 0)) is None for node in seen.came):
             yield WITHIN
 
 
 def is_transformed() -> bool:
-    """Return whether a transform of torch.func, such as `vmap`, is active."""
+    """Return True if a transform of torch.func, such as `vmap`, is active."""
     import torch
 
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def _is_batch(gradient: Any) -> bool:
-    """Return whether a gradient is batched, by `is_grads_batched` or vmap."""
+    """Return True if a gradient is batched by vmap or by `is_grads_batched`."""
     from torch._C import _functorch
 
     return gradient is not None and bool(
@@ -226,7 +242,7 @@ def _is_batch(gradient: Any) -> bool:
 
 
 def _has_tangent(tensor: "Tensor") -> bool:
-    """Return whether this tensor has a forward-mode derivative."""
+    """Return True if this tensor has a forward-mode derivative."""
     from torch.autograd import forward_ad
 
     if forward_ad._current_level < 0:
@@ -235,7 +251,9 @@ def _has_tangent(tensor: "Tensor") -> bool:
 
 
 def tensor_leaves(values: Any) -> "list[Tensor]":
-    """Return all tensors in arguments or results, in the order of graph inputs."""
+    """Return all tensors in arguments or results, in the order in which they are inputs of a
+    graph.
+    """
     from torch import Tensor
     from torch.utils._pytree import tree_leaves
 
@@ -243,26 +261,34 @@ def tensor_leaves(values: Any) -> "list[Tensor]":
 
 
 def _gradient_source(tensor: "Tensor") -> Any:
-    """Return the autograd node or the id of a tensor with requires_grad; else None."""
+    """Return what identifies the gradient of a tensor: (autograd node, result index), or the id of
+    a leaf; None if it requires none.
+    """
     if not tensor.requires_grad:
         return None
     return (tensor.grad_fn, tensor.output_nr) if tensor.grad_fn is not None else id(tensor)
 
 
 def _is_compiled(node: Any) -> bool:
-    """Return whether a node of the autograd graph is of a compiled function."""
+    """Return True if a node of the autograd graph belongs to a function compiled by
+    torch.compile.
+    """
     return bool(node.name().startswith(_COMPILED))
 
 
 def _has_arrived(end: Edge | None, seen: _PassNodes) -> bool:
-    """Return whether a result of the call received a gradient in the backward pass."""
+    """Return True if an output of the call, given by its autograd edge, received a gradient in the
+    backward pass.
+    """
     if end is None or end[0] not in seen.came:
         return False
     return _is_compiled(end[0]) or seen.came[end[0]][end[1]]
 
 
 def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
-    """Yield the edges of the autograd graph along which gradients went."""
+    """Yield the edges of the autograd graph along which the nodes of a call passed gradients
+    on.
+    """
     for node, went in seen.went.items():
         for edge, has_gradient in zip(node.next_functions, went, strict=False):
             if has_gradient and edge[0] is not None:
@@ -270,15 +296,15 @@ def _gradient_edges(seen: _PassNodes) -> Iterator[Edge]:
 
 
 def _has_source_gradient(source: Any, seen: _PassNodes) -> bool:
-    """Return whether a gradient reached an input of the call."""
+    """Return True if a gradient reached the input of a call that `source` identifies."""
     for edge in _gradient_edges(seen):
-        leaf = _leaf(edge)
+        leaf = _leaf_of_edge(edge)
         if source == (edge if leaf is None else id(leaf)):
             return True
     return False
 
 
-def _leaf(edge: Edge) -> Any:
+def _leaf_of_edge(edge: Edge) -> Any:
     """Return the leaf tensor of an AccumulateGrad node, or None for another node."""
     node = edge[0]
     return node.variable if type(node).__name__ == "AccumulateGrad" else None
@@ -288,14 +314,16 @@ def _leaf(edge: Edge) -> Any:
 
 
 class CallKind(NamedTuple):
-    """Equal calls: one of them, and their number."""
+    """A group of equal calls: one of them, and their number."""
 
     call: ModelCall
     times: int
 
 
 def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
-    """Group calls with equal module, mode, shapes and backward passes; count each group."""
+    """Return one call and the number of calls for each group with equal module, mode, shapes and
+    backward passes.
+    """
     kinds: dict[Any, list[Any]] = {}
     for call in calls:
         mode = call.training, call.trained, call.is_again, call.finished
@@ -305,7 +333,9 @@ def kinds_of(calls: Iterable[ModelCall]) -> list[CallKind]:
 
 
 def call_signature(call: ModelCall) -> Any:
-    """Return shapes and dtypes of the tensors of a call, and its other arguments."""
+    """Return a key of a call's arguments: shapes and dtypes of tensors, names of keywords, texts
+    of other values.
+    """
     shapes = tuple((tuple(t.shape), str(t.dtype)) for t in tensor_leaves((call.args, call.kwargs)))
     plainly = tuple(
         repr(value) for value in (*call.args, *call.kwargs.values()) if not _tensors_in(value)
@@ -314,12 +344,14 @@ def call_signature(call: ModelCall) -> Any:
 
 
 def _tensors_in(value: Any) -> bool:
-    """Return whether the value contains a tensor."""
+    """Return True if the value contains a tensor."""
     return bool(tensor_leaves(value))
 
 
 def inputs_of(call: ModelCall) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the inputs of the call without history, usable outside of inference mode."""
+    """Return the positional and keyword arguments of a call, with tensors detached from autograd
+    and usable outside of inference mode.
+    """
     from torch import Tensor, inference_mode
     from torch.utils._pytree import tree_map_only
 

@@ -27,7 +27,7 @@ _NUMBERS = count()
 
 
 def sharing(model: "nn.Module") -> int:
-    """Return how many processes share one batch (tensor parallelism); 1 without.
+    """Return how many processes share one batch (by tensor parallelism); 1 without sharding.
 
     A parameter is cut along the axes of its mesh; along those of FSDP every process has a batch.
     """
@@ -46,7 +46,9 @@ def sharing(model: "nn.Module") -> int:
 
 
 def _fsdp_shard_counts(model: "nn.Module") -> dict[int, int]:
-    """Return by parameter id the number of processes among which FSDP shards it."""
+    """Return for each parameter that FSDP shards, by its id, the number of processes that share
+    it.
+    """
     fsdp = sys.modules.get("torch.distributed.fsdp")
     batches = {}
     for module in model.modules():
@@ -65,7 +67,9 @@ def _param_groups(state: Any) -> list[Any]:
 
 
 def _default_process_group() -> tuple[Any, int, int]:
-    """Return store, rank and size of the default process group; (None, 0, 1) without one."""
+    """Return the store, the rank and the size of the default process group; (None, 0, 1) without a
+    group.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None, 0, 1
@@ -83,25 +87,28 @@ class Round:
         self._fault = ""  # whose fault it is that the step ended, once that is known
         self._over = Event()
         if self._others:
-            self._say("here", f"{os.getpid()} {socket.gethostname()}".encode())
+            self._store_value("here", f"{os.getpid()} {socket.gethostname()}".encode())
             Thread(target=self._listen, daemon=True).start()
 
     def close(self) -> None:
-        """End the round after the step."""
+        """End the listening for faults of other ranks."""
         self._over.set()
 
     def send_step(self, step: bytes) -> None:
-        """Store the serialized step of this rank for the first rank."""
-        self._say("step", step)
+        """Store the serialized step of this rank, which the first rank reads; empty bytes for
+        none.
+        """
+        self._store_value("step", step)
 
     def collect_steps(self) -> tuple[dict[int, bytes], tuple[int, ...]]:
-        """Return the steps of the other processes by rank, and the ranks that gave none."""
-        steps = {rank: self._ask(rank) for rank in self._others}
+        """Return the serialized steps of the other ranks by rank, and the ranks that sent none."""
+        steps = {rank: self._await_step(rank) for rank in self._others}
         missing = tuple(rank for rank, step in steps.items() if not step)
         return {rank: step for rank, step in steps.items() if step}, missing
 
     def fail(self, error: BaseException) -> None:
-        """Report an error of the step to the other ranks; add the first rank's fault to it.
+        """Report an error of the step to the other ranks; add a note to it that says which rank
+        failed first.
 
         That is who ended without a word, else who was the first to raise.
         """
@@ -112,23 +119,25 @@ class Round:
         line = str(error).partition("\n")[0]
         own = f"rank {self.rank} raised {type(error).__name__}: {line}"
         try:
-            self._fault = self._fault or self._first(own)
+            self._fault = self._fault or self._first_fault(own)
             if self.rank == 0:
-                _until(lambda: all(map(self._is_over, self._others)), _LEAVING)
+                _wait_until(lambda: all(map(self._is_over, self._others)), _LEAVING)
         except RuntimeError:
             self._fault = _STORE_IS_GONE
         if self._fault != own:
             error.add_note(f"crossflops: in the profiled step {self._fault}")
 
-    def _first(self, own: str) -> str:
-        """Store a fault text unless another rank did; return the text that is stored."""
-        _until(lambda: any(map(self._has_ended, self._others)), _ENDING)
+    def _first_fault(self, own: str) -> str:
+        """Return the stored text that says which rank failed first; if there is none, store and
+        return that of the ended ranks, or `own`.
+        """
+        _wait_until(lambda: any(map(self._has_ended, self._others)), _ENDING)
         ended = [self._rank_end_message(rank) for rank in self._others if self._has_ended(rank)]
         fault = self._store.compare_set(self._key("fault", 0), "", " and ".join(ended) or own)
         return bytes(fault).decode()
 
     def _listen(self) -> None:
-        """Poll the store for a fault of another rank until the step ends.
+        """Poll the store for the fault text of another rank until this round ends.
 
         A process whose neighbours have ended is the next, and the store is one of them.
         """
@@ -144,7 +153,7 @@ class Round:
         return f"rank {rank} ended without a message (process {pid} on {host})"
 
     def _has_ended(self, rank: int) -> bool:
-        """Return whether a process that profiles has ended before it reported its step.
+        """Return True if a process of this machine took part and ended before it sent its step.
 
         Of processes on other machines nothing is known.
         """
@@ -154,20 +163,22 @@ class Round:
         return host == socket.gethostname() and _is_gone(pid)
 
     def _is_over(self, rank: int) -> bool:
-        """Return whether a rank sent its step, never took part, or ended."""
+        """Return True if a rank sent its step, never took part, or ended."""
         return self._has("step", rank) or not self._has("here", rank) or self._has_ended(rank)
 
-    def _ask(self, rank: int) -> bytes:
-        """Wait for the step of a rank and return its bytes; empty if it sent none."""
+    def _await_step(self, rank: int) -> bytes:
+        """Wait for the step of a rank; return its bytes, or b"" if it sent none."""
         try:
-            _until(lambda: self._is_over(rank), _COUNTING)
+            _wait_until(lambda: self._is_over(rank), _COUNTING)
             has_step = self._has("step", rank)
             return bytes(self._store.get(self._key("step", rank))) if has_step else b""
         except RuntimeError:  # the store is gone
             return b""
 
-    def _say(self, what: str, value: bytes) -> None:
-        """Store a value of this rank for the other ranks; ignore a lost store."""
+    def _store_value(self, what: str, value: bytes) -> None:
+        """Store a value of this rank under the name `what` for the other ranks; ignore a lost
+        store.
+        """
         if self._store is not None:
             try:
                 self._store.set(self._key(what, self.rank), value)
@@ -175,29 +186,28 @@ class Round:
                 return  # the process that keeps the store is gone: nobody listens
 
     def _has(self, what: str, rank: int) -> bool:
-        """Return whether a rank stored a value under the name."""
+        """Return True if a rank stored a value under the name `what`."""
         return bool(self._store.check([self._key(what, rank)]))
 
     def _get(self, what: str, rank: int) -> str:
-        """Return the text that a rank stored under the name."""
+        """Return the text that a rank stored under the name `what`."""
         return bytes(self._store.get(self._key(what, rank))).decode()
 
     def _key(self, what: str, rank: int) -> str:
-        """Return the key of a rank's value in the distributed store."""
+        """Return the key in the store for the value that a rank stores under the name `what`."""
         return f"crossflops/{self._number}/{what}/{rank}"
 
 
-def _until(is_so: Callable[[], bool], seconds: float) -> None:
-    """Wait until the condition holds, or the time is over."""
+def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    """Wait until the function `is_so` returns True, at most for `seconds`."""
     end = time.monotonic() + seconds
     while not is_so() and time.monotonic() < end:
         time.sleep(0.02)
 
 
 def _is_gone(pid: str) -> bool:
-    """Return whether a process of this machine has ended, also if it is a zombie. Linux only.
-
-    Only Linux tells.
+    """Return True if a process of this machine has ended or is a zombie; False where /proc does
+    not exist.
     """
     processes = Path("/proc")
     if not (processes / "self" / "stat").is_file():

@@ -1,4 +1,4 @@
-"""A model trained for some steps in this process: first as it is, then watched."""
+"""The training of a model for some steps in this process: first without hooks, then with them."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ WATCHED = 3  # steps with hooks, of which the one with the median time is shown
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """How a model is trained: the loss of its result, the optimizer, the examples of a step.
+    """The way a model is trained: the loss of its result, the optimizer, the examples of a step.
 
     `loss` is None for the sum of all float outputs; `optimizer` the name of a class of torch.optim
     (with its default options, a rate of 0.001), a function of the parameters, or "none".
@@ -52,7 +52,9 @@ class WatchedSteps(msgspec.Struct, frozen=True, kw_only=True):
 def train(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
-    """Train the model in place. Raises NormalizeError if a step raises."""
+    """Train the model in place for some steps; return their times and memory. Raises
+    NormalizeError if a step raises.
+    """
     with _limiting_threads(recipe.threads):
         return _measure_training(model, args, kwargs, recipe)
 
@@ -60,7 +62,9 @@ def train(
 def time_steps(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> tuple[Measurement, StepPhases]:
-    """Train the model without hooks, and time its steps. Raises what a step raises."""
+    """Train the model without hooks; return the times of its steps, and the phases of the median
+    one. Raises what a step raises.
+    """
     import torch
 
     with _limiting_threads(recipe.threads), torch.enable_grad():
@@ -69,7 +73,7 @@ def time_steps(
 
 @contextmanager
 def _limiting_threads(threads: int) -> Iterator[None]:
-    """Limit torch to a number of threads until the exit."""
+    """Limit torch to a number of threads inside the block."""
     import torch
 
     before = torch.get_num_threads()
@@ -83,7 +87,9 @@ def _limiting_threads(threads: int) -> Iterator[None]:
 def _measure_training(
     model: "nn.Module", args: tuple[Any, ...], kwargs: dict[str, Any], recipe: Recipe
 ) -> WatchedSteps:
-    """Train the model for some steps; return step times, module times and peak memory."""
+    """Train the model for some steps; return the times of steps and modules, and the peak memory
+    in bytes.
+    """
     import torch
 
     step, device = _build_training_step(model, args, kwargs, recipe), device_of(model)
@@ -112,7 +118,7 @@ def _measure_training(
 
 
 def device_name(device: Any) -> str:
-    """Return the name of a GPU, else the type of the device."""
+    """Return the name of a CUDA device, or the type of another device, such as "cpu"."""
     import torch
 
     return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device.type)
@@ -128,7 +134,8 @@ def _build_training_step(
 
 
 def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]:
-    """Return the times of whole steps, and the phases of the one with the median time.
+    """Return the times of whole steps, and the seconds of the phases of the step with the median
+    time.
 
     Medians of each phase by itself would not add up, and be of no number of passes.
     """
@@ -156,12 +163,14 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
 
 
 def _whole_step_seconds(times: StepTimes) -> float:
-    """Return the seconds of the whole step."""
+    """Return the seconds of the whole step, from its start to its end."""
     return times.whole
 
 
 def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) -> Any:
-    """Build the optimizer for the trainable parameters by name or function; None for none."""
+    """Build the optimizer of the trainable parameters, by its name in torch.optim or by a
+    function; return None for "none" or without such parameters.
+    """
     import torch
 
     weights = [weight for weight in model.parameters() if weight.requires_grad]
@@ -181,7 +190,7 @@ def _build_optimizer(model: "nn.Module", optimizer: str | Callable[[Any], Any]) 
 
 
 class _PassMarks(NamedTuple):
-    """The points in time of a pass: its begin, the end of its loss, that of its backward pass."""
+    """The time marks of a pass: its begin, the end of its loss, the end of its backward pass."""
 
     begin: Mark
     loss: Mark
@@ -189,7 +198,9 @@ class _PassMarks(NamedTuple):
 
 
 class _StepMarks(NamedTuple):
-    """The begin of a step, its passes, and begin and end of the optimizer, perhaps around them."""
+    """The time marks of a step: its begin, its passes, and begin and end of the optimizer, which
+    may enclose the passes.
+    """
 
     start: Mark
     passes: list[_PassMarks]
@@ -199,13 +210,13 @@ class _StepMarks(NamedTuple):
 
 
 def _needs_closure(optimizer: Any) -> bool:
-    """Return whether the optimizer's step requires a closure, which runs the model."""
+    """Return True if the optimizer's step requires a closure, a function that runs the model."""
     closure = inspect.signature(optimizer.step).parameters.get("closure")
     return closure is not None and closure.default is inspect.Parameter.empty
 
 
 class _Step:
-    """Repeated training steps; the marks of their phases are kept."""
+    """A training step that can be repeated; it keeps the time marks of each run."""
 
     def __init__(
         self,
@@ -226,11 +237,13 @@ class _Step:
         self.has_gradients = True
 
     def run_whole_step(self) -> None:
-        """Run a step: forward pass and loss, backward pass, the optimizer's step."""
+        """Run one training step (forward pass and loss, backward pass, optimizer) and keep its
+        time marks.
+        """
         passes: list[_PassMarks] = []
 
         def run() -> Any:
-            """Run forward pass and loss of a step, record its time marks, return the loss."""
+            """Run forward and backward pass, keep their time marks, and return the loss."""
             self._model.zero_grad(set_to_none=True)
             loss, marks = self._pass()
             passes.append(marks)
@@ -249,7 +262,7 @@ class _Step:
         self.marks.append(_StepMarks(start, passes, begin, end, self._needs_closure))
 
     def _pass(self) -> tuple[Any, _PassMarks]:
-        """Run forward pass, loss and backward pass; return the loss and their time marks."""
+        """Run forward pass, loss and backward pass; return the loss and the time marks."""
         begin = self._clock.mark()
         with self.attending.running():
             loss = _output_loss(self._call(), self._recipe.loss)
@@ -272,17 +285,19 @@ class _Step:
         self._model.zero_grad(set_to_none=True)
 
     def seconds(self) -> float:
-        """Return the time of this process; `once` waits for the device first."""
+        """Return the seconds of a monotonic clock of this process."""
         import time
 
         return time.perf_counter()
 
     def last(self, marks: _StepMarks) -> float:
-        """Return the seconds of the latest step, from its begin to its end."""
+        """Return the seconds of the step with these time marks, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 
     def resolve_phases(self, marks: _StepMarks) -> tuple[float, float, float]:
-        """Return the seconds of forward, backward, and optimizer in a step."""
+        """Return the seconds of forward pass, backward pass and optimizer in the step with these
+        time marks.
+        """
         between = self._clock.seconds_between
         forward = sum(between(stored.begin, stored.loss) for stored in marks.passes)
         backward = sum(between(stored.loss, stored.end) for stored in marks.passes)
@@ -293,7 +308,9 @@ class _Step:
 
 
 def _output_loss(output: Any, asked: Callable[[Any], Any] | None) -> "Tensor | None":
-    """Return the loss, or the sum of all float outputs that have gradients; None without any."""
+    """Return `asked(output)`, the loss; without `asked` the sum of the output's tensors with
+    gradients, or None if there are none.
+    """
     from crossflops.profiling.watch import tensors_of_value
 
     if asked is not None:
@@ -320,7 +337,9 @@ def _watch_step(model: "nn.Module", step: _Step) -> StepTimes:
 def _step_peak_memory(
     model: "nn.Module", step: _Step, device: Any
 ) -> tuple[int | None, int | None]:
-    """Return the peak bytes of a forward pass and of a whole step; None if unknown."""
+    """Return the peak bytes of a forward pass and of a whole step, each above those held before;
+    None if unknown.
+    """
     step.clear()
     if device.type == "cuda":
         return _on_cuda(step.forward, device), _on_cuda(step.run_whole_step, device)
@@ -330,7 +349,7 @@ def _step_peak_memory(
 
 
 def _on_cuda(run: Callable[[], None], device: Any) -> int:
-    """Return the peak bytes that a run allocates on the CUDA device in addition."""
+    """Return the most bytes that a run holds on the CUDA device above those held before it."""
     import torch
 
     torch.cuda.reset_peak_memory_stats(device)
@@ -340,7 +359,9 @@ def _on_cuda(run: Callable[[], None], device: Any) -> int:
 
 
 def _on_host(run: Callable[[], None]) -> int | None:
-    """Return the peak bytes that PyTorch's CPU allocator adds in a run, by its profiler."""
+    """Return the most bytes that PyTorch's CPU allocator holds above those before a run; None if
+    unknown.
+    """
     from torch import profiler
 
     with (

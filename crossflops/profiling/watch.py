@@ -1,4 +1,5 @@
-"""Hooks on a model for one step, and the times that they saw; then the model is as it was.
+"""The observation of one step of a model by hooks, which time its modules; afterwards the model is
+as before.
 
 A module's forward pass is timed by hooks before and after it. Of the backward pass every node of
 autograd's graph is timed, and belongs to the module in whose forward pass it was made: hooks on
@@ -36,12 +37,14 @@ Mark: TypeAlias = Any  # a point in time, of the clock that made it
 
 
 class Clock(Protocol):
-    """Marks of points in time, and their distances once the device is done."""
+    """A clock that makes marks of points in time, and gives the seconds between them once the
+    device is done.
+    """
 
     waits: bool  # whether a mark is made when the work is done, so that hooks take time from it
 
     def mark(self) -> Mark:
-        """Return a time mark on the device's queue of work."""
+        """Return a mark of the present point in the device's queue of work."""
         ...
 
     def finish(self) -> None:
@@ -49,12 +52,12 @@ class Clock(Protocol):
         ...
 
     def seconds_between(self, start: Mark, end: Mark) -> float:
-        """Return the seconds between two marks."""
+        """Return the seconds between two marks of this clock."""
         ...
 
 
 class HostClock:
-    """This process's own clock. A separate device is waited for at every mark."""
+    """A clock of this process, which waits for a separate device at each mark."""
 
     waits = True
 
@@ -65,27 +68,27 @@ class HostClock:
         self._wait = getattr(separate, "synchronize", None)
 
     def mark(self) -> float:
-        """Return the seconds of a monotonic clock."""
+        """Wait for the device; return the seconds of a monotonic clock."""
         self.finish()
         return time.perf_counter()
 
     def finish(self) -> None:
-        """Wait for the device, if it is not this processor."""
+        """Wait until the device has done its work, if it is not the CPU."""
         if self._wait is not None:
             self._wait()
 
     def seconds_between(self, start: float, end: float) -> float:
-        """Return the seconds between two marks."""
+        """Return the seconds between two marks of this clock."""
         return end - start
 
 
 class EventClock:
-    """Events on the current stream of a CUDA device: nothing waits until the end."""
+    """A clock of events on the current stream of a CUDA device, which waits only at the end."""
 
     waits = False
 
     def mark(self) -> Any:
-        """Return a CUDA event that is recorded after the work queued so far."""
+        """Return a CUDA event that happens when the work queued so far is done."""
         import torch
 
         event = torch.cuda.Event(enable_timing=True)
@@ -104,7 +107,7 @@ class EventClock:
 
 
 def clock_of(device: str) -> Clock:
-    """Return the clock for a type of device, such as "cuda"."""
+    """Return the clock that measures work on a type of device, such as "cuda"."""
     return EventClock() if device == "cuda" else HostClock(device)
 
 
@@ -120,7 +123,9 @@ class Moment(NamedTuple):
 
 
 class Span:
-    """One run of a module, or of its node in the backward pass."""
+    """The time span of one forward run of a module, or of an autograd node of it in the backward
+    pass.
+    """
 
     __slots__ = ("call", "end", "inner", "outer", "path", "phase", "spent", "start", "whole")
 
@@ -134,7 +139,7 @@ class Span:
         self.whole = True
 
     def ancestor_spans(self) -> Iterator["Span"]:
-        """Yield the spans around this one, innermost first."""
+        """Yield the spans that enclose this one, innermost first."""
         span = self.outer
         while span is not None:
             yield span
@@ -162,21 +167,25 @@ class Spans:
         return stack
 
     def now(self) -> Moment:
-        """Return the present moment."""
+        """Return the present moment: its mark, and the seconds that hooks of this thread took so
+        far.
+        """
         stack = self.open  # which begins the count of a thread
         return Moment(self.clock.mark(), self._threads.spent if stack is not None else 0.0)
 
     def duration_without_hooks(self, start: Moment, end: Moment) -> float:
-        """Return the seconds between two moments of one thread, without hooks."""
+        """Return the seconds between two moments of one thread, without the time of hooks."""
         took = self.clock.seconds_between(start.mark, end.mark)
         return max(took - (end.spent - start.spent), 0.0) if self.clock.waits else took
 
     def spend(self, since: float) -> None:
-        """Add the host time since `since` to the time that hooks took."""
+        """Add the seconds since the host time `since` to the time that hooks took."""
         self._threads.spent += time.perf_counter() - since
 
     def begin(self, path: str, phase: Phase, since: float) -> Span:
-        """Begin a span within the open ones, in a hook that began at `since`; return it."""
+        """Begin a span of a module path inside the innermost open span, and return it; the hook
+        that calls this began at host time `since`.
+        """
         stack = self.open
         span = Span(path, phase, stack[-1] if stack else None)
         if span.outer is not None:
@@ -189,7 +198,7 @@ class Spans:
         return span
 
     def end(self, span: Span, is_complete: bool = True) -> float:
-        """End a time span and the open ones inside it; return the host time of the end."""
+        """End a span and the open ones inside it; return the host time (seconds) of the end."""
         mark, now = self.clock.mark(), time.perf_counter()
         stack = self.open
         while span in stack:
@@ -201,7 +210,7 @@ class Spans:
         return now
 
     def seconds(self, span: Span) -> float:
-        """Return the seconds of a span, without hooks; 0 if it never ended."""
+        """Return the seconds of a span without the time of hooks; 0 if it never ended."""
         if span.end is None:
             return 0.0
         took = self.clock.seconds_between(span.start, span.end)
@@ -231,7 +240,8 @@ class ModuleTimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepTimes(msgspec.Struct, frozen=True, kw_only=True):
-    """One step: its phases in seconds, and its modules by path. None stands for a missing phase.
+    """The times of one step: its phases in seconds (None for a missing one), and its modules by
+    path.
 
     `whole` lasts from the start of the watch to its end. `optimizer` are the steps of all
     optimizers, without the closures that they call. `beside` are the modules beside the model, in
@@ -264,7 +274,9 @@ _BESIDE = "\0"  # begins the path of a module beside the model, and its number f
 
 
 def without_wrappers(model: "nn.Module") -> "nn.Module":
-    """Return the model inside torch.compile, DataParallel or DistributedDataParallel."""
+    """Return the model inside the wrappers torch.compile, DataParallel and
+    DistributedDataParallel.
+    """
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
@@ -275,7 +287,9 @@ def without_wrappers(model: "nn.Module") -> "nn.Module":
 
 
 def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
-    """Return the torch.compile wrapper of a model if one exists, else the model."""
+    """Return the torch.compile wrapper of a model if one exists in this process, else the
+    model.
+    """
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None or without_wrappers(model) is not model:
         return model
@@ -285,7 +299,7 @@ def _torch_compile_wrapper(model: "nn.Module") -> "nn.Module":
 
 
 def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
-    """Yield the model and each model that it wraps, down to the innermost."""
+    """Yield the model, then each model that the one before wraps, down to the innermost."""
     inner = without_wrappers(model)
     while model is not inner:
         yield model
@@ -294,7 +308,7 @@ def wrappers(model: "nn.Module") -> Iterator["nn.Module"]:
 
 
 def device_of(model: "nn.Module") -> Any:
-    """Return the device of the model's first weight."""
+    """Return the torch.device of the model's first parameter; the CPU if it has none."""
     import torch
 
     return next((weight.device for weight in model.parameters()), torch.device("cpu"))
@@ -338,7 +352,7 @@ class Watch:
     # The step.
 
     def start(self) -> None:
-        """Install the hooks. On failure, none is left."""
+        """Install the hooks of the observation; if that fails, remove them and raise the error."""
         import torch
 
         self.active = True
@@ -357,7 +371,7 @@ class Watch:
         self._begun = self._spans.now()
 
     def leave(self) -> None:
-        """Remove all hooks and patches from the model; may be called twice."""
+        """Remove all hooks and patches of the observation; a second call has no effect."""
         self.active = False
         while self._undo:
             self._undo.pop()()
@@ -366,14 +380,14 @@ class Watch:
         self._hooks.clear()
 
     def _fail(self, error: BaseException) -> None:
-        """Record that the step raised an error, and remove all hooks."""
+        """Handle an error of the step: remove all hooks, then call `on_error`."""
         self.failed = True
         self.leave()
         if self._on_error is not None:
             self._on_error(error)
 
     def stop(self) -> StepTimes:
-        """End the observation of a step; return its times by phase and by module."""
+        """End the observation of the step; return its seconds by phase and by module."""
         import torch
 
         ended = self._spans.now()
@@ -396,8 +410,12 @@ class Watch:
         return StepTimes(
             whole=total,
             forward=sum(map(self._spans.seconds, filter(_is_outermost, self._spans.all))),
-            backward=self._less("backward", sum(row.backward for row in additional)),
-            optimizer=self._less("optimizer", self._total(self._closures)),
+            backward=self._phase_seconds_without(
+                "backward", sum(row.backward for row in additional)
+            ),
+            optimizer=self._phase_seconds_without(
+                "optimizer", self._total_seconds(self._closures)
+            ),
             modules={path: row for path, row in rows.items() if not path.startswith(_BESIDE)},
             beside=additional,
             unseen=self.unseen,
@@ -405,19 +423,25 @@ class Watch:
             optimizers=tuple(self._optimizers),
         )
 
-    def _less(self, phase: str, others: float) -> float | None:
-        """Return the seconds of a phase minus `others`; None if the phase did not happen."""
+    def _phase_seconds_without(self, phase: str, others: float) -> float | None:
+        """Return the seconds of a phase minus `others` (seconds), at least 0; None if the phase
+        did not happen.
+        """
         spans = self._phases.get(phase)
-        return max(self._total(spans) - others, 0.0) if spans else None
+        return max(self._total_seconds(spans) - others, 0.0) if spans else None
 
-    def _total(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
-        """Return the sum of the seconds of time spans, without the time of hooks."""
+    def _total_seconds(self, spans: Iterable[tuple[Moment, Moment]]) -> float:
+        """Return the sum of the seconds of time spans, given as (start, end), without the time of
+        hooks.
+        """
         return sum(self._spans.duration_without_hooks(start, end) for start, end in spans)
 
     # Modules.
 
     def _watch_modules(self) -> None:
-        """Add hooks to all modules, except those inside a module compiled by torch.compile."""
+        """Add hooks to all modules except those that torch.compile compiles, and store the paths
+        of these in `unseen`.
+        """
         root, compiled, visited = self._model, [], set()
         self._wrap_root_forward(root)
         inner = without_wrappers(root)
@@ -456,7 +480,9 @@ class Watch:
             entered.append((span, sys.exc_info()[1]))
 
         def after(_: Any, args: Any, output: Any) -> None:
-            """End the time span of a module's forward call, and link its outputs to it."""
+            """End the time span of a module's forward call, and assign the autograd nodes of its
+            output to it.
+            """
             if compiler.is_compiling() or not entered:
                 return
             span, error = entered.pop()
@@ -472,7 +498,7 @@ class Watch:
             self._undo.append(handle.remove)
 
     def _wrap_root_forward(self, root: "nn.Module") -> None:
-        """Wrap the model's own forward pass in a function.
+        """Replace the model's forward by a function that runs it as a recorded and timed call.
 
         A hook cannot take hooks away when the model raises: PyTorch goes through them just then.
         """
@@ -482,7 +508,7 @@ class Watch:
         inside, bound = getattr(root, name), vars(root).get(name)
 
         def watch_root_call(*args: Any, **kwargs: Any) -> Any:
-            """Run the model's forward as one recorded and timed call."""
+            """Run the model's forward, record and time the call, and return its output."""
             if compiler.is_compiling() or not self.active:
                 return inside(*args, **kwargs)
             since, enclosing, before = time.perf_counter(), self._call, len(self._spans.all)
@@ -513,7 +539,7 @@ class Watch:
         self._around, self._covered = watch_root_call, {} if bound is None else {name: bound}
 
         def undo() -> None:
-            """Restore the forward method of the model."""
+            """Restore the forward of the model."""
             if vars(root).get(name) is watch_root_call:
                 del vars(root)[name]
                 if bound is not None:
@@ -522,7 +548,7 @@ class Watch:
         self._undo.append(undo)
 
     def _watch_copies(self) -> None:
-        """Hide the hooks from copies and files that a step makes of a module.
+        """Make copies and pickles of modules leave out the hooks of this watch.
 
         Of a copy the function around the model would run the model, and no file takes a function.
         """
@@ -531,7 +557,9 @@ class Watch:
         inside, root = nn.Module.__getstate__, self._model
 
         def state_of(module: nn.Module) -> dict[str, Any]:
-            """Return a module's state for a copy or pickle, without the hooks of the watch."""
+            """Return the state of a module for a copy or a pickle, without the hooks of this
+            watch.
+            """
             state: dict[str, Any] = inside(module)
             native = self._hooks.get(module, ())
             for name in _HOOKS if native else ():
@@ -545,7 +573,9 @@ class Watch:
         self._patch(nn.Module, "__getstate__", state_of, inventory.WATCHED_STATE)
 
     def _patch(self, owner: Any, name: str, value: Any, declared: Patch) -> None:
-        """Replace an attribute until the watch ends; keep a value that a script sets later."""
+        """Replace an attribute until the watch ends; if a script sets it in between, that value
+        stays.
+        """
         replaced = patching_attribute(owner, name, value, declared, leave_foreign=True)
         replaced.__enter__()
         self._undo.append(replaced.undo)
@@ -554,14 +584,16 @@ class Watch:
 
     @property
     def _call(self) -> ModelCall | None:
-        """The recorded call that is running in this thread, or None."""
+        """The recorded call that runs in this thread, or None."""
         call: ModelCall | None = getattr(self._threads, "call", None)
         return call
 
     def _begin_call(
         self, module: "nn.Module", path: str | None, args: Any, kwargs: Any
     ) -> ModelCall:
-        """Begin the record of a call of the model or of a module outside of it."""
+        """Begin to record a call of a module, and return the record; `path` is "" for the model
+        and None for a module that is not in it.
+        """
         for tensor in tensors_of_value((args, kwargs)):  # what made them is not of this call
             self._owner.setdefault(tensor.grad_fn, "")
         is_again = self._backward_depth > 0
@@ -571,11 +603,13 @@ class Watch:
         return call
 
     def _was_called(self, module: "nn.Module") -> bool:
-        """Return whether an outermost call of the module was recorded."""
+        """Return True if an outermost call of the module was recorded."""
         return any(call.module is module for call in self.calls)
 
     def _end_call(self, call: ModelCall | None, path: str, output: Any) -> None:
-        """End the record of a call with its output."""
+        """End the record of a call: assign the autograd nodes of its output to the module at
+        `path`.
+        """
         enclosing, self._threads.call = self._call, call if call is not None else self._call
         self._claim(path, output)
         self._threads.call = enclosing
@@ -583,17 +617,20 @@ class Watch:
             call.on_return(output)
 
     def _watch_calls(self) -> None:
-        """Patch the module call of torch to record calls of submodules and other modules.
+        """Replace `nn.Module.__call__` to record calls that no recorded call encloses, of
+        submodules and of modules outside the model.
 
         A function around that of all modules, since a hook on all of them is compiled anew.
         """
         from torch import compiler, nn
 
-        inside, indices = nn.Module.__call__, self._places()
+        inside, indices = nn.Module.__call__, self._module_paths()
         additional: dict[int, tuple[nn.Module, int | None]] = {}
 
         def watch_module_call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            """Run a module's call, and time it if it is not inside another recorded call."""
+            """Call a module and return its output; record the call if no recorded call encloses
+            it.
+            """
             if compiler.is_compiling() or not self.active or self._call:
                 return inside(module, *args, **kwargs)
             if self._backward_depth and not self._was_called(without_wrappers(module)):
@@ -602,7 +639,7 @@ class Watch:
                 return inside(module, *args, **kwargs)
             path = indices.get(id(module))
             if path:
-                return self._part(inside, module, path, args, kwargs)
+                return self._call_submodule(inside, module, path, args, kwargs)
             wrapped = indices.get(id(without_wrappers(module)))
             if wrapped is not None:  # what compiles or copies a part, or the model without it
                 return self._time_call(inside, module, wrapped, args, kwargs)
@@ -615,14 +652,17 @@ class Watch:
 
         self._patch(nn.Module, "__call__", watch_module_call, inventory.WATCHED_CALLS)
 
-    def _places(self) -> dict[int, str]:
-        """Return by id the path of each module of the model; "" for the model and wrappers."""
+    def _module_paths(self) -> dict[int, str]:
+        """Return the path of each module of the model by its id; "" for the model and its
+        wrappers.
+        """
         inner = without_wrappers(self._model)
         indices = {id(module): path for path, module in inner.named_modules()}
         return indices | {id(module): "" for module in wrappers(self._model)}
 
     def _number_beside(self, module: "nn.Module", indices: dict[int, str]) -> int | None:
-        """Register a module outside the model; return its index, or None without parameters.
+        """Register a module outside the model and return its number in `beside`; None if it is not
+        to be timed.
 
         None for one that holds modules of the model, whose other parts are beside it, and for one
         without state, such as a loss, which is the script's own work.
@@ -635,14 +675,16 @@ class Watch:
         self.beside.append(own)
         return len(self.beside) - 1
 
-    def _part(
+    def _call_submodule(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """Run a submodule that was called outside of the model's call, and record the call."""
+        """Call a submodule outside of a call of the model, record the call, and return its
+        output.
+        """
         since = time.perf_counter()
         call = self._begin_call(without_wrappers(module), path, args, kwargs)
         self._spans.spend(since)
-        output = self._ran(inside, module, call, args, kwargs)
+        output = self._call_recorded(inside, module, call, args, kwargs)
         since = time.perf_counter()
         self._end_call(call, path, output)
         self._spans.spend(since)
@@ -651,14 +693,16 @@ class Watch:
     def _time_call(
         self, inside: Callable[..., Any], module: "nn.Module", path: str, args: Any, kwargs: Any
     ) -> Any:
-        """Run a module without hooks, and record and time the call as a whole."""
+        """Call a module that has no hooks, record and time the call as a whole, and return its
+        output.
+        """
         since = time.perf_counter()
         index = None if path.startswith(_BESIDE) else path
         call = self._begin_call(without_wrappers(module), index, args, kwargs)
         span = self._spans.begin(path, self._phase(), since)
         span.call, full = call, False
         try:
-            output = self._ran(inside, module, call, args, kwargs)
+            output = self._call_recorded(inside, module, call, args, kwargs)
             full = True
         finally:
             since = self._spans.end(span, full)
@@ -666,7 +710,7 @@ class Watch:
         self._spans.spend(since)
         return output
 
-    def _ran(
+    def _call_recorded(
         self,
         inside: Callable[..., Any],
         module: "nn.Module",
@@ -674,7 +718,9 @@ class Watch:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call the module and return its result; forget the record of a call that raises."""
+        """Call the module and return its output; if it raises, remove the record of the call, or
+        mark a recomputation as cut.
+        """
         before = len(self._spans.all)
         try:
             return inside(module, *args, **kwargs)
@@ -688,7 +734,9 @@ class Watch:
             self._threads.call = None
 
     def _cut(self, call: ModelCall, before: int) -> None:
-        """Record that a recomputation of the call was stopped before its end."""
+        """Record that a recomputation of the call was stopped before its end; `before` is the
+        number of spans at its begin.
+        """
         begun = [span for span in self._spans.all[before:] if span.phase == "again"]
         ended = {span.path for span in begun if span.end is not None and span.whole}
         index = f"{call.path}." if call.path else ""
@@ -697,7 +745,7 @@ class Watch:
         call.cut(inside if call.path is not None else (), is_seen)
 
     def _autocast(self) -> str:
-        """Return the dtype of autocast, such as "bfloat16", or an empty text if it is off."""
+        """Return the dtype of autocast, such as "bfloat16", or "" if it is off."""
         import torch
 
         kind = self._device.type
@@ -706,18 +754,22 @@ class Watch:
         return str(torch.get_autocast_dtype(kind)).rpartition(".")[2]
 
     def _path(self) -> str:
-        """Return the path of the module that runs now, or an empty text."""
+        """Return the path of the module that runs now in this thread, or ""."""
         stack = self._spans.open
         return stack[-1].path if stack else ""
 
     def _phase(self) -> Phase:
-        """Return "again" for a forward call inside of a backward pass, else "forward"."""
+        """Return "again" if a backward pass runs now, since it repeats forward work, else
+        "forward".
+        """
         return "again" if self._backward_depth else "forward"
 
     # The backward pass.
 
     def _claim(self, path: str, *values: Any) -> None:
-        """Record the module of the autograd nodes behind the tensors, if they have none."""
+        """Assign the autograd nodes that made the tensors in `values` to the module at `path`, if
+        they have none yet.
+        """
         todo = [
             tensor.grad_fn for tensor in tensors_of_value(values) if tensor.grad_fn is not None
         ]
@@ -732,11 +784,15 @@ class Watch:
             todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _hook_node(self, node: Any, path: str, call: ModelCall | None) -> None:
-        """Add hooks to a node of the autograd graph that time it under a module path."""
+        """Add hooks to an autograd node that time it under the module at `path` and report it to
+        its call.
+        """
         running: list[Span] = []
 
         def before(came: Any) -> None:
-            """Begin the time span of an autograd node, and tell its call."""
+            """Begin the time span of an autograd node, and report to its call which gradients
+            came.
+            """
             if self.active:
                 since = time.perf_counter()
                 if call is not None:
@@ -744,7 +800,9 @@ class Watch:
                 running.append(self._spans.begin(path, "backward", since))
 
         def after(went: Any, _: Any) -> None:
-            """End the time span of an autograd node, and tell its call."""
+            """End the time span of an autograd node, and report to its call which gradients went
+            on.
+            """
             if running:
                 since = self._spans.end(running.pop())
                 if call is not None:
@@ -755,12 +813,14 @@ class Watch:
             self._undo.append(handle.remove)
 
     def _claim_second_order(self, made: Iterable["Tensor"], calls: Iterable[ModelCall]) -> None:
-        """Record autograd nodes that a backward pass through the calls created."""
+        """Add hooks to the autograd nodes that made the gradients `made`, to report a second-order
+        backward pass to the calls.
+        """
         todo = [tensor.grad_fn for tensor in made if tensor.grad_fn is not None]
         through = tuple(calls)
 
         def before(_: Any) -> None:
-            """Tell model calls that a second-order backward pass runs through them."""
+            """Report to the calls that a second-order backward pass runs through them."""
             for call in through if self.active else ():
                 call.begin_second_order(self._pass)
 
@@ -773,7 +833,7 @@ class Watch:
                 todo.extend(inner for inner, _ in node.next_functions if inner is not None)
 
     def _watch_backward(self) -> None:
-        """Patch torch's backward function to record and time backward passes.
+        """Replace the function by which torch runs backward passes, to record and time them.
 
         What a compiler or a transform of torch.func runs to trace a model is no pass of the step.
         """
@@ -783,7 +843,7 @@ class Watch:
         inside = autograd._engine_run_backward
 
         def watch_backward_call(roots: Any, *args: Any, **kwargs: Any) -> Any:
-            """Run torch's backward pass, record its time span, and count the passes."""
+            """Run a backward pass, record its time span, and return its result."""
             if not self.active or is_transformed() or detect_fake_mode(roots) is not None:
                 return inside(roots, *args, **kwargs)
             start = self._spans.now()
@@ -810,7 +870,9 @@ class Watch:
         )
 
     def _find_products(self, roots: Iterable[Any]) -> None:
-        """Record matrix products behind the loss that belong to no recorded call."""
+        """Record the autograd nodes of matrix products that are reached from the tensors `roots`
+        and belong to no recorded call.
+        """
         since = time.perf_counter()
         todo = [getattr(root, "grad_fn", None) for root in roots]
         met = set()
@@ -825,7 +887,9 @@ class Watch:
         self._spans.spend(since)
 
     def _follow_graph(self, gradients: Any) -> None:
-        """Record which calls the autograd nodes of second-order gradients belong to."""
+        """Assign the autograd nodes that made these gradients to the calls through which the
+        backward pass ran.
+        """
         since = time.perf_counter()
         calls = [call for call in self.calls if call.ran_in(self._pass)]
         leaves = [leaf for call in calls for leaf in call.leaves_of(self._pass)]
@@ -839,16 +903,16 @@ class Watch:
     # The optimizer.
 
     def _watch_optimizers(self) -> None:
-        """Add hooks to all optimizers of torch that time their steps."""
+        """Add hooks that time the step of each torch optimizer."""
         from torch.optim import optimizer as torch_optimizer
 
         begun: list[Moment] = []
 
         def time_closure(closure: Callable[[], Any]) -> Callable[[], Any]:
-            """Return the closure of an optimizer, extended to record its time."""
+            """Return a function that runs the closure of an optimizer and records its time."""
 
             def run() -> Any:
-                """Run the closure of an optimizer and record its time."""
+                """Run the closure of an optimizer, record its time span, and return its result."""
                 start = self._spans.now()
                 try:
                     return closure()
@@ -858,7 +922,9 @@ class Watch:
             return run
 
         def before(_: Any, args: Any, kwargs: Any) -> Any:
-            """Begin the time span of an optimizer's step, and time its closure."""
+            """Begin the time span of an optimizer's step; return its arguments with a timed
+            closure, or None if unchanged.
+            """
             begun.append(self._spans.now())
             if len(begun) > 1:  # its closure is in the time of that of the outer one
                 return None
@@ -869,7 +935,9 @@ class Watch:
             return None
 
         def after(optimizer: Any, *_: Any) -> None:
-            """End the time span of an optimizer's step, and count the step."""
+            """End the time span of an optimizer's step and count the step by the name of its
+            class.
+            """
             start = begun.pop() if begun else None
             if start is not None and not begun:  # one may be within another
                 self._phases["optimizer"].append((start, self._spans.now()))
@@ -884,7 +952,9 @@ class Watch:
     # What was seen.
 
     def _times_by_module(self) -> dict[str, ModuleTimes]:
-        """Return the forward and backward seconds and the calls of each module path."""
+        """Return the seconds of the forward and the backward pass and the number of calls, by
+        module path.
+        """
         sums: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
         for span in self._spans.all:
             seconds, counts = self._spans.seconds(span), sums[span.path]
@@ -902,27 +972,29 @@ class Watch:
                 counts["calls"] += 1
                 counts["graded"] += span.call is not None and bool(span.call.passes.passes)
         for path, counts in list(sums.items()):
-            for outer in (path,) if path.startswith(_BESIDE) else (path, *_outer(path)):
+            for outer in (path,) if path.startswith(_BESIDE) else (path, *_ancestor_paths(path)):
                 sums[outer]["backward"] += counts["own_backward"]
         return {path: ModuleTimes(**counts) for path, counts in sums.items()}
 
 
 def _is_outermost(span: Span) -> bool:
-    """Return whether the time span is a forward call of the model, not inside another."""
+    """Return True if the span is a forward call in the model that no other such call encloses."""
     if span.phase != "forward" or span.path.startswith(_BESIDE):
         return False
     return all(outer.path.startswith(_BESIDE) for outer in span.ancestor_spans())
 
 
-def _outer(path: str) -> Iterable[str]:
-    """Yield the paths of all ancestors of a module path, "" (the model) included."""
+def _ancestor_paths(path: str) -> Iterable[str]:
+    """Yield the path of each module that encloses the one at `path`, innermost first, and "" for
+    the model.
+    """
     while path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def tensors_of_value(values: Any) -> list["Tensor"]:
-    """Return the tensors in a value: of lists, tables, dataclasses and outputs of transformers."""
+    """Return the tensors in a value, also inside lists, tuples, dicts and dataclasses."""
     import torch
 
     if isinstance(values, torch.Tensor):
@@ -940,7 +1012,7 @@ def tensors_of_value(values: Any) -> list["Tensor"]:
 
 
 class RunPlace(NamedTuple):
-    """The place where a model runs: "cpu" or the name of an accelerator."""
+    """The place where a model runs: device name, PyTorch version and number of threads."""
 
     device: str
     runtime: str
@@ -948,7 +1020,9 @@ class RunPlace(NamedTuple):
 
 
 def model_run_place(model: "nn.Module") -> RunPlace:
-    """Return device name, PyTorch version and threads with which a model runs."""
+    """Return where a model runs: the device name, the PyTorch version and the number of
+    threads.
+    """
     import torch
 
     device = device_of(model)
@@ -978,7 +1052,9 @@ def device_of_keras() -> str:
 
 @contextmanager
 def preserving_random_state() -> Iterator[None]:
-    """Restore the RNG state after the block, and disable autocast inside."""
+    """Run the block with autocast off and gradients on, and restore the state of random generators
+    after it.
+    """
     import torch
 
     state, host = random.getstate(), torch.get_rng_state()

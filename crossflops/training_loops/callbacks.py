@@ -1,4 +1,6 @@
-"""Callbacks for the training loops of libraries: one step is profiled, and logs have its rates."""
+"""Callbacks for the training loops of libraries, which profile one step and add rates to the
+logs.
+"""
 
 import time
 import warnings
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StepRates:
-    """Rates of steps, from the profile of one of them.
+    """The rates of training steps, computed from the profile of one of them.
 
     What is said to be no training (a validation, the writing of a checkpoint) is in no rate: from
     the end of the step before it to the begin of the next one.
@@ -41,31 +43,34 @@ class StepRates:
         self.restart()
 
     def count(self) -> None:
-        """Count a finished step."""
+        """Count a finished training step, and record its end time."""
         self._steps += 1
         self.end_batch()
 
     def end_batch(self) -> None:
-        """Record the end time of a batch, whether an optimizer stepped in it or not."""
+        """Record the present time as the end of the latest batch."""
         self._latest = time.perf_counter()
 
     def pause(self) -> None:
-        """Exclude the time until the next batch begins from the rates."""
+        """Exclude the time from the end of the latest batch to the begin of the next step from the
+        rates.
+        """
         self._is_pause = True
 
     def begin(self) -> None:
-        """Begin a step."""
+        """Begin a step: if there was a pause, exclude its time from the rates."""
         if self._is_pause:
             self._since += time.perf_counter() - self._latest
             self._is_pause = False
 
     def restart(self) -> None:
-        """Set the start of the rates to now, with no steps."""
+        """Begin to measure rates now, with 0 steps."""
         self._since = self._latest = time.perf_counter()
         self._steps = 0
 
     def take(self) -> dict[str, float]:
-        """Return the rates per step since the last call; {} before the profile is made.
+        """Return the rates of the steps since the last call by name, such as "mfu"; {} before
+        there is a profile or a step.
 
         A step is taken to be as the profiled one was, and its time is that of the whole loop, with
         loading and logging. In a pause they are those until the latest batch.
@@ -87,7 +92,7 @@ class StepRates:
 
 
 class ProfiledStep:
-    """The profiled step of a training, and the rates of the steps after it."""
+    """The one step of a training that is profiled, and the rates of the steps after it."""
 
     def __init__(self, step: int, options: dict[str, Any]) -> None:
         self.rates = StepRates()
@@ -97,7 +102,8 @@ class ProfiledStep:
         self._is_over = False
 
     def is_due(self, at: int) -> bool:
-        """Return whether to profile now: at the chosen step or a later one, counted from 1.
+        """Return True if step `at` (counted from 1) is to be profiled: it is the chosen one or
+        later, and none was profiled yet.
 
         A training that goes on from a checkpoint may begin behind it, and one with two optimizers
         pass it by.
@@ -105,12 +111,14 @@ class ProfiledStep:
         return at >= self._at and self._profiler is None and not self._is_over
 
     def begin(self, model: Any) -> None:
-        """Start to profile this model."""
+        """Begin to profile a step of this model."""
         self._profiler = FlopsProfiler(model, **self._options)
         self._profiler.start()
 
     def end(self) -> None:
-        """End a training step: profile it if it was observed, else count it for the rates."""
+        """Handle the end of a step: print the profile if it was profiled, else count the step for
+        the rates.
+        """
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             self.rates.count()
@@ -128,18 +136,18 @@ class ProfiledStep:
             self.rates.restart()
 
     def forget(self) -> None:
-        """Remove the profiler's hooks from the model, if it is observed."""
+        """Stop to profile, if a step is being profiled, and remove the hooks from the model."""
         if self._profiler is not None:
             self._profiler.end()
             self._profiler = None
 
     def refuse(self, why: object) -> None:
-        """Report why there is no profile; the training goes on."""
+        """Warn why there is no profile, and profile no later step; the training goes on."""
         self._is_over = True
         warnings.warn(f"no profile: {why}", CrossflopsWarning, stacklevel=3)
 
     def leave(self) -> None:
-        """End the training; report if it ended before the chosen step."""
+        """Handle the end of training: warn if it ended before the chosen step was profiled."""
         self.forget()
         if not self._is_over:
             self.refuse(f"the training ended before the end of step {self._at}")
@@ -183,38 +191,38 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
 
         @property
         def profile(self) -> "TrainingProfile | None":
-            """The profile of the step, once it is over."""
+            """The profile of the chosen step, None until that step is over."""
             return self._step.rates.profile
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Forget the state of another training."""
+            """Handle the begin of training: forget the state of an earlier training."""
             self._step.forget()
             self._step = ProfiledStep(step, options)
 
         def on_step_begin(
             self, args: Any, state: Any, control: Any, model: Any = None, **more: Any
         ) -> None:
-            """Watch the chosen step."""
+            """Handle the begin of a step: begin to profile it if it is the chosen one."""
             self._step.rates.begin()
             if self._step.is_due(state.global_step + 1):
                 self._step.begin(model)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Count the step, and report the profile if it was watched."""
+            """Handle the end of a step: print the profile if it was profiled, else count it."""
             self._step.end()
 
         def on_evaluate(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Leave an evaluation out of the rates."""
+            """Handle an evaluation: leave its time out of the rates."""
             self._step.rates.pause()
 
         def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Leave the writing of a checkpoint out of the rates."""
+            """Handle the writing of a checkpoint: leave its time out of the rates."""
             self._step.rates.pause()
 
         def on_log(
             self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any
         ) -> None:
-            """Add the rates since the last log to the history, for the callbacks that follow."""
+            """Handle a log: add the rates since the last log to `logs` and to the history."""
             if logs is None or "loss" not in logs:  # an evaluation, or the end
                 return
             rates = self._step.rates.take()
@@ -223,7 +231,7 @@ def trainer_callback(step: int = 5, **options: Any) -> Any:
                 state.log_history[-1].update(rates)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-            """Report a training that ended before the chosen step."""
+            """Handle the end of training: warn if it ended before the chosen step was profiled."""
             self._step.leave()
 
     return StepCallback()
@@ -270,16 +278,18 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
         @property
         def profile(self) -> "TrainingProfile | None":
-            """The profile of the step, once it is over."""
+            """The profile of the chosen step, None until that step is over."""
             return self._step.rates.profile
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            """Forget the state of another training."""
+            """Handle the begin of training: forget the state of an earlier training."""
             self._forget()
             self._step, self._done = ProfiledStep(step, options), trainer.global_step
 
         def on_train_batch_start(self, trainer: Any, *batch: Any) -> None:
-            """See which modules the step before calls, and watch the chosen one."""
+            """Handle the begin of a batch: record the called modules in the step before the chosen
+            one, and begin to profile the chosen one.
+            """
             self._step.rates.begin()
             at = trainer.global_step + 1
             if self._stop_keeping is None and self._step.is_due(at + 1):
@@ -293,7 +303,9 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
                 self._called = {}
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, *batch: Any) -> None:
-            """Count a finished step, and report the profile if it was watched."""
+            """Handle the end of a batch: if the optimizer stepped, count the step or print its
+            profile.
+            """
             if trainer.global_step == self._done:
                 self._step.rates.end_batch()
                 return  # a batch whose gradients are kept for the next
@@ -303,24 +315,24 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
                 pl_module.log_dict(self._step.rates.take())
 
         def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-            """Leave a validation out of the rates."""
+            """Handle the begin of a validation: leave its time out of the rates."""
             self._step.rates.pause()
 
         def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
-            """Leave the writing of a checkpoint out of the rates."""
+            """Handle the writing of a checkpoint: leave its time out of the rates."""
             self._step.rates.pause()
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-            """Report a training that ended before the chosen step."""
+            """Handle the end of training: warn if it ended before the chosen step was profiled."""
             self._keep_no_more()
             self._step.leave()
 
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-            """Restore the model."""
+            """Handle an error of the training: remove the profiler's hooks from the model."""
             self._forget()
 
         def _forget(self) -> None:
-            """Forget the observed step and its models."""
+            """Stop to profile and to record called modules, and remove the hooks."""
             self._keep_no_more()
             self._called = {}
             self._step.forget()
@@ -335,7 +347,9 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
 
 
 def _lightning_callback_class() -> Any:
-    """Return the Callback class of the Lightning package that is imported, if any."""
+    """Return the Callback class of Lightning, of the package that is already imported if there are
+    two.
+    """
     import sys
     from importlib import import_module
 
@@ -402,24 +416,26 @@ def keras_callback(
 
         @property
         def profile(self) -> "TrainingProfile | None":
-            """The profile of the step, once it is over."""
+            """The profile of the chosen step, None until that step is over."""
             return self._rates.profile
 
         def on_train_begin(self, logs: Any = None) -> None:
-            """Forget the state of another training."""
+            """Handle the begin of training: forget the state of an earlier training."""
             self._rates, self._done = StepRates(), 0
 
         def on_test_begin(self, logs: Any = None) -> None:
-            """Leave a validation out of the rates."""
+            """Handle the begin of a validation: leave its time out of the rates."""
             self._rates.pause()
 
         def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-            """Begin a step, which may be the timed one."""
+            """Handle the begin of a batch: record its start time."""
             self._rates.begin()
             self._began = time.perf_counter()
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            """Count the steps of this call, and profile the chosen one."""
+            """Handle the end of a batch: count its steps, and print the profile if the chosen step
+            is one of them.
+            """
             seconds = time.perf_counter() - self._began
             together = max(1, int(getattr(self.model, "steps_per_execution", 1)))
             before, self._done = self._done, self._done + together
@@ -430,19 +446,21 @@ def keras_callback(
                 self._rates.restart()
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            """Add the rates since the last epoch to the history."""
+            """Handle the end of an epoch: add the rates since the last epoch to `logs`."""
             if logs is not None:
                 logs.update(self._rates.take())
             self._rates.pause()  # what writes checkpoints does so now
 
         def on_train_end(self, logs: Any = None) -> None:
-            """Report a training that ended before the chosen step."""
+            """Handle the end of training: warn if it ended before the chosen step."""
             if self._done < step:
                 message = f"the training ended before step {step}, which was to be profiled"
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
         def _profile(self, seconds: float) -> None:
-            """Profile a Keras training step of known duration and show it; warn on failure."""
+            """Count a training step of the Keras model, rate it by its measured `seconds`, and
+            print the profile; warn if that fails.
+            """
             try:
                 profile = _keras_step_profile(self.model, batch_size, seconds, against)
                 self._rates.profile = profile
@@ -456,7 +474,9 @@ def keras_callback(
 def _keras_step_profile(
     model: Any, batch_size: int, seconds: float, against: RatedAgainst
 ) -> "TrainingProfile":
-    """Return the profile of a Keras training step of a batch size and a duration."""
+    """Return the profile of a training step of a Keras model that took `seconds` for `batch_size`
+    examples.
+    """
     from crossflops.facade import ShownProfile
 
     if not getattr(model, "inputs", None):

@@ -32,7 +32,8 @@ class ProfilerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
-    """Return the block of a configuration: a file, its content, or the block alone.
+    """Return the settings of the `flops_profiler` block in `config`: a file, its content, or the
+    block alone.
 
     Without such a block the profiler is not enabled. Raises InputError for what is no such thing.
     """
@@ -56,7 +57,9 @@ def read_settings(config: str | Path | Mapping[str, Any]) -> ProfilerSettings:
 
 
 def _read_deepspeed_json(path: Path) -> Any:
-    """Read the JSON file of a DeepSpeed configuration; raise an error if it is invalid."""
+    """Return the content of a DeepSpeed configuration file; raise InputError if it is not readable
+    JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Within a script that nobody changed: one step of its training is profiled, between two steps of
-its optimizer.
+"""The profiler inside a script that is not changed: it profiles one training step, between two
+steps of an optimizer.
 
 Python runs `begin` before the script. It costs nothing until the script imports torch.optim, whose
 own hooks then tell when an optimizer has stepped.
@@ -47,7 +47,9 @@ class ScriptSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin() -> None:
-    """Install an import hook that profiles a step once torch.optim is imported (rank 0)."""
+    """Install an import hook that begins to watch for optimizer steps when the script imports
+    torch.optim; only in a process of rank 0.
+    """
     text = os.environ.get(SETTINGS)
     if text and os.environ.get("RANK", "0") in ("", "0"):
         settings = msgspec.json.decode(text, type=ScriptSettings)
@@ -63,7 +65,9 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the import spec of the awaited module, with a loader that reports its end."""
+        """Return the import spec of the awaited module, with a loader that calls `then` after the
+        import; None for another module.
+        """
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
@@ -74,6 +78,8 @@ class _Finder(MetaPathFinder):
 
 
 class _Telling(Loader):
+    """A loader that loads a module by its own loader, then calls `then`."""
+
     def __init__(self, inside: Loader, then: Callable[[], None]) -> None:
         self._inside, self._then = inside, then
 
@@ -82,7 +88,9 @@ class _Telling(Loader):
         return self._inside.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module as its own loader does; the module keeps that one."""
+        """Execute the module by its own loader, restore that loader as its attribute, and call
+        `then`.
+        """
         module.__loader__ = self._inside
         if module.__spec__ is not None:
             module.__spec__.loader = self._inside
@@ -91,7 +99,7 @@ class _Telling(Loader):
 
 
 class _ChosenStep:
-    """The steps of the optimizer that steps first, one of which is profiled.
+    """The observation of the steps of the optimizer that steps first; it profiles one of them.
 
     Where others step behind it, as that of a generator does, a step ends with the last of them.
     """
@@ -108,29 +116,35 @@ class _ChosenStep:
         self._is_over = False
 
     def wait(self) -> None:
-        """Start to watch for the steps of optimizers."""
-        atexit.register(self._never)
+        """Begin to watch for optimizer steps, and for the exit of the process."""
+        atexit.register(self._write_reason_at_exit)
         self._observe_steps()
         if self._settings.step == FIRST_STEP:
             self._observe_models()
 
     def _observe_steps(self) -> None:
-        """Observe steps after all present hooks, so that the profiler's have seen the step."""
+        """Register a hook that runs after each optimizer step, and after all hooks that exist
+        now.
+        """
         self._undo.append(after_steps(self._on_step))
 
     def _observe_models(self) -> None:
-        """Start to record which modules are called."""
+        """Begin to record which modules are called."""
         self._undo.append(keep_called(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
-        """Count an optimizer step; on an error give up the profile and let training go on."""
+        """Handle the step of an optimizer: count it; if that raises, give up the profile and let
+        the training go on.
+        """
         try:
             self._count(optimizer)
         except Exception as error:
             self._give_up(getattr(error, "message", "") or f"{type(error).__name__}: {error}")
 
     def _count(self, optimizer: Any) -> None:
-        """Count a call of an optimizer's step; end the training step at its last optimizer."""
+        """Count a call of an optimizer's step; if it is the last optimizer of a training step, end
+        that step.
+        """
         if self._optimizer is None:
             self._optimizer = self._last = weakref.ref(optimizer)
         first = self._optimizer() is optimizer
@@ -143,7 +157,9 @@ class _ChosenStep:
         self._end_step()
 
     def _end_step(self) -> None:
-        """End a training step: start to profile before the chosen one, finish after it."""
+        """Handle the end of a training step: begin to profile if the next one is the chosen one,
+        write the profile if this one was.
+        """
         chosen = self._settings.step
         if self._profiler is None and self._called:
             self._leave()
@@ -162,7 +178,7 @@ class _ChosenStep:
                 profiler.end()
 
     def _start_profiler(self) -> "FlopsProfiler":
-        """Start a profiler for the model whose parameters the first optimizer trains."""
+        """Start and return a profiler for the model that the first optimizer trains."""
         from crossflops.training_loops.profiler import FlopsProfiler
 
         optimizer = self._optimizer() if self._optimizer is not None else None
@@ -182,12 +198,12 @@ class _ChosenStep:
         return profiler
 
     def _leave(self) -> None:
-        """Undo all hooks and patches, the last first."""
+        """Remove all hooks of the observation, the last first."""
         while self._undo:
             self._undo.pop()()
 
     def _give_up(self, why: str) -> None:
-        """End the profiling without a result, and write the reason to a file."""
+        """End the profiling without a profile, and write the reason to the file of reasons."""
         self._leave()
         self._called = {}
         if self._profiler is not None:
@@ -197,8 +213,8 @@ class _ChosenStep:
             file.write(f"{why}\n")
         self._is_over = True
 
-    def _never(self) -> None:
-        """Record at exit why no step was profiled: too few steps, or no visible call."""
+    def _write_reason_at_exit(self) -> None:
+        """Handle the exit of the process: if no step was profiled, write the reason."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
                 self._give_up(": ".join(explain_unseen()))

@@ -99,7 +99,8 @@ class FlopsProfiler:
     def from_config(
         cls, model: Any, config: str | Path | Mapping[str, Any], **options: Any
     ) -> "FlopsProfiler":
-        """Return the profiler of the `flops_profiler` block of a DeepSpeed configuration.
+        """Return a profiler with the settings of the `flops_profiler` block in a DeepSpeed
+        configuration.
 
         Raises InputError for a block that is wrong.
         """
@@ -117,7 +118,7 @@ class FlopsProfiler:
         return profiler
 
     def _forget(self) -> None:
-        """Forget the hooks, times and profile of the last step."""
+        """Reset the attributes that hold the hooks, times and profile of a step."""
         self._watch: Watch | None = None
         self._times: StepTimes | None = None
         self._profile: ShownProfile | None = None
@@ -127,7 +128,9 @@ class FlopsProfiler:
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Profile and print the step of this block, if it is the chosen one."""
+        """Run a block that is one training step; if it is the chosen one, profile it and print the
+        profile.
+        """
         self._steps += 1
         if not self.enabled or self._steps != self._at:
             yield
@@ -146,14 +149,14 @@ class FlopsProfiler:
             warnings.warn(f"no profile: {error.message}", CrossflopsWarning, stacklevel=3)
 
     def start(self) -> None:
-        """Add hooks to the model, to observe its next step."""
+        """Add hooks to the model that observe its next step."""
         self.end()
         self._round = Round()
         self._watch = Watch(self._model, self._on_step_error)
         self._watch.start()
 
     def _on_step_error(self, error: BaseException) -> None:
-        """Report an error of the profiled step to the other ranks, once."""
+        """Handle an error of the profiled step: report it to the other ranks, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
             meeting.fail(error)
@@ -174,7 +177,9 @@ class FlopsProfiler:
         self._forget()
 
     def reset(self) -> None:
-        """Remove the observations of the profiler; start again if it was observing."""
+        """Remove the hooks and forget the observed step; add new hooks if a step was being
+        observed.
+        """
         watching = self._watch is not None and self._watch.active
         self.end()
         if watching:
@@ -182,14 +187,14 @@ class FlopsProfiler:
 
     @property
     def profile(self) -> "ShownProfile":
-        """The profile of the observed step. Raises CrossflopsError before one."""
+        """The profile of the observed step. Raises CrossflopsError if no step was observed."""
         if self._profile is None:
             self._profile = self._count_step()
         return self._profile
 
     @property
     def tokens(self) -> int:
-        """The elements of `input_ids` in the observed calls; 0 without any."""
+        """The number of elements of `input_ids` in the observed calls; 0 if there are none."""
         calls = self._watch.calls if self._watch is not None else []
         own = [call for call in calls if call.path is not None]
         trained = [call for call in own if call.passes.passes] or own
@@ -199,13 +204,15 @@ class FlopsProfiler:
     def print(
         self, output_file: str | Path | None = None, choice: ShownDepth | None = None
     ) -> None:
-        """Print the profile on stdout or to a file; on the first rank only."""
-        self._meet()
+        """Print the profile on stdout or write it to a file; in the process of rank 0 only."""
+        self._exchange_profiles()
         if os.environ.get("RANK", "0") in ("", "0"):
             show(self.profile, choice or self._choice, output_file or self._file)
 
-    def _meet(self) -> None:
-        """Exchange profiles of the step with the other ranks; the first rank keeps all."""
+    def _exchange_profiles(self) -> None:
+        """Exchange the profile of the step with the other ranks; rank 0 keeps all of them in its
+        profile.
+        """
         meeting, self._round = self._round, None
         if meeting is None or meeting.size == 1:
             return
@@ -224,7 +231,9 @@ class FlopsProfiler:
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _count_step(self) -> "ShownProfile":
-        """Return the profile of the observed step, counted now; raise an error without one."""
+        """Return the profile of the observed step, which is counted now. Raises CrossflopsError
+        without a step.
+        """
         from crossflops.facade import ShownProfile
 
         watch, times = self._watch, self._times
@@ -246,7 +255,9 @@ class FlopsProfiler:
     # The names that DeepSpeed's profiler has.
 
     def start_profile(self, ignore_list: Any = None) -> None:
-        """Start as `start` does. Raises InputError for modules to ignore: all are counted."""
+        """Call `start`. Raises InputError if `ignore_list` is not empty, since all modules are
+        counted.
+        """
         if ignore_list:
             raise InputError(
                 "ignore_list is not supported: a count includes every module",
@@ -257,19 +268,21 @@ class FlopsProfiler:
     stop_profile, end_profile, reset_profile = stop, end, reset
 
     def get_total_flops(self, as_string: bool = False) -> int | str:
-        """Return the FLOPs of the observed forward passes, all kinds of operations."""
+        """Return the FLOPs of all operations in the observed forward passes, or a text such as
+        "1.2 GFLOPs".
+        """
         return _amount_or_text(self.profile.work.forward_flops, as_string, "FLOPs")
 
     def get_total_macs(self, as_string: bool = False) -> int | str:
-        """Return the MACs of the observed forward passes."""
+        """Return the MACs of the observed forward passes, or a text such as "1.2 GMACs"."""
         return _amount_or_text(self.profile.work.forward_macs, as_string, "MACs")
 
     def get_total_params(self, as_string: bool = False) -> int | str:
-        """Return the number of parameters, each storage once."""
+        """Return the number of parameters, shared ones counted once, or a text such as "1.2 M"."""
         return _amount_or_text(self.profile.params, as_string, "")
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
-        """Return the seconds of the observed forward passes."""
+        """Return the seconds of the observed forward passes, or a text such as "1.2 ms"."""
         from crossflops.report.quantity import duration
 
         if self._times is None:
@@ -285,17 +298,17 @@ class FlopsProfiler:
         detailed: bool = True,
         output_file: str | Path | None = None,
     ) -> None:
-        """Print as `print` does, with the arguments of DeepSpeed's profiler."""
+        """Print the profile as `print` does, with the arguments that DeepSpeed's profiler has."""
         choice = ShownDepth(depth=module_depth, top=top_modules, detailed=detailed)
         self.print(output_file, choice)
 
     def print_model_aggregated_profile(self, module_depth: int = -1, top_modules: int = 1) -> None:
-        """Print the profile without the tree."""
+        """Print the profile without the tree of modules."""
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
 
 
 def step_of(profile: TrainingProfile, rank: int) -> RankStep:
-    """Return the MACs and times of a rank's step, for the first rank to show."""
+    """Return the examples, MACs and times of a rank's step, which the page of rank 0 shows."""
     return RankStep(
         rank=rank,
         examples=profile.examples,
@@ -306,7 +319,9 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
 
 
 def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
-    """Print the profile on stdout or write it to a file. Raises CrossflopsError."""
+    """Print the profile on stdout, or write it to the file `target`. Raises CrossflopsError if it
+    cannot.
+    """
     from crossflops.render.pages.profile import ProfileView
 
     state = random.getstate()  # rich draws a number when it is imported: the training's next one
@@ -317,7 +332,9 @@ def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
 
 
 def _write_profile_content(content: Any, target: str | Path | None) -> None:
-    """Write a profile to a file in the format of its suffix, or to stdout as text."""
+    """Write a page to the file `target` in the format of its suffix, or to stdout as text if it is
+    None.
+    """
     from crossflops.render.formats import FORMATS, content_file_bytes, suffix
     from crossflops.render.terminal import terminal_page_text
 
@@ -334,14 +351,14 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
 
 
 def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
-    """Return the amount as text with its unit, or as a number."""
+    """Return the amount as it is, or as text with its unit."""
     from crossflops.report.quantity import short_amount
 
     return short_amount(amount, unit) if as_string else amount
 
 
 def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
-    """Return times, device and warnings of one observed training step."""
+    """Return the times, the device, and notes and warnings of one observed training step."""
     from crossflops.profiling.watch import model_run_place
 
     where = model_run_place(model)

@@ -1,4 +1,4 @@
-"""A training script as it is: run by its own command, with one step of it profiled."""
+"""The run of a training script by its own command, with one step of it profiled."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ class ScriptRun(NamedTuple):
 
 
 class StepChoice(NamedTuple):
-    """The optimizer step to profile, its peak, and its conventions."""
+    """The optimizer step to profile, the peak to compare with, and the conventions to show."""
 
     step: int = 5
     device: str | None = None
@@ -55,7 +55,8 @@ class StepChoice(NamedTuple):
 
 
 def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) -> ScriptRun:
-    """Run the command with its own input, output and environment, and profile one step.
+    """Run the command of a training script and profile one step of it; return its exit status with
+    the profile or the reason for none.
 
     The script is any program that runs Python; what it writes to stdout goes to stderr where it
     is to be `quiet`. Raises InputError for a command that cannot be run, or step 1, and
@@ -89,7 +90,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
 
 
 def _environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
-    """Return the environment in which a script imports the profiler and its settings."""
+    """Return the environment variables with which Python runs the profiler before a script."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -115,7 +116,9 @@ def _run_script_command(command: Sequence[str], environment: dict[str, str], qui
 
 
 def _read_script_profile(path: Path) -> TrainingProfile | None:
-    """Read the profile that the script's process wrote, or return None without one."""
+    """Return the profile that the process of the script wrote to `path`, or None if there is no
+    such file.
+    """
     if not path.is_file():
         return None
     try:
@@ -128,6 +131,8 @@ def _read_script_profile(path: Path) -> TrainingProfile | None:
 
 
 def _last_script_reason(path: Path) -> str:
-    """Return the last reason why no step was profiled, from the file of reasons."""
+    """Return the last reason why no step was profiled, from the file of reasons; without the file,
+    that no process imported torch.optim.
+    """
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return lines[-1] if lines else "none of its processes imported torch.optim"

@@ -40,7 +40,7 @@ _ARCHIVE = ".pt2"  # of torch.export, which pickles inputs and constants, and ev
 
 
 class PyTorch(Frontend):
-    """The frontend of PyTorch models, which PyTorch itself runs and exports, on tensors."""
+    """The frontend of PyTorch models, which PyTorch itself exports and runs."""
 
     name = "torch"
     title = "PyTorch"
@@ -59,18 +59,22 @@ class PyTorch(Frontend):
     has_gradient_mode = True
 
     def recognizes(self, value: object) -> bool:
-        """Return whether the value is a torch.nn.Module."""
+        """Return True if the value is a torch.nn.Module."""
         torch = sys.modules.get("torch")
         return torch is not None and isinstance(value, torch.nn.Module)
 
     def libraries(self) -> tuple[Library, ...]:
-        """Return the libraries timm, torchvision and transformers."""
+        """Return the model libraries from which a model can be built by name: timm, torchvision
+        and transformers.
+        """
         from crossflops.frontends.pytorch.load.libraries import LIBRARIES
 
         return LIBRARIES
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """Return the module in a torch.export.ExportedProgram, and its example inputs."""
+        """Return the module and the example inputs of a torch.export.ExportedProgram; None for
+        another value.
+        """
         export = sys.modules.get("torch.export")
         if export is None or not isinstance(value, export.ExportedProgram):
             return None
@@ -80,7 +84,7 @@ class PyTorch(Frontend):
         return module, value.example_inputs
 
     def unpickle_model(self, path: Path) -> Any:
-        """Return the object that `torch.save` or `torch.export.save` wrote."""
+        """Return the object that `torch.save` or `torch.export.save` wrote to the file."""
         import logging
 
         import torch
@@ -94,7 +98,8 @@ class PyTorch(Frontend):
 
     @contextmanager
     def building(self) -> Iterator[None]:
-        """Build a model with PyTorch's random state as at the start; restore it afterwards.
+        """Run a block that builds a model, with the random state in which PyTorch starts; restore
+        the state afterwards.
 
         Nothing is done if PyTorch is not imported yet: it then begins in that state anyway.
         """
@@ -112,7 +117,9 @@ class PyTorch(Frontend):
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
-        """Build a model with fake tensors, if PyTorch is imported or surely used."""
+        """Run a block that builds a model so that its tensors have no values, if PyTorch is
+        imported, or installed and `sure` to be used.
+        """
         there = find_spec("torch") is not None if sure else "torch" in sys.modules
         if not there:
             yield
@@ -123,29 +130,39 @@ class PyTorch(Frontend):
             yield
 
     def can_retry_after(self, error: Exception) -> bool:
-        """Return whether torchvision's failed import is repaired, so a retry is useful."""
+        """Return True if the error was torchvision's failed import and is repaired now, so that a
+        retry can succeed.
+        """
         from crossflops.frontends.pytorch.load.libraries import repair_torchvision_import
 
         return repair_torchvision_import(error)
 
     def architecture(self, model: Any) -> "LanguageArchitecture":
-        """Return the architecture of a model of transformers; InputError for any other model."""
+        """Return the sizes of a language model of transformers. Raises InputError for another
+        model.
+        """
         from crossflops.frontends.pytorch.load.architecture import read_architecture
 
         return read_architecture(model)
 
     def generation(self, model: Any) -> GenerationPasses:
-        """Return a transformers model's prefill and decoding passes; InputError for others."""
+        """Return the prefill and decoding passes of a transformers model. Raises InputError for
+        another model.
+        """
         from crossflops.frontends.pytorch.load.generation import TransformersPasses
 
         return TransformersPasses(model)
 
     def require(self, model: Any) -> None:
-        """Raise MissingExtraError unless the packages that export a model are installed."""
+        """Raise MissingExtraError unless the packages that export a PyTorch model are
+        installed.
+        """
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return a prepared PyTorch model with tensors as inputs; InputError on misfit."""
+        """Return the prepared model with tensors as its inputs. Raises InputError if the inputs do
+        not fit it.
+        """
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
             check_model_call,
@@ -190,7 +207,9 @@ class PyTorch(Frontend):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """Return for each output whether the loss depends on it, by a backward pass of a copy."""
+        """Return for each output of the model True if the loss depends on it, by a backward pass
+        of a copy.
+        """
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
         from crossflops.frontends.pytorch.observe.training_step import torch_loss_dependence
 
@@ -198,7 +217,9 @@ class PyTorch(Frontend):
             return torch_loss_dependence(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the costs of custom backward passes, from a run of a copy without values."""
+        """Return the costs of the backward passes that autograd functions of the model define,
+        from a run of a copy without values.
+        """
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
         from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
 
@@ -206,7 +227,7 @@ class PyTorch(Frontend):
             return torch_own_backwards(source, setting)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Run the model in evaluation mode without gradients; InputError if it raises."""
+        """Run the model in evaluation mode without gradients. Raises InputError if that raises."""
         import torch
 
         from crossflops.frontends.pytorch.load.model import model_run_error
@@ -225,7 +246,8 @@ class PyTorch(Frontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model under torch.export, and return a recording of its calls.
+        """Run the model under torch.export; return a recording of its calls and the exported
+        program.
 
         See `program.record_torch_run`. Sizes that depend on values are observed there.
         """
@@ -235,7 +257,9 @@ class PyTorch(Frontend):
         return Recording(source, setting, tuple(views), exported.trace, exported)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the exported program to a graph: see `program.convert_torch_recording`."""
+        """Convert the exported program of a recording to a graph: see
+        `program.convert_torch_recording`.
+        """
         from crossflops.frontends.pytorch.load.model import try_out
         from crossflops.frontends.pytorch.program import convert_torch_recording
         from crossflops.frontends.pytorch.record.operators import type_mismatch_call
@@ -249,7 +273,9 @@ class PyTorch(Frontend):
         return made
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Return observations of real runs: see `program.observe_runs`."""
+        """Run the model once for each view, as a tool does; return what was observed: see
+        `program.observe_runs`.
+        """
         from crossflops.frontends.pytorch.program import observe_runs
 
         return observe_runs(source.model, source.args, source.kwargs, views)
@@ -257,7 +283,8 @@ class PyTorch(Frontend):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return copies of model and inputs that share no mutable state with the caller's.
+        """Return copies of the model and its inputs that share no mutable state with those of the
+        caller.
 
         Python cannot copy tensors that were computed from others (weight_norm and pruning keep
         such in their modules), so the export's own way of copying is used. Caches of earlier runs
@@ -269,7 +296,9 @@ class PyTorch(Frontend):
         return (duplicate(model), *fresh(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
-        """Return a copy of a model on the meta device, with fake CPU tensors."""
+        """Return a source with a copy of its model, if that is on the meta device, in fake CPU
+        tensors; else the same source.
+        """
         from crossflops.frontends.pytorch.load.fakes import with_fake_tensors
 
         if source.weights != META:
@@ -287,7 +316,9 @@ class PyTorch(Frontend):
 
     @contextmanager
     def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
-        """Yield a function that names the operation that needed values, "" for none."""
+        """Yield a function that names the operation which needed values of tensors, or returns ""
+        if none did.
+        """
         from crossflops.frontends.pytorch.load.fakes import (
             hiding_tool_replacements,
             watching_values,
@@ -297,19 +328,21 @@ class PyTorch(Frontend):
             yield needed
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the module ready to be called on its inputs: see `model.to_ready_model`."""
+        """Return the model with its inputs, ready to be timed: see `model.to_ready_model`."""
         from crossflops.frontends.pytorch.load.model import to_ready_model
 
         return to_ready_model(source, threads, setting)
 
     def add_function_bodies(self, model: Any) -> None:
-        """Add functions for operators without an ONNX form: see `function_bodies.add_bodies`."""
+        """Add to an ONNX model the bodies of operators without an ONNX form: see
+        `function_bodies.add_bodies`.
+        """
         from crossflops.frontends.pytorch.convert.function_bodies import add_bodies
 
         add_bodies(model)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run copies of the module: see `outputs.run_torch_copies`."""
+        """Run copies of the model and return their outputs: see `outputs.run_torch_copies`."""
         from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
 
         return run_torch_copies(source, setting)

@@ -89,13 +89,15 @@ class Conversion(msgspec.Struct, frozen=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, which an earlier pass must have built."""
+        """The graph of this state; an earlier pass must have built it."""
         assert self.graph is not None
         return self.graph
 
 
 def torch_conversion_snapshot(state: Conversion) -> Snapshot:
-    """Return a snapshot of the nodes for the log: of the graph, or of the program before it."""
+    """Return the nodes and values of a state for the log: of the graph, or of the program if there
+    is no graph yet.
+    """
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes = (
@@ -107,7 +109,7 @@ def torch_conversion_snapshot(state: Conversion) -> Snapshot:
 
 
 def _program_log_nodes(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
-    """Yield name and log entry (operator, inputs, result) of each call in the FX program."""
+    """Yield (name, log entry with operator, inputs and result) for each call in the FX program."""
     program = state.recording.program if state.functional is None else state.functional
     for node in program.graph.nodes:
         if node.op != "call_function":
@@ -117,7 +119,7 @@ def _program_log_nodes(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
 
 
 def _with_torch_fields(state: Conversion, **fields: Any) -> Conversion:
-    """Return the conversion's state with these fields replaced."""
+    """Return the state of the conversion with these fields replaced."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -164,7 +166,9 @@ PLACED = "nodes stand in the modules of the source model"
 def _export_torch_program(
     state: Conversion, run: Callable[[Conversion], Conversion]
 ) -> Conversion:
-    """Run the export's passes in contexts that PyTorch's exporter needs for this program."""
+    """Run the passes of the export inside the contexts that PyTorch's exporter needs; return the
+    new state.
+    """
     inputs = state.recording.program.example_inputs
     with (
         quiet(),
@@ -176,7 +180,7 @@ def _export_torch_program(
 
 
 def _draw(state: Conversion) -> Conversion:
-    """Add to the state the random values that the program's nodes draw."""
+    """Return the state with the random values that nodes of the program draw in a run."""
     states = state.recording.drawing
     with seeding_generators():
         known = {} if states is None else random_node_values(state.recording.program, states)
@@ -184,7 +188,9 @@ def _draw(state: Conversion) -> Conversion:
 
 
 def _write_out_sparse(state: Conversion) -> Conversion:
-    """Rewrite sparse operators of the program as custom ones with ONNX translations."""
+    """Replace the sparse operators of the program, and return the state with their ONNX
+    translations.
+    """
     if not has_sparse(state.recording.program):
         return state
     write_out_sparse(state.recording.program)
@@ -192,14 +198,16 @@ def _write_out_sparse(state: Conversion) -> Conversion:
 
 
 def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
-    """Run the passes on a program with in-place writes made functional."""
+    """Run passes on a copy of the program without operators that write in place; return the new
+    state.
+    """
     # to the end of this, since the program is run once more where shapes depend on values
     with functionalizing_writes(state.recording.program) as (program, forms):
         return run(_with_torch_fields(state, functional=program, forms={**state.forms, **forms}))
 
 
 def _write_torch_onnx(state: Conversion) -> Conversion:
-    """Convert the functional program to an ONNX model, and note which operators are dropped."""
+    """Return the state with the ONNX program, and the operators that the export dropped."""
     dropped = DroppedOperators()
     with (
         carrying_real_tensors() if state.trace.runtime else nullcontext(),
@@ -210,19 +218,23 @@ def _write_torch_onnx(state: Conversion) -> Conversion:
 
 
 def _fold(state: Conversion) -> Conversion:
-    """Fold constants of the exported ONNX model."""
+    """Fold the shape arithmetic of the ONNX program, and return the state."""
     simplify(state.exported)
     return state
 
 
 def _cast_indices(state: Conversion) -> Conversion:
-    """Cast index inputs of the ONNX model to int64."""
+    """Cast the indices in the ONNX program to int64 where ONNX requires it, and return the
+    state.
+    """
     cast_indices_to_int64(state.exported.model)
     return state
 
 
 def _fill_shapes(state: Conversion) -> Conversion:
-    """Fill shapes that depend on values, for a trace of a runtime, by running the model."""
+    """If values decided the trace, set the shapes in the ONNX program that depend on values, by a
+    run; return the state.
+    """
     if state.trace.runtime:
         with seeding_generators():
             fill_shapes(state.exported, state.known)
@@ -230,7 +242,7 @@ def _fill_shapes(state: Conversion) -> Conversion:
 
 
 def _note_dropped(state: Conversion) -> Conversion:
-    """Add to the trace the calls of operators that the export dropped as unused."""
+    """Return the state with the calls of dropped operators in its trace."""
     assert state.dropped is not None
     dropped = calls_of_dropped_operators(state.dropped, state.recording.operators)
     return _with_torch_fields(state, trace=msgspec.structs.replace(state.trace, dropped=dropped))
@@ -240,7 +252,7 @@ def _note_dropped(state: Conversion) -> Conversion:
 
 
 def _build_torch_graph(state: Conversion) -> Conversion:
-    """Build the graph from the exported ONNX model, with the module path of each call."""
+    """Return the state with the graph of the ONNX program, with the module path of each node."""
     paths = {call.key: state.trace.modules[call.module].path for call in state.trace.calls}
     return _with_torch_fields(
         state, graph=to_graph(state.exported, state.recording.operators, paths)
@@ -250,14 +262,14 @@ def _build_torch_graph(state: Conversion) -> Conversion:
 def _torch_graph_rewrite(
     change: Callable[[Graph, Conversion], Graph],
 ) -> Callable[[Conversion], Conversion]:
-    """Return a pass that changes the state's graph by `change`."""
+    """Return a pass that replaces the graph of a state by `change(graph, state)`."""
     return lambda state: _with_torch_fields(state, graph=change(state.current_graph, state))
 
 
 def _on_program(
     change: Callable[[Graph, Any, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
-    """Return a pass that changes the graph by the FX program and its operator calls."""
+    """Return a pass that replaces the graph by `change(graph, program, operator calls)`."""
     return _torch_graph_rewrite(
         lambda graph, state: change(graph, state.recording.program, state.graded)
     )
@@ -266,27 +278,33 @@ def _on_program(
 def _rewrite_by_calls(
     change: Callable[[Graph, Mapping[str, Call]], Graph],
 ) -> Callable[[Conversion], Conversion]:
-    """Return a pass that changes the graph by the program's operator calls."""
+    """Return a pass that replaces the graph by `change(graph, operator calls)`."""
     return _torch_graph_rewrite(lambda graph, state: change(graph, state.graded))
 
 
 def _mark_torch_constants(graph: Graph, state: Conversion) -> Graph:
-    """Mark the graph's nodes whose results do not depend on the model's inputs."""
+    """Return the graph with a mark at each node whose results do not depend on the model's
+    inputs.
+    """
     return mark_constant_nodes(graph, model_input_names(state.exported))
 
 
 def _mark_torch_storage(graph: Graph, state: Conversion) -> Graph:
-    """Mark the graph's values with the type in which quantized numbers are stored."""
+    """Return the graph with the dtypes in which memory holds quantized values."""
     return mark_value_storage(graph)
 
 
 def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
-    """Add to the graph's nodes the facts about sparse operands, from the program."""
+    """Return the graph with a mark at each node that has a sparse operand or result in the
+    program.
+    """
     return with_sparse(graph, state.recording.program, state.recording.operators)
 
 
 def _group_custom_calls(state: Conversion) -> Conversion:
-    """Find which calls run inside custom autograd functions, and which carry gradients."""
+    """Return the state with the calls inside custom autograd functions, and the calls that may cut
+    gradients.
+    """
     run = state.recording
     inside = members(run.operators.values(), run.frames, run.applied)
     return _with_torch_fields(
@@ -295,7 +313,7 @@ def _group_custom_calls(state: Conversion) -> Conversion:
 
 
 def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
-    """Add to the graph the custom autograd functions that the model applied."""
+    """Return the graph with the custom autograd functions that the model applied."""
     run = state.recording
     if not run.applied:
         return graph
@@ -305,22 +323,22 @@ def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
 
 
 def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
-    """Rename the graph's weights to the names of the model's parameters."""
+    """Return the graph with its weights named as in the model."""
     return with_weights(graph, parameter_aliases(state.exported.exported_program, state.model))
 
 
 def _add_leaves(graph: Graph, state: Conversion) -> Graph:
-    """Add to the graph the values at which gradients begin, as recorded."""
+    """Return the graph with the inputs and constants that have a gradient among its `starts`."""
     return msgspec.structs.replace(graph, starts={**graph.starts, **state.recording.leaves})
 
 
 def _add_windows(graph: Graph, state: Conversion) -> Graph:
-    """Add to the graph the sliding-window sizes of the model's attention layers."""
+    """Return the graph with the sliding windows (in keys) of the model's attention modules."""
     return msgspec.structs.replace(graph, windows=attention_windows(state.model))
 
 
 def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
-    """Mark the graph's uses of parameters that have gradient hooks."""
+    """Return the graph with a mark at each node that reads a parameter with a gradient hook."""
     stored = state.model.named_parameters(remove_duplicate=False)
     return gradients.with_hook_marks(
         graph, {name for name, kept in stored if kept._backward_hooks}
@@ -328,12 +346,14 @@ def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
 
 
 def _mark_turned(graph: Graph, state: Conversion) -> Graph:
-    """Mark the graph's parameters whose `requires_grad` the model changes while it runs."""
+    """Return the graph with a mark at each node that reads a parameter whose `requires_grad` the
+    model changes in a run.
+    """
     return gradients.with_trainability_marks(graph, state.recording.turned)
 
 
 def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
-    """Add to the graph its name, its identity hash and the sizes of its parameters."""
+    """Return the graph with its name, its hash and the sizes of its parameters."""
     sizes = module_parameter_sizes(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
@@ -342,18 +362,22 @@ def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
 
 
 def _link_torch_calls(state: Conversion) -> Conversion:
-    """Add to the trace's calls the keys of the graph's nodes that they became."""
+    """Return the state whose trace has, for each call, the keys of the graph nodes that it
+    became.
+    """
     calls = with_node_keys(state.trace.calls, state.current_graph)
     return _with_torch_fields(state, trace=msgspec.structs.replace(state.trace, calls=calls))
 
 
 def _add_unchosen(graph: Graph, state: Conversion) -> Graph:
-    """Add to the graph the experts that routers did not choose."""
+    """Return the graph with the calls that also compute experts which a token did not choose."""
     return msgspec.structs.replace(graph, unchosen=unchosen_experts(state.trace))
 
 
 def _place_torch_nodes(state: Conversion) -> Conversion:
-    """Assign nodes of a graph from an exported program to the modules of the original model."""
+    """Return the state with nodes and modules as in the source model, if the model is an exported
+    program.
+    """
     graph, trace = place_in_source_modules(state.model, state.current_graph, state.trace)
     return _with_torch_fields(state, graph=graph, trace=trace)
 

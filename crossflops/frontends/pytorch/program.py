@@ -1,4 +1,4 @@
-"""A PyTorch model -> a faithful ONNX graph and the trace of what was called."""
+"""The way from a PyTorch model to an ONNX graph and a trace of its calls: record, then convert."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -100,14 +100,16 @@ def record_and_convert_torch(
     setting: Setting,
     views: Sequence[Setting] = (),
 ) -> tuple[Any, Graph, Trace]:
-    """Record a model on these inputs, and convert the recording to ONNX and a graph."""
+    """Record a model on these inputs and convert the recording; return its ONNX model, graph and
+    trace.
+    """
     return convert_torch_recording(model, record_torch_run(model, args, kwargs, setting, views))
 
 
 def convert_torch_recording(
     model: "nn.Module", recording: ExportedRun
 ) -> tuple[Any, Graph, Trace]:
-    """Return a recording's ONNX model (of onnx_ir), its graph and the trace of its calls.
+    """Return the ONNX model (of onnx_ir) of a recording, its graph, and the trace of its calls.
 
     The nodes of the graph are those of the ONNX model, in their order and with their names as
     keys. Only the weights of the model are read. Raises NormalizeError when the recorded program
@@ -127,15 +129,19 @@ def convert_torch_recording(
 def _with_opened_operators(
     results: Conversion, model: "nn.Module", recording: ExportedRun
 ) -> Graph:
-    """Return the graph with bodies for custom operators that have no cost formula."""
+    """Return the graph in which custom operators without a cost formula have bodies: the work of
+    their Python kernels.
+    """
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
     def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
-        """Return the graph of a module that is recorded and converted on these tensors."""
+        """Record and convert a module on these tensors; return its graph."""
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
     def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
-        """Run the model with values; return each call's arguments of these operators."""
+        """Run the model; return the arguments of each call of these operators, by operator; {} if
+        the model has no values.
+        """
         args, kwargs = recording.program.example_inputs
         if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):
             return {}
@@ -146,7 +152,7 @@ def _with_opened_operators(
 
 
 def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Return the arguments with all tensors detached and copied."""
+    """Return positional and keyword arguments in which all tensors are detached copies."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -157,7 +163,9 @@ def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
 def _observe_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
-    """Run a model, and return copies of the arguments of each call of these operators."""
+    """Run the model; return copies of the arguments of each call, in order, for each of these
+    operators.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen: dict[Any, list[tuple[Any, Any]]] = {operator: [] for operator in operators}
@@ -184,7 +192,8 @@ def record_torch_run(
     views: Sequence[Setting] = (),
     runs: Callable[[], Runs | None] | None = None,
 ) -> ExportedRun:
-    """Run a model under torch.export, and return the program with its recorded calls.
+    """Run a model under torch.export; return the exported program, its recorded calls and other
+    facts of the run.
 
     For every setting in `views` the model is also run as it is, to see which calls become fused
     kernels there; `runs` waits for these runs where another process makes them. The caller's
@@ -243,7 +252,8 @@ def record_torch_run(
 
 
 def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
-    """Export the model, and note how much of FlexAttention its masks leave out.
+    """Export the model; return the traced program, with a note on how many MACs FlexAttention's
+    masks skip.
 
     Raises ValuesNeededError where a model without values has such masks.
     """
@@ -261,7 +271,7 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
 
 
 def _torch_version_label() -> str:
-    """Return PyTorch's name and version without the build suffix, such as `PyTorch 2.9.0`."""
+    """Return the name and version of PyTorch without the build suffix, such as "PyTorch 2.9.0"."""
     import torch
 
     return f"PyTorch {torch.__version__.partition('+')[0]}"
@@ -273,7 +283,9 @@ def _align_observed_runs(
     calls: tuple[Call, ...],
     functions: set[str],
 ) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
-    """Return the calls with their fused kernels, the calls of other views, and the kernels."""
+    """Return the calls with the fused kernels that ran for them, the calls of other views, and the
+    kernels by setting.
+    """
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
     for setting in sorted(observed, key=_run_order):
@@ -302,7 +314,8 @@ def observe_runs(
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
 ) -> Runs:
-    """Return observations of runs in these settings, each like a tool's first run.
+    """Run the model in each of these settings as a tool does; return for each setting the observed
+    operators and fused kernels.
 
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
@@ -323,7 +336,8 @@ def _runs_by_setting(
     observed: Sequence[Setting],
     compiles: bool,
 ) -> Runs:
-    """Return observed operators and kernels by setting; equal runs are shared.
+    """Return the observed operators and fused kernels by setting; settings with equal runs share
+    one.
 
     A setting in which a tool would fail as well has none.
 
@@ -371,24 +385,30 @@ def _runs_by_setting(
 
 
 def _setting_level(setting: Setting) -> str:
-    """Return the level of calls that a setting asks for; `operator` unless it is a view."""
+    """Return the level of the calls that a setting asks for, such as "jit"; "operator" unless it
+    is a view.
+    """
     return setting.level if isinstance(setting, View) else "operator"
 
 
 def _run_order(setting: Setting) -> int:
-    """Return a sort key: dispatch views first, then runs that show kernels, then others."""
+    """Return a sort key for settings: dispatch views first, then others that show kernels, then
+    the rest.
+    """
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0
     return 1 if _sees_kernels(setting) else 2
 
 
 def _sees_kernels(setting: Setting) -> bool:
-    """Return whether a setting's view is at the level of kernels."""
+    """Return True if a run in this setting shows which kernels ran."""
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
 def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
-    """Run and observe the model; raise ValuesNeededError if it needs missing values."""
+    """Run and observe the model; return its operators and kernels. Raises ValuesNeededError if it
+    reads values that it lacks.
+    """
     with running_uncompiled(), watching_values(model) as needed:
         try:
             return _ran_afresh(model, *asked)
@@ -398,7 +418,9 @@ def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
 
 
 def _ran_afresh(*asked: Any) -> Shown:
-    """Run and observe the model, once more after a compiler reset if it raises."""
+    """Run and observe the model; if that raises, reset PyTorch's compiler and do it again. Return
+    its operators and kernels.
+    """
     try:
         return _run_and_observe(*asked)
     except Exception:
@@ -413,7 +435,8 @@ def _run_and_observe(
     setting: Setting,
     ask: bool,
 ) -> Shown:
-    """Run the model; return its observed operators and its fused kernels, if shown.
+    """Run the model; return its observed operators, and its fused kernels or None if these are not
+    needed (`ask`).
 
     A run that shows no kernels is followed by one that does if they are needed; otherwise None is
     returned in their place. Each run draws the random numbers of the export.

@@ -1,4 +1,4 @@
-"""The devices whose peaks are known, how their names are read, and parts of them.
+"""The devices whose peaks are known, the reading of their names, and slices of devices.
 
 The figures stand in `devices/`, in SI units, every row with its source and with how far it was
 checked.
@@ -58,7 +58,9 @@ def device_name_words(name: str) -> Words:
 
 
 def spellings(name: str, vendor: str) -> Iterator[Words]:
-    """Yield the words of a device name with and without vendor and brand."""
+    """Yield the words of a device name in each accepted form: with and without vendor and
+    brand.
+    """
     maker, brand = vendor.casefold(), _BRANDS.get(vendor, "")
     plain = device_name_words(name)
     while len(plain) > 1 and plain[0] in (maker, brand):
@@ -69,7 +71,8 @@ def spellings(name: str, vendor: str) -> Iterator[Words]:
 
 
 def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
-    """Split a memory size ("80gb") off a device name; return words and bytes, or None.
+    """Split a memory size ("80gb") off a device name: return the other words and the bytes, or
+    None if the name does not have exactly one size.
 
     >>> split_memory_size(("a100", "80gb", "sxm"))
     (('a100', 'sxm'), 80000000000.0)
@@ -84,12 +87,14 @@ def split_memory_size(spelled: Words) -> tuple[Words, float] | None:
 
 
 def device_labels(device: Device) -> tuple[str, ...]:
-    """Return all names of the device."""
+    """Return all names of the device: its label (the id), its name and its aliases."""
     return device.label, device.name, *device.aliases
 
 
 def contains(device: Device, text: str) -> bool:
-    """Return whether the text is in a name of the device, or begins a word of its traits."""
+    """Return True if the text is a part of a name of the device, or the beginning of a word of its
+    vendor, kind or architecture.
+    """
     requested = " ".join(device_name_words(text))
     traits = (device.vendor, device.kind, device.architecture)
     return any(
@@ -101,7 +106,8 @@ def contains(device: Device, text: str) -> bool:
 
 
 def single_device_of_package(package: Device) -> Device:
-    """Return one of the devices in a package, with an equal share of all but the clocks.
+    """Return one of the equal devices in a package: each figure divided by their number, except
+    clocks.
 
     A package with one framework device is that device. Raises InputError where the units
     cannot be shared.
@@ -127,7 +133,7 @@ def single_device_of_package(package: Device) -> Device:
 
 
 def _scale_figures(figures: Mapping[str, float], factor: float) -> dict[str, float]:
-    """Return the figures of a device, each times the factor."""
+    """Return the figures of a device (peaks in FLOP/s by precision), each times the factor."""
     return {name: _round_to_twelve_digits(value * factor) for name, value in figures.items()}
 
 
@@ -157,7 +163,8 @@ GB = 1e9
 
 
 def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
-    """Find a device by name; for a slice ("MIG 1g.5gb") return its share of the device.
+    """Return the device that `find` gives for a name; for a MIG slice ("MIG 1g.5gb") its share of
+    it.
 
     Raises UnknownNameError where the share does not follow from the name, and what `find` raises.
     """
@@ -182,7 +189,8 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def slice_device(device: Device, profile: str, units: int, memory: float) -> Device:
-    """Return a device with a share of the units and memory bytes of another (MIG slice).
+    """Return a part of a device (a MIG slice) with `units` of its units and `memory` of its bytes;
+    peaks and bandwidth are scaled alike.
 
     Raises ValueError where these are unknown of the device itself.
     """
@@ -210,7 +218,9 @@ def slice_device(device: Device, profile: str, units: int, memory: float) -> Dev
 
 
 def _find_unsliced_device(name: str, find: Callable[[str], Device]) -> Device:
-    """Find a device; raise an error for a virtual GPU whose share is unknown."""
+    """Return the device that `find` gives for a name that is not a MIG slice; raise
+    UnknownNameError for a virtual GPU, whose share of the device is unknown.
+    """
     try:
         return find(name)
     except UnknownNameError:
@@ -222,7 +232,9 @@ def _find_unsliced_device(name: str, find: Callable[[str], Device]) -> Device:
 
 
 def _unknown_slice_error(name: str, part: str, why: str) -> UnknownNameError:
-    """Return the error that the peak of a part of a GPU is unknown, with the reason."""
+    """Return the error that the peak of `name` is unknown; `part` says what it is, `why` the
+    reason.
+    """
     hint = "give --peak-tflops: full peak x SMs reported by the driver / all SMs"
     return UnknownNameError(f"the peak of {name!r} is unknown: it is {part}, and {why}", hint)
 
@@ -233,7 +245,7 @@ _FAMILIES = "families.json"
 
 
 class AmbiguousDeviceError(UnknownNameError):
-    """An error of a `name` that several devices have. `candidates` are these devices."""
+    """An error of a `name` that several devices have; `candidates` are these devices."""
 
     def __init__(self, name: str, candidates: tuple[Device, ...]) -> None:
         ids = " | ".join(device.label for device in candidates)
@@ -252,18 +264,21 @@ def catalogue_devices(additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
 
 @cache
 def families() -> dict[str, tuple[str, ...]]:
-    """Return the device names that several devices share, with these devices."""
+    """Return for each name that several devices have the ids of these devices."""
     text = files("crossflops.hardware.devices").joinpath(_FAMILIES).read_bytes()
     return msgspec.json.decode(text, type=dict[str, tuple[str, ...]])
 
 
 def search_devices(text: str, additions: tuple[Device, ...] = ()) -> tuple[Device, ...]:
-    """Return every device with the text in one of its names."""
+    """Return every device of which the text is a part of a name, or begins a word of its vendor,
+    kind or architecture.
+    """
     return tuple(device for device in catalogue_devices(additions) if contains(device, text))
 
 
 def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
-    """Find the device with this id, name or alias, or a slice of it. Raises if unknown.
+    """Return the device with this id, name or alias, or a MIG slice of it. Raises if it is
+    unknown.
 
     Case does not matter, nor whether words are set apart by spaces, hyphens or underscores; the
     vendor may be left out; the size of the memory may be added, and has to be the device's. There
@@ -279,7 +294,7 @@ def find_device(name: str, additions: tuple[Device, ...] = ()) -> Device:
 
 
 def dense_peak_rate(device: Device, precision: str) -> float:
-    """Return the dense peak in FLOP/s (OP/s for integers).
+    """Return the dense peak of the device for a precision, in FLOP/s (OP/s for integers).
 
     Raises UnknownNameError where the device has no peak for the precision, which is never
     replaced by the peak for another one.
@@ -293,11 +308,11 @@ def dense_peak_rate(device: Device, precision: str) -> float:
 
 
 def peak_from_clock(device: Device, precision: str) -> float | None:
-    """Return the peak in FLOP/s as clock x units x FMA per clock x 2, to check the sheet.
+    """Return the peak in FLOP/s as clock x units x FMA per clock x 2, a check of the published
+    one; None if a factor is unknown.
 
-    None where the catalogue does not hold all of the factors. It finds a slip in the figures,
-    not a common source that is wrong. Source of the formula: NVIDIA, A100 whitepaper,
-    108 SMs x 64 FMA x 2 x 1.41 GHz = 19.5 TFLOP/s in FP32.
+    It finds a slip in the figures, not a common source that is wrong. Source of the formula:
+    NVIDIA, A100 whitepaper, 108 SMs x 64 FMA x 2 x 1.41 GHz = 19.5 TFLOP/s in FP32.
     """
     fma, clock = device.fma_per_clock.get(precision), clock_of(device, precision)
     if clock is None or device.units is None or fma is None:
@@ -306,21 +321,24 @@ def peak_from_clock(device: Device, precision: str) -> float | None:
 
 
 def clock_of(device: Device, precision: str) -> float | None:
-    """Return the clock in Hz that the peak of a precision is based on."""
+    """Return the clock in Hz on which the peak of a precision is based, or None if it is
+    unknown.
+    """
     clock = device.matrix_clock if precision in MATRIX else None
     return clock or device.clock
 
 
 def deviation(device: Device, precision: str) -> float | None:
-    """Return how far the derived peak is from the published one, as a fraction of the latter."""
+    """Return (peak from the clock) / (published peak) - 1 for a precision, or None if the first is
+    unknown.
+    """
     second = peak_from_clock(device, precision)
     return None if second is None else second / dense_peak_rate(device, precision) - 1
 
 
 def bandwidth_from_memory_bus(device: Device) -> float | None:
-    """Return the bandwidth in bytes/s as memory bus x transfers / 8, to check the sheet.
-
-    None where the catalogue does not hold both factors.
+    """Return the bandwidth in bytes/s as memory bus x transfers / 8, a check of the published one;
+    None if a factor is unknown.
     """
     if device.memory_bus is None or device.memory_transfers is None:
         return None
@@ -329,7 +347,7 @@ def bandwidth_from_memory_bus(device: Device) -> float | None:
 
 @cache
 def _catalogue() -> tuple[Device, ...]:
-    """Read the device catalogue from its JSON files, once."""
+    """Return all devices of the JSON files of the catalogue; they are read once."""
     folder = files("crossflops.hardware.devices")
     catalogue: list[Device] = []
     for name in _files():
@@ -339,7 +357,7 @@ def _catalogue() -> tuple[Device, ...]:
 
 
 def _files() -> tuple[str, ...]:
-    """Return the names of the JSON files of devices."""
+    """Return the names of the JSON files of the catalogue, in their order."""
     return tuple(
         f"{name}.json"
         for name in (
@@ -350,28 +368,40 @@ def _files() -> tuple[str, ...]:
 
 
 def _find_whole_device(name: str, additions: tuple[Device, ...]) -> Device:
-    """Find the only device with a name; raise an error if several or none have it."""
+    """Return the device with a name that is not the name of a slice; raise an error if several
+    devices or none have it.
+    """
     spelled = device_name_words(name)
-    bearers = _bearers(spelled, additions)
+    bearers = _devices_with_name_or_size(spelled, additions)
     if len(bearers) > 1:
         raise AmbiguousDeviceError(name, bearers)
     if not bearers:
-        refuse_machine(name, lambda part: _bearers(device_name_words(part), additions))
-        raise UnknownNameError(f"the peak of device {name!r} is unknown", _advice(name))
+        refuse_machine(
+            name, lambda part: _devices_with_name_or_size(device_name_words(part), additions)
+        )
+        raise UnknownNameError(
+            f"the peak of device {name!r} is unknown", _unknown_device_hint(name)
+        )
     return bearers[0]
 
 
-def _bearers(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices with this name, or with this name and a memory size."""
-    return _bearing(spelled, additions) or _devices_with_memory_size(spelled, additions)
+def _devices_with_name_or_size(
+    spelled: Words, additions: tuple[Device, ...]
+) -> tuple[Device, ...]:
+    """Return the devices with this name, or with this name and a memory size ("a100 80gb"); () if
+    none.
+    """
+    return _devices_with_name(spelled, additions) or _devices_with_memory_size(spelled, additions)
 
 
-def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices with this name; one alone if it is the device's own name."""
+def _devices_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
+    """Return the devices with this name: the one whose own name it is, else all that share it; ()
+    if none.
+    """
     by_name = (*_devices_by_name().get(spelled, ()), *_additions_with_name(spelled, additions))
     shared = _devices_by_family().get(spelled, ())
     if not by_name and not shared and (separate := _split_joined_words(spelled, additions)):
-        return _bearing(separate, additions)
+        return _devices_with_name(separate, additions)
     if len(by_name) != 1:
         return by_name or shared
     return (
@@ -380,7 +410,8 @@ def _bearing(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...
 
 
 def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words | None:
-    """Return the known name whose joined words the text is, such as "rtx4090", or None.
+    """Return the words of the known name that is equal to the text without spaces ("rtx4090"), or
+    None.
 
     Only where all of it is there, and never with a word of the name cut: "L4 0" is no L40.
     """
@@ -400,25 +431,27 @@ def _split_joined_words(spelled: Words, additions: tuple[Device, ...]) -> Words 
 
 
 def _word_end_positions(spelled: Words) -> set[int]:
-    """Return the positions in the joined name at which its words end."""
+    """Return the positions at which the words end when they are joined without spaces."""
     return set(accumulate(map(len, spelled)))
 
 
 def _devices_with_memory_size(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices named by a text with a memory size, such as "a100 80gb"."""
+    """Return the devices that a name with a memory size means, such as "a100 80gb"; () if none."""
     named_size = split_memory_size(spelled)
     if named_size is None:
         return ()
     rest, size = named_size
     return tuple(
         device
-        for device in _bearing(rest, additions)
+        for device in _devices_with_name(rest, additions)
         if size in device.memory or size / device.framework_devices_per_package in device.memory
     )
 
 
 def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple[Device, ...]:
-    """Return the devices of the user's files that have the name, in any spelling."""
+    """Return the devices among `additions`, of the user's files, that have the name in any
+    spelling.
+    """
     return tuple(
         device
         for device in additions
@@ -428,7 +461,7 @@ def _additions_with_name(spelled: Words, additions: tuple[Device, ...]) -> tuple
 
 @cache
 def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
-    """Return the devices by each spelling of their own names."""
+    """Return the devices of the catalogue by each spelling of their labels, names and aliases."""
     return _devices_by_spelling(
         {device.label: device_labels(device) for device in catalogue_devices()}
     )
@@ -436,7 +469,7 @@ def _devices_by_name() -> dict[Words, tuple[Device, ...]]:
 
 @cache
 def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
-    """Return the devices by each spelling of names that several devices share."""
+    """Return the devices that have a name in common, by each spelling of this name."""
     return _devices_by_spelling(
         {
             device.label: tuple(name for name, ids in families().items() if device.label in ids)
@@ -446,7 +479,9 @@ def _devices_by_family() -> dict[Words, tuple[Device, ...]]:
 
 
 def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tuple[Device, ...]]:
-    """Return for each spelling of a device name the devices that have it."""
+    """Return the devices of the catalogue by each spelling of their names; `names` has the names
+    of a device by its label.
+    """
     owners: dict[Words, tuple[Device, ...]] = {}
     for device in catalogue_devices():
         spelt = {
@@ -457,8 +492,10 @@ def _devices_by_spelling(names: Mapping[str, tuple[str, ...]]) -> dict[Words, tu
     return owners
 
 
-def _advice(name: str) -> str:
-    """Return the hint for an unknown device name, with similar names."""
+def _unknown_device_hint(name: str) -> str:
+    """Return the hint of the error for an unknown device name, with similar names if there are
+    any.
+    """
     advice = (
         "give the dense peak in TFLOP/s with --peak-tflops, or describe the device in a TOML file"
     )
@@ -484,7 +521,7 @@ RESERVED = "measured"  # the device that stands for what was measured here
 
 
 def additions(file: str | Path | None = None, folder: Path | None = None) -> tuple[Device, ...]:
-    """Return the devices of the user: of the nearest configuration, then of `file`.
+    """Return the devices that the user added: in the nearest configuration file, then in `file`.
 
     Raises InputError for a file that cannot be understood, and for names that are taken.
     """
@@ -499,7 +536,9 @@ def additions(file: str | Path | None = None, folder: Path | None = None) -> tup
 
 
 def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Read a TOML file of devices; return its path and its tables, nothing for None."""
+    """Return (path, tables of devices by key) of a TOML file in a tuple of one, or () if `file` is
+    None.
+    """
     if file is None:
         return ()
     try:
@@ -535,7 +574,9 @@ def _device(key: str, row: Any, source: str) -> Device:
 
 
 def _refuse_small(device: Device, source: str) -> None:
-    """Raise an error if a device of the user has no peaks, or figures out of range."""
+    """Raise InputError if a device of the user has no peaks, or a peak or bandwidth below 1e6 or
+    infinite.
+    """
     if not device.peaks:
         raise InputError(f"{device.id} in {source} has no peaks", _EXAMPLE)
     figures = {**device.peaks, "bandwidth": device.bandwidth or _LEAST}
@@ -548,7 +589,9 @@ def _refuse_small(device: Device, source: str) -> None:
 
 
 def _refuse_taken(device: Device, before: tuple[Device, ...], source: str) -> None:
-    """Raise an error if a name of the device is already that of another device."""
+    """Raise InputError if a name of the device is already a name of a known device or of one in
+    `before`.
+    """
     for name in device_labels(device):
         try:
             owner = find_device(name, before).label

@@ -27,7 +27,8 @@ _TPUS = {kind: f"tpu-v{kind}" for kind in (*_BY_CORE, "5e", "6e")} | {"5": "tpu-
 
 
 class NamedMachine(NamedTuple):
-    """A name for a number of `chips`, which the catalogue has as `devices`.
+    """A machine by its name: the number of its `chips`, and the names that these have in the
+    catalogue, `devices`.
 
     Where it may be one of several devices, all of them are named.
     """
@@ -38,7 +39,8 @@ class NamedMachine(NamedTuple):
 
 
 def refuse_machine(name: str, find: Callable[[str], tuple[Device, ...]]) -> None:
-    """Raise UnknownNameError if the name means a machine with several devices.
+    """Raise UnknownNameError if the name means a machine of several devices, such as "8xH100"; the
+    error names the device and their number.
 
     Args:
         name: as it was given.
@@ -80,7 +82,9 @@ def _plain_machine_name(name: str) -> str:
 
 
 def _machine_by_name(name: str) -> NamedMachine | None:
-    """Return the machine with this name, or what machines that begin so have in common."""
+    """Return the machine with this name, or the common chips and devices of all machines whose
+    names begin with it; None if there are none or their chip counts differ.
+    """
     known, plain = _machines(), _plain_machine_name(name)
     for requested in (plain, f"standard {plain}"):
         if requested in known:
@@ -98,7 +102,9 @@ def _machine_by_name(name: str) -> NamedMachine | None:
 def _machine_from_count(
     name: str, find: Callable[[str], tuple[Device, ...]]
 ) -> NamedMachine | None:
-    """Return the machine that a name such as "8xH100" means, or None."""
+    """Return the machine that a name with a count means, such as "8xH100", or None for another
+    name.
+    """
     for form in _COUNTED:
         match = form.fullmatch(name.strip())
         if match is None or int(match["count"]) < 2:
@@ -112,7 +118,9 @@ def _machine_from_count(
 
 
 def _slice_of_tpus(name: str) -> NamedMachine | None:
-    """Return the TPU slice that a name such as "v4-8" means, or None."""
+    """Return the machine that the name of a TPU slice means, such as "v4-8", or None for another
+    name.
+    """
     match = _TPU.fullmatch(name.strip())
     if match is None:
         return None

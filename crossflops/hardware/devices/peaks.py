@@ -1,4 +1,4 @@
-"""Peaks of a device other than the dense ones of its sheet, and the peaks of a question.
+"""Sparse and emulated peaks of a device, and the peaks with which a rate is compared.
 
     sparse = dense x sparse factor    where weights are pruned so, and a sparse kernel runs
     bf16xN = bf16 / N                 FP32 as N products of BF16 parts
@@ -38,7 +38,9 @@ def sparse(device: Device, precision: str) -> float | None:
 
 
 def sparse_peak(device: Device, precision: str) -> float:
-    """Return the peak with structured sparsity in FLOP/s. Raises UnknownNameError."""
+    """Return the peak in FLOP/s with structured sparsity. Raises UnknownNameError if there is
+    none.
+    """
     top = sparse(device, precision)
     if top is None:
         dense_peak_rate(device, precision)
@@ -50,7 +52,8 @@ def sparse_peak(device: Device, precision: str) -> float:
 
 
 def attainable(device: Device, precision: str) -> float:
-    """Return the peak of a precision in FLOP/s: dense, sparse, or emulated by bf16.
+    """Return the peak of a precision in FLOP/s: dense ("bf16"), sparse ("bf16_sparse") or emulated
+    by products of BF16 ("bf16x3").
 
     `bf16_sparse` is that of BF16 with structured sparsity, `bf16x3` that of FP32 by products of
     BF16 parts. Raises UnknownNameError where the device has no such peak.
@@ -63,7 +66,9 @@ def attainable(device: Device, precision: str) -> float:
 
 
 def peak_rows(device: Device) -> tuple[PeakRow, ...]:
-    """Return for each precision the peak, derived peak, ridge and deviation."""
+    """Return for each precision of the device its peak (FLOP/s), the peak from its clock and their
+    deviation, and the ridge point (FLOP/byte).
+    """
     count = device.framework_devices_per_package
     return tuple(
         PeakRow(
@@ -87,7 +92,7 @@ ANY = ""  # the precision of a peak that is given for all
 
 
 class Peaks(msgspec.Struct, frozen=True, kw_only=True):
-    """A device of the catalogue, or provided peaks in FLOP/s by precision.
+    """The peaks in FLOP/s by precision: those of a device of the catalogue, or `given` ones.
 
     `bandwidth` is in bytes/s: the device's, unless one is given.
     """
@@ -97,7 +102,9 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float | None = None
 
     def top(self, precision: str) -> float:
-        """Return the given peak, or that of the device, in FLOP/s. Raises UnknownNameError."""
+        """Return the peak of a precision in FLOP/s: the given one, else that of the device. Raises
+        UnknownNameError if there is none.
+        """
         if precision in self.given:
             return self.given[precision]
         if self.device is not None:
@@ -111,7 +118,8 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Denominators(msgspec.Struct, frozen=True, kw_only=True):
-    """Peaks of one device or of several candidates; a single None without any.
+    """The peaks with which a rate is compared, one for each device that may be meant; a single
+    None without any.
 
     `trouble` is the error with which to end when the device is ambiguous or unknown, `left_out`
     names devices that are meant and have no such peak.
@@ -123,14 +131,15 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> bool:
-        """Whether a device was named that is not known."""
+        """True if a device was named that is not known."""
         return self.trouble is not None and self.against == (None,)
 
 
 def denominators(
     requested: PeakSelection, needed: tuple[str, ...], known: tuple[Device, ...] = ()
 ) -> Denominators:
-    """Return the peaks to compare with: of the named devices, or as given.
+    """Return the peaks by which a rate is divided: of the devices that the options name, or as
+    given.
 
     Raises UnknownNameError for a precision that is not there, and InputError where none is named.
     """
@@ -162,13 +171,15 @@ def denominators(
     if trouble is None:
         _require_peaks(meant[0], needed)  # refused before the work begins
         return Denominators(against=meant)
-    return _able(meant, needed, trouble)
+    return _keep_devices_with_peaks(meant, needed, trouble)
 
 
-def _able(
+def _keep_devices_with_peaks(
     meant: tuple[Peaks, ...], needed: tuple[str, ...], trouble: UnknownNameError
 ) -> Denominators:
-    """Keep the devices that have a peak for all precisions; raise an error if none has."""
+    """Return the peaks of the devices in `meant` that have one for each precision; raise an error
+    if no device has.
+    """
     able, left = [], []
     for candidate in meant:
         try:
@@ -186,14 +197,18 @@ def _able(
 
 
 def _require_peaks(peaks: Peaks, precisions: tuple[str, ...]) -> None:
-    """Raise an error if a precision has no peak on the device."""
+    """Raise UnknownNameError if the peak of a precision is neither given nor known of the
+    device.
+    """
     if peaks.device is not None or peaks.given:
         for precision in precisions:
             peaks.top(precision)
 
 
 def parse_peak_tflops(text: str) -> tuple[str, float]:
-    """Parse "bf16=312" or "312" (TFLOP/s) into precision and FLOP/s."""
+    """Parse "bf16=312" or "312" (TFLOP/s); return the precision ("" for all) and the peak in
+    FLOP/s.
+    """
     precision, _, value = text.rpartition("=")
     try:
         tflops = float(value)
@@ -208,7 +223,9 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
 
 
 def peaks_at_least(device: Device, precision: str, rate: float) -> dict[str, float]:
-    """Return by precision the other peaks of a device that are at least the rate."""
+    """Return the peaks (FLOP/s) of a device that are at least `rate`, by precision; the dense one
+    of `precision` and those of integers are left out.
+    """
     tops = {
         name: top
         for name, top in device.peaks.items()

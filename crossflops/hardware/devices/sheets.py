@@ -1,4 +1,4 @@
-"""Devices as somebody asks for them: one with all that follows, several beside each other."""
+"""Reports on devices: the sheet of one device, and lists of several."""
 
 from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import families, find_device
@@ -11,7 +11,9 @@ _COMMON = ("bf16", "fp16", "tf32", "int8", "fp32")  # by which devices are compa
 
 
 def sheet(device: Device) -> DeviceSheet:
-    """Build the data sheet of a device: all peaks, derived peaks, shared names."""
+    """Return the data sheet of a device: its peaks, those derived from its clock, and the names
+    that it shares.
+    """
     emulated = {name: attainable(device, name) for name in EMULATIONS if "bf16" in device.peaks}
     several = {name: ids for name, ids in families().items() if len(ids) > 1}
     return DeviceSheet(
@@ -20,12 +22,14 @@ def sheet(device: Device) -> DeviceSheet:
         peaks=peak_rows(device),
         emulated={} if "fp32" in device.peaks and device.kind == "cpu" else emulated,
         families={name: ids for name, ids in several.items() if device.label in ids},
-        also=_also(device),
+        also=_devices_of_same_name(device),
     )
 
 
-def _also(device: Device) -> tuple[DeviceShare, ...]:
-    """Return the devices that share the device's name, with the ratio of their peaks."""
+def _devices_of_same_name(device: Device) -> tuple[DeviceShare, ...]:
+    """Return the other devices that have a name of this one, with their peaks relative to its
+    peak.
+    """
     others = tuple(find_device(label) for label in device.also)
     chosen = _common_precision((device, *others))
     reference = _attainable_peak(device, chosen)
@@ -39,7 +43,8 @@ def _also(device: Device) -> tuple[DeviceShare, ...]:
 
 
 def build_device_list(devices: tuple[Device, ...], about: str, precision: str = "") -> DeviceList:
-    """Build the list of devices with their peaks in a precision and shares of the highest.
+    """Return the devices, each with its peak in a precision and the ratio to the highest of these
+    peaks.
 
     Raises UnknownNameError for a precision that none of them has.
     """
@@ -63,14 +68,18 @@ def build_device_list(devices: tuple[Device, ...], about: str, precision: str = 
 
 
 def _common_precision(devices: tuple[Device, ...]) -> str:
-    """Return the first common precision that all devices have, else that some have."""
+    """Return the precision by which to compare devices: the first usual one that all of them have,
+    else the first that one of them has.
+    """
     by_all = (name for name in _COMMON if all(name in device.peaks for device in devices))
     by_some = (name for name in _COMMON if any(name in device.peaks for device in devices))
     return next(by_all, None) or next(by_some, "fp32")
 
 
 def _attainable_peak(device: Device, precision: str) -> float | None:
-    """Return the peak that a matrix product of the precision can attain, or None."""
+    """Return the peak of a precision in FLOP/s, sparse or emulated ones included; None if there is
+    none.
+    """
     try:
         return attainable(device, precision)
     except UnknownNameError:
@@ -78,7 +87,7 @@ def _attainable_peak(device: Device, precision: str) -> float | None:
 
 
 def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
-    """Return clock (Hz) x units x FMA per clock and unit x 2 FLOPs per FMA, in FLOP/s.
+    """Return the peak in FLOP/s with its factors: clock (Hz) x units x FMA per clock and unit x 2.
 
     Source: NVIDIA, A100 whitepaper: 1.41 GHz x 108 SMs x 64 x 2 = 19.49 TFLOP/s.
     """
@@ -92,7 +101,8 @@ def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
 
 
 def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float) -> Derivation:
-    """Return clock (Hz) x transfers per clock x bus width (bits) / 8 x channels, in bytes/s.
+    """Return the bandwidth in bytes/s with its factors: clock (Hz) x transfers per clock x bus
+    width (bits) / 8 x channels.
 
     Memory of double data rate transfers twice in a clock: 2000 MHz x 2 x 32 / 8 x 2 channels is
     32 GB/s, and 1215 MHz x 2 x 5120 / 8, as in an A100 40GB, 1555.2 GB/s.
@@ -107,7 +117,9 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
 
 
 def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
-    """Build a derivation from positive factors: what, factors and rate."""
+    """Build the derivation of a figure: its `name`, its factors and its value `rate` in `unit`;
+    raise InputError if a factor is not positive.
+    """
     for factor in factors:
         if not 0 < factor.value < float("inf"):
             raise InputError(

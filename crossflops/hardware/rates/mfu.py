@@ -1,4 +1,4 @@
-"""From a count and a measured speed to a required rate, and its share of a peak.
+"""The required rate of work from a count and a measured speed, and its share of a peak (MFU).
 
     work   = sum of 2 x MACs x k              FLOPs of one example (or token), k passes
     rate   = work x examples/s / devices      FLOP/s of one device
@@ -62,7 +62,9 @@ from crossflops.report.efficiency import (
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The number of devices, and how a model is distributed over them."""
+    """The number of devices, and how a model is distributed over them: data, tensor and pipeline
+    parallel.
+    """
 
     devices: int
     dp: int
@@ -71,12 +73,15 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def split(self) -> int:
-        """The number of devices that hold one replica of the model (tensor x pipeline)."""
+        """The number of devices that together hold one replica of the model (tensor x pipeline
+        parallel).
+        """
         return self.tp * self.pp
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """Units (examples or tokens) a second of all devices, and the seconds of a pass or a step.
+    """The speed of all devices together in units (examples or tokens) per second, and the seconds
+    of a pass or a step.
 
     `seconds` is None where only a rate was measured and the size of its batch is unknown.
     """
@@ -88,7 +93,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def device_layout(parallel: Parallel) -> Layout:
-    """Return the numbers of data, tensor and pipeline parallel devices; check their product."""
+    """Return the number of devices and their data, tensor and pipeline parallel factors; raise
+    InputError if the factors do not multiply to it.
+    """
     split = parallel.tp * parallel.pp
     devices, dp = parallel.devices, parallel.dp
     if devices is None:
@@ -104,7 +111,9 @@ def device_layout(parallel: Parallel) -> Layout:
 
 
 def bubble(pipeline: int, micro_batches: int) -> float:
-    """Return the idle share of a pipeline stage in a step with micro-batches."""
+    """Return the share of a step in which a pipeline stage is idle: (p - 1) / (m + p - 1) for p
+    stages and m micro-batches.
+    """
     return (pipeline - 1) / (micro_batches + pipeline - 1)
 
 
@@ -116,7 +125,8 @@ def pace(
     tokens: int | None = None,
     by_token: bool = False,
 ) -> Pace | None:
-    """Return the measured speed in examples or tokens per second; None without one.
+    """Return the measured speed of all devices in units (examples or tokens) per second; None if
+    none was given.
 
     A unit is an example, or a token where the work is that of one; `tokens` are those of an
     example, or None. Raises InputError for times that contradict each other.
@@ -128,7 +138,10 @@ def pace(
     if not provided:
         _refuse_parts(speed)
         return None
-    batch, units = speed.batch or 1, _units(tokens, by_token, "tokens_per_second" not in provided)
+    batch, units = (
+        speed.batch or 1,
+        _units_per_example(tokens, by_token, "tokens_per_second" not in provided),
+    )
     micro = training.accumulate if training.train else 1
     examples = batch * units * world.dp * micro
     if provided[0] in RATES:
@@ -152,8 +165,8 @@ def pace(
     return Pace(per_second=examples / seconds, seconds=seconds, batch=batch, parts=parts)
 
 
-def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
-    """Return the tokens of an example if work is counted per token, else 1."""
+def _units_per_example(tokens: int | None, by_token: bool, needed: bool) -> int:
+    """Return the units of one example: its `tokens` if the work is counted per token, else 1."""
     if not by_token:
         return 1
     if tokens is None and needed:
@@ -165,7 +178,9 @@ def _units(tokens: int | None, by_token: bool, needed: bool) -> int:
 
 
 def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bool) -> float:
-    """Return the measured examples or tokens per second."""
+    """Return the given rate in units per second: tokens if the work is counted per token, else
+    examples.
+    """
     if speed.examples_per_second is not None:
         return speed.examples_per_second * units
     assert speed.tokens_per_second is not None
@@ -180,13 +195,15 @@ def _units_per_second(speed: Speed, units: int, tokens: int | None, by_token: bo
 
 
 def _refuse_parts(speed: Speed) -> None:
-    """Raise an error if --bwd-ms or --step-ms is given without --fwd-ms."""
+    """Raise InputError if --bwd-ms or --step-ms is given; called where there is no --fwd-ms."""
     if speed.bwd_ms is not None or speed.step_ms is not None:
         raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
 
 
 def _pass_part_seconds(speed: Speed, training: TrainingOptions) -> tuple[tuple[str, float], ...]:
-    """Return the seconds of a pass, or of forward, backward and optimizer."""
+    """Return (part, its seconds): ("pass", ...) alone, or "forward", "backward" and, if given,
+    "step" for the optimizer.
+    """
     if speed.latency_ms is not None:
         _refuse_parts(speed)
         return (("pass", speed.latency_ms / 1e3),)
@@ -262,7 +279,9 @@ class IdealTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealTime:
-    """Return work in FLOPs and the seconds it takes at the peaks, if these are known."""
+    """Return the FLOPs of all terms, and the seconds that they take at the peaks (None if
+    unknown), each with and without recomputed work.
+    """
     parts = tuple(parts)
     total = sum((term.flops for term in parts), Fraction(0))
     executed = sum((term.hardware_flops for term in parts), Fraction(0))
@@ -282,7 +301,7 @@ def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealT
 def _precision_shares(
     parts: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[PrecisionShare, ...] | UnsetType:
-    """Return FLOPs by precision with the peaks; UNSET for a single precision."""
+    """Return for each precision its FLOPs and its peak in FLOP/s; UNSET if there is only one."""
     flops: dict[str, Fraction] = {}
     for term in parts:
         flops[term.precision] = flops.get(term.precision, Fraction(0)) + term.flops
@@ -305,13 +324,13 @@ def _join_precision_names(parts: Sequence[WorkTerm]) -> str:
 
 
 def _mean_pass_factor(total: Fraction, macs: Fraction, parts: Sequence[WorkTerm]) -> int | float:
-    """Return the mean factor from forward MACs to those of all passes."""
+    """Return total FLOPs / (2 x forward MACs): the mean number of passes over the MACs."""
     mean = total / (2 * macs) if macs else parts[0].passes if parts else Fraction(1)
     return mean.numerator if mean.denominator == 1 else float(mean)
 
 
 def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks | None) -> None:
-    """Raise an error if MACs are negative, or a rate or peak is not positive."""
+    """Raise InputError if the MACs are negative, or a speed or a given peak is not positive."""
     if macs < 0:
         raise InputError(f"MACs must be at least 0, got {macs}", "give a count of at least 0")
     tops = against.given.values() if against else ()
@@ -325,7 +344,9 @@ def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks
 
 
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The request, and how fast it ran on which devices; `units` are those of an example."""
+    """A question with the measured speed and the devices of its run; `units` is the number of
+    units in an example.
+    """
 
     question: Question
     world: Layout
@@ -339,7 +360,9 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
 def attention_efficiency(
     row: Efficiency, pieces: Sequence[Piece], run: MeasuredRun, against: Peaks | None
 ) -> Attention | UnsetType:
-    """Return attention MACs and MFU, with and without a causal mask."""
+    """Return the attention MACs and the MFU with all attention scores, and with those that a
+    causal mask leaves; UNSET without attention.
+    """
     if not any(piece.scores for piece in pieces):
         return UNSET
     question = run.question
@@ -362,7 +385,9 @@ def attention_efficiency(
 def recompute_by_reason(
     row: Efficiency, pieces: Sequence[Piece], question: Question, against: Peaks | None
 ) -> tuple[Repeat, ...] | UnsetType:
-    """Return by reason the recomputed FLOPs and their share of the peak."""
+    """Return for each reason the FLOPs that are recomputed, and their share of the peak; UNSET if
+    there are none.
+    """
     groups = repeats(pieces, question.training, question.causality, question.precisions)
     speed = row.examples_per_second
     parts = []
@@ -375,7 +400,9 @@ def recompute_by_reason(
 
 
 def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
-    """Return layout, rate and pipeline bubble of all devices; UNSET for one device."""
+    """Return the layout, the FLOP/s and examples/s of all devices together, and the pipeline
+    bubble; UNSET for one device.
+    """
     lay, per = run.world, row.examples_per_second
     if lay.devices == 1:
         return UNSET
@@ -394,7 +421,8 @@ def world(row: Efficiency, run: MeasuredRun) -> World | UnsetType:
 def training_step_phases(
     parts: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
 ) -> TimedStep | UnsetType:
-    """Return FLOPs, seconds and rate of forward, backward and optimizer on one device.
+    """Return the FLOPs, seconds and FLOP/s of the forward and the backward pass on one device;
+    UNSET if they were not timed.
 
     forward  = 2 x MACs of the micro-batch, backward = 2 x MACs x (k - 1), over their latencies;
     the work of a replica is divided by the devices that share it.
@@ -425,7 +453,9 @@ def training_step_phases(
 def _build_step_phase(
     name: str, parts: Sequence[WorkTerm], seconds: float, examples: Fraction, against: Peaks | None
 ) -> Phase:
-    """Build a phase of a step: seconds, FLOPs, FLOP/s, and share of the peak."""
+    """Build a phase of a step: its seconds, the FLOPs of `examples`, FLOP/s, and share of the
+    peak.
+    """
     split = total_ideal_time(parts, against)
     flops = split.work * examples
     ideal = None if split.ideal is None else split.ideal * float(examples)
@@ -441,7 +471,8 @@ def _build_step_phase(
 def pass_memory_traffic(
     split: Sequence[WorkTerm], run: MeasuredRun, against: Peaks | None
 ) -> MovedBytes | UnsetType:
-    """Return the bytes that a pass moves on one device, and its MBU.
+    """Return the bytes that a forward pass moves on one device, and its memory bandwidth
+    utilization (MBU); UNSET in training or if unknown.
 
     intensity = FLOPs / bytes; with a growing batch it nears FLOPs / bytes of one example alone.
     The pass is bound by memory left of the ridge, which is peak / bandwidth.
@@ -475,7 +506,9 @@ def pass_memory_traffic(
 
 
 def _with_roofline_bound(traffic: MovedBytes, peak: float | None) -> MovedBytes:
-    """Return the memory traffic with its ridge point and roofline bound, if known."""
+    """Return the memory traffic with the ridge point (FLOP/byte) and the least seconds by the
+    roofline added; unchanged if the peak or the bandwidth is unknown.
+    """
     if peak is None or traffic.bandwidth is None or traffic.intensity is None:
         return traffic
     computing, moving = traffic.flops / peak, traffic.bytes / traffic.bandwidth
@@ -498,7 +531,9 @@ def device_token_rate(row: Efficiency, run: MeasuredRun) -> float | UnsetType:
 def other_peak_ratios(
     row: Efficiency, split: Sequence[WorkTerm], against: Peaks | None
 ) -> tuple[OtherPeak, ...] | UnsetType:
-    """Return the MFU against the best measured matrix product of the device."""
+    """Return the share of the best measured matrix product of the device that a run reaches; UNSET
+    if that was not measured for each precision.
+    """
     device, per_second = (against.device if against else None), row.examples_per_second
     needed = {term.precision for term in split}
     if device is None or not split or not needed <= device.measured_matmul.keys():
@@ -524,5 +559,7 @@ LEAST, ADAM = 12, 28
 
 
 def update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
-    """Return the least seconds of an update of the parameters: of any optimizer, of Adam."""
+    """Return the least seconds that an update of the parameters takes at a bandwidth (bytes/s): by
+    any optimizer, and by Adam.
+    """
     return params * LEAST / bandwidth, params * ADAM / bandwidth

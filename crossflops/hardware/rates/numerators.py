@@ -1,4 +1,5 @@
-"""Whose MACs a rate is computed from: native, a tool's, given, or a transformer's by its sizes.
+"""The MACs from which a rate is computed: the native count, that of a tool, a given number, or an
+estimate from sizes.
 
 A tool's total is divided by what the tool counts for one MAC, so that the 2 FLOPs per MAC of a
 rate are not applied twice.
@@ -27,7 +28,9 @@ _QUANTITY = re.compile(r"(\d{1,30}(?:\.\d{1,30})?)(?:[eE]\+?(\d{1,2})|\s?([kKMGT
 
 
 class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool whose total gives no MACs. Its unit per MAC is None if it is unknown."""
+    """A tool whose total cannot be turned into MACs. `per_mac`, what it counts for one MAC, is
+    None if unknown.
+    """
 
     tool: str
     total: Amount
@@ -35,7 +38,7 @@ class OmittedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Numerator(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one unit (example or token): whose, how many, and where they are from.
+    """The MACs of one unit (example or token), with their origin.
 
     `pieces` add up to them; () where nothing is known but their number. A tool `printed` its
     total, in which a MAC counts `per_mac`; with `assumed` it could not have run. `left_out` are
@@ -55,7 +58,9 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def split(self) -> tuple[Piece, ...]:
-        """The pieces of work; a single one if only the total of MACs is known."""
+        """The pieces of work that add up to the MACs; one piece with all of them if nothing else
+        is known.
+        """
         return self.pieces or single_piece(self.macs)
 
 
@@ -82,17 +87,18 @@ def quantity(text: str) -> int:
 
 
 def external_numerator(macs: int) -> Numerator:
-    """Return the work of MACs that the user gives."""
+    """Return a Numerator with the MACs per example that the user gives."""
     return Numerator(label=GIVEN, macs=macs)
 
 
 def native(report: Report) -> Numerator:
-    """Return the native MACs of a report as the work of a question."""
+    """Return a Numerator with the natively counted MACs of a report."""
     return Numerator(label=NATIVE, macs=report.macs, origin="native")
 
 
 def convention_numerators(report: Report, train: bool = False) -> tuple[Numerator, ...]:
-    """Return the totals of the requested tool conventions as MACs of work.
+    """Return for each requested tool convention a Numerator: its total in the report, divided by
+    what it counts for one MAC.
 
     Raises InputError for a formula over a language model that is about other passes than those of
     the question: about training, which is asked for by `train`, or about a forward pass.
@@ -111,7 +117,8 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
 
 
 def convention_numerator(report: Report) -> Numerator:
-    """Return the total of the requested convention as MACs. Raises ValueError without one.
+    """Return a Numerator with the total of the report's requested convention, divided by what it
+    counts for one MAC. Raises ValueError without a convention.
 
     Raises InputError for a convention that counts bytes, or nothing of contractions.
     """
@@ -135,7 +142,7 @@ def convention_numerator(report: Report) -> Numerator:
 
 
 def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
-    """Return the native MACs, then those of each tool that has a number.
+    """Return the Numerator of the native MACs, then one for each tool that printed a total.
 
     The native count names the tools whose total cannot be turned into MACs.
     """
@@ -171,7 +178,9 @@ def numerators_by_tool(report: Report) -> tuple[Numerator, ...]:
 
 
 class Transfer(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of one pass: of the weights once, and of each example. `model` says of what."""
+    """The bytes that one pass moves: `weights` once, and `per_example`; `model` describes what is
+    counted.
+    """
 
     model: str
     weights: int
@@ -179,7 +188,8 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def transfer_from_loads(loads: Iterable[Load], examples: int = 1, experts: str = "") -> Transfer:
-    """Return the bytes of one pass over the examples, by weights and per example.
+    """Return the bytes that one pass over the examples moves: those of weights, and those of each
+    example.
 
     `experts` says what is assumed of the experts whose weights it reads, where it has some.
     """
@@ -218,7 +228,7 @@ _WITH_ATTENTION = {False: "2N + 4LHQT", True: "6N + 12LHQT (PaLM, appendix B)"}
 
 
 def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
-    """Estimate the forward MACs of one token from the sizes of a language model.
+    """Return the forward MACs of one token, estimated from the sizes of a language model.
 
     Raises InputError for sizes that are not enough.
     """
@@ -253,7 +263,9 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
 
 
 def transfer(language: Language) -> Transfer | None:
-    """Estimate the bytes of decoding one token after a context; None without a context."""
+    """Return the estimated bytes of decoding one token after a context: those of weights, and
+    those of each example; None without a context.
+    """
     if language.context is None or language.params is None:
         return None
     width = _layers_and_width(language)
@@ -274,12 +286,16 @@ def transfer(language: Language) -> Transfer | None:
 
 
 def language_token_count(language: Language) -> int | None:
-    """Return the tokens of one example in a pass: 1 in decoding, else the sequence."""
+    """Return the tokens of one example in a pass: 1 in decoding, else the sequence length; None if
+    it is not given.
+    """
     return 1 if language.context else language.seq
 
 
 def _layers_and_width(language: Language) -> tuple[int, int] | None:
-    """Return the number of layers and the attention width; None if neither is given."""
+    """Return the number of layers and the width of attention (heads x head dimension); None if no
+    size is given.
+    """
     sizes = (language.layers, language.hidden, language.heads, language.head_dim)
     if all(size is None for size in sizes):
         return None

@@ -1,4 +1,4 @@
-"""Questions to a count and a peak, in groups of fields. Every group has flags of its own.
+"""The options of a question about a rate, in groups of fields. Each group has options of its own.
 
 The names of the fields are those of the flags (`--peak-tflops` is `peak_tflops`), and no two
 groups have one in common, so that `Question.from_fields` takes them all as keyword arguments.
@@ -21,7 +21,7 @@ _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
 
 
 def rate_of(text: str) -> float:
-    """Parse a rate such as "2.6M" into a float. Raises ValueError.
+    """Parse a rate such as "2.6M" into a float.
 
     >>> rate_of("2.6M"), rate_of("238.3k"), rate_of("1e3")
     (2600000.0, 238300.0, 1000.0)
@@ -35,7 +35,7 @@ def rate_of(text: str) -> float:
 
 
 class WorkSource(msgspec.Struct, frozen=True, kw_only=True):
-    """The source of the count: the native one by default. Counts are texts, such as 4.112G.
+    """The source of the MACs, by default the native count. Counts are texts, such as 4.112G.
 
     `macs` are of one example, `pass_macs` of one forward pass over the whole batch.
     """
@@ -48,7 +48,7 @@ class WorkSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """The measurement: a rate of examples or tokens, or the time of a pass or of its parts.
+    """The measured speed: a rate of examples or tokens, or the time of a pass or of its parts.
 
     Rates are those of all devices together, unless `per_device`; None: so, as nobody said it.
     They may be texts, such as 2.6M. `latency_ms` is a forward pass,
@@ -72,7 +72,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a step besides the forward pass. Patterns are globs of parameters or modules.
+    """The parts of a training step besides the forward pass. Patterns are globs of names of
+    parameters or modules.
 
     `loss` is a callable, or FILE.py:CALLABLE, as in `crossflops.count`.
     """
@@ -89,7 +90,9 @@ class TrainingOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_graph_passes(self) -> bool:
-        """Whether the exact passes of each node are used, if known, instead of a factor."""
+        """True if the number of passes is counted for each node where possible; False if it is 3
+        for all.
+        """
         return self.backward != "flat" or bool(self.frozen or self.loss)
 
 
@@ -107,12 +110,14 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a run is requested."""
+        """True if the length of a whole training run is given."""
         return any((self.run_tokens, self.run_examples, self.run_steps))
 
 
 class Precisions(msgspec.Struct, frozen=True, kw_only=True):
-    """Precisions: one of all work, those of some nodes by a pattern, or shares of the work."""
+    """The precisions of the work: one for all, one for each pattern of node names, or shares of
+    the work.
+    """
 
     precision: str = ""
     precision_of: tuple[str, ...] = ()
@@ -129,7 +134,8 @@ class Causality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeakSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """The device, or dense peaks in TFLOP/s (a number, or P=X by precision) and GB/s.
+    """The device, or the dense peaks in TFLOP/s (a number, or P=X for precision P) and the
+    bandwidth in GB/s.
 
     `catalogue` is a TOML file with devices of one's own.
     """
@@ -141,7 +147,9 @@ class PeakSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Language(msgspec.Struct, frozen=True, kw_only=True):
-    """A transformer by its sizes, without a model: see `crossflops.hardware.rates.numerators`."""
+    """A transformer language model, given by its sizes: see
+    `crossflops.hardware.rates.numerators`.
+    """
 
     params: str | None = None
     layers: int | None = None
@@ -165,7 +173,7 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Roof(msgspec.Struct, frozen=True, kw_only=True):
-    """The roofline: under which byte model, or with which bytes of one example, as text.
+    """The options of the roofline: the byte model, or the bytes of one example as text.
 
     `what_if` are alternatives such as batch=64, `bench` is a file that `bench` wrote, and `plot`
     the file of a picture. Any of these asks for it, as `roofline` does alone.
@@ -180,14 +188,14 @@ class Roof(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_requested(self) -> bool:
-        """Whether a roofline is requested, one way or another."""
+        """True if any option of the roofline is given."""
         return self.roofline or any(
             (self.bytes_, self.bytes_per_example, self.what_if, self.bench, self.plot)
         )
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """A question: the work, its speed, and the peak."""
+    """A question about a rate: the work, its speed, and the peak."""
 
     work: WorkSource = WorkSource()
     speed: Speed = Speed()
@@ -202,7 +210,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_fields(cls, **fields: Any) -> "Question":
-        """Build a question from option values by name. Raises InputError for unknown ones."""
+        """Build a question from option values, whose keywords are the names of the fields. Raises
+        InputError for an unknown name.
+        """
         groups = {}
         for group in msgspec.structs.fields(cls):
             provided = {
@@ -245,7 +255,9 @@ _TEXTS = frozenset(
 
 
 def _tidy(name: str, value: Any) -> Any:
-    """Return the value of an option in the form of its field: tuple, text, lower case."""
+    """Return the value of an option as its field needs it: a tuple for a repeated option, text for
+    a count, lower case for a precision.
+    """
     if value is None:
         return (
             () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
@@ -261,7 +273,9 @@ def _tidy(name: str, value: Any) -> Any:
 
 
 def _parse_speed_rate(name: str, text: str) -> float:
-    """Parse a rate such as "2.6M"; an error names the option."""
+    """Parse the rate of the option `name`, such as "2.6M"; raise InputError if it is not a
+    rate.
+    """
     try:
         return rate_of(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Assumptions of a rate, and contradictions to it: sentences from the figures of `hardware`."""
+"""Sentences on what a rate assumes, and on what contradicts it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
@@ -34,7 +34,8 @@ _REASONS = (
 def basis(
     numerator: Numerator, question: Question, report: Report | None, examples: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return notes on where the MACs of an example come from, and warnings on them.
+    """Return two tuples of sentences on where the MACs of an example come from: notes and
+    warnings.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
@@ -44,7 +45,7 @@ def basis(
         return tuple(_size_rule_notes(numerator)), ()
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
-    notes = list(_as_macs(numerator))
+    notes = list(_division_notes(numerator))
     if batch is not None:
         notes.insert(0, _batch_size_note(examples, batch))
     elif numerator.origin != "tool":
@@ -64,7 +65,9 @@ def basis(
 def _external_macs_notes(
     numerator: Numerator, question: Question, report: Report | None
 ) -> Iterator[str]:
-    """Yield notes on MACs that the user gave, compared with the native count if any."""
+    """Yield notes on MACs that the user gave, with their difference from the native count if there
+    is one.
+    """
     if question.work.macs is None:
         yield f"the MACs are of one pass over {question.speed.batch or 1} examples"
     if report is None:
@@ -94,13 +97,17 @@ def _size_rule_notes(numerator: Numerator) -> Iterator[str]:
 
 
 def _batch_size_note(examples: int, batch: int) -> str:
-    """Return the note on the batch size of the count, and that of the question."""
+    """Return the note that says the batch size of the count and, if it differs, that of the
+    question.
+    """
     note = f"counted with a batch of {examples}"
     return note if batch == examples else f"{note}, used for a batch of {batch}"
 
 
-def _as_macs(numerator: Numerator) -> Iterator[str]:
-    """Yield the note on how a tool's total was divided to get MACs."""
+def _division_notes(numerator: Numerator) -> Iterator[str]:
+    """Yield notes on how the total of a tool was divided to get MACs; nothing without such a
+    total.
+    """
     if numerator.printed is None:
         return
     total, unit = _group_digits(numerator.printed), numerator.per_mac
@@ -113,7 +120,7 @@ def _as_macs(numerator: Numerator) -> Iterator[str]:
 
 
 def _tool_omission_note(answer: OmittedTool) -> str:
-    """Return the note on why the total of a tool is left out."""
+    """Return the sentence that says why the total of a tool is left out."""
     why = "it counts no multiply-accumulates"
     if not isfinite(answer.total) or answer.total < 0:
         why = f"it printed {answer.total}"
@@ -128,7 +135,7 @@ def _group_digits(amount: Amount) -> str:
 
 
 def _example_notes(report: Report) -> tuple[str, ...]:
-    """Return the note on what one example is: a pass on these inputs."""
+    """Return one note that says what an example is: one pass on the inputs of the report."""
     inputs = [
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'}" for spec in report.model.inputs
     ]
@@ -136,7 +143,9 @@ def _example_notes(report: Report) -> tuple[str, ...]:
 
 
 def _batch_warnings(report: Report) -> tuple[str, ...]:
-    """Return a warning if the first dimension of the inputs is not 1 and may be the batch."""
+    """Return a warning if the first dimension of the first input is not 1, since it may be the
+    batch; else ().
+    """
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
@@ -145,13 +154,15 @@ def _batch_warnings(report: Report) -> tuple[str, ...]:
 
 
 def _exactness_notes(report: Report) -> tuple[str, ...]:
-    """Return a note if some nodes are only bounded or estimated."""
+    """Return a note if the count of some nodes is only a bound or an estimate; else ()."""
     grades = {node.exactness for node in report.nodes} - {"exact"}
     return (f"some nodes are not exact: {' and '.join(sorted(grades))}",) if grades else ()
 
 
 def _expert_notes(report: Report) -> tuple[str, ...]:
-    """Return a note on active parameters and experts that tokens did not choose."""
+    """Return a note on MACs and parameters of experts that a token does not choose; () without
+    experts.
+    """
     active = report.totals.active_params
     if not isinstance(active, int) or active == report.params:
         return ()
@@ -170,7 +181,7 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
 
 
 def _missing_count_notes(report: Report) -> tuple[str, ...]:
-    """Return a note on the number of uncounted nodes, if any."""
+    """Return a note with the number of uncounted nodes; () if there are none."""
     if not report.uncounted:
         return ()
     return (f"uncounted nodes: {len(report.uncounted)}, so the rate is a lower bound",)
@@ -186,14 +197,16 @@ def peak_share_remarks(
     training: TrainingOptions,
     against: Peaks | None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return notes on the peak and the factor of passes, and warnings on the share."""
+    """Return two tuples of sentences: notes on the peak and the number of passes, and warnings on
+    the share of the peak.
+    """
     return (
-        (*_flop_rule_notes(answer, parts, training, pieces), *_denominator(against, parts)),
+        (*_flop_rule_notes(answer, parts, training, pieces), *_peak_notes(against, parts)),
         (
-            *_first_layer(training, pieces),
+            *_pass_number_warnings(training, pieces),
             *_doubtful_peaks(against, parts),
-            *_namesakes(against, parts, answer.ratio),
-            *_impossible(answer, against, parts),
+            *_namesake_warnings(against, parts, answer.ratio),
+            *_above_peak_warnings(answer, against, parts),
         ),
     )
 
@@ -204,7 +217,9 @@ def _flop_rule_notes(
     training: TrainingOptions,
     pieces: Sequence[Piece],
 ) -> tuple[str, ...]:
-    """Return notes on the factors from MACs to FLOPs, and on what they leave out."""
+    """Return notes on the FLOPs per MAC and the number of passes, and on operations that are left
+    out.
+    """
     unit = "2 FLOPs per MAC: a multiplication and an addition"
     left = (
         "left out: operations other than contractions (normalization, activations, "
@@ -223,7 +238,7 @@ def _flop_rule_notes(
 def _pass_factor_notes(
     parts: Sequence[WorkTerm], training: TrainingOptions, pieces: Sequence[Piece]
 ) -> tuple[str, ...]:
-    """Return notes on the factor from forward MACs to those of a training step."""
+    """Return notes on the number of passes over the forward MACs in a training step."""
     if training.train_multiplier is not None:
         return (f"x {training.train_multiplier}: given, for the forward and the backward pass",)
     known = any(piece.passes is not None for piece in pieces)
@@ -251,22 +266,26 @@ def _pass_factor_notes(
 
 
 def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
-    """Return the MACs of the terms, or of those with `k` passes; 1 instead of 0."""
+    """Return the MACs of the terms (only of those with `k` passes, if given), or 1 instead of 0,
+    for a division.
+    """
     return sum(
         (term.macs for term in parts if k is None or term.passes == k), Fraction(0)
     ) or Fraction(1)
 
 
 def _recompute_notes(answer: Efficiency) -> tuple[str, ...]:
-    """Return the note that HFU includes recomputed work, if there is any."""
+    """Return the note that HFU includes recomputed work; () if nothing is recomputed."""
     if not answer.repeats:
         return ()
     reasons = " and ".join(part.reason for part in answer.repeats)
     return (f"HFU includes recomputed work ({reasons}); MFU does not",)
 
 
-def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
-    """Return a warning that 3 passes are too many for layers without an input gradient."""
+def _pass_number_warnings(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[str, ...]:
+    """Return a warning that 3 passes are too many for some nodes, or that no parameter is trained;
+    () if neither is so.
+    """
     if not training.train or training.train_multiplier is not None:
         return ()
     if training.has_graph_passes:
@@ -286,8 +305,8 @@ def _first_layer(training: TrainingOptions, pieces: Sequence[Piece]) -> tuple[st
     )
 
 
-def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return notes on the peak: its source, and how it was checked."""
+def _peak_notes(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
+    """Return notes on the source of the peak and how it was checked; () without a peak."""
     if against is None or not (against.given or against.device):
         return ()
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
@@ -300,11 +319,11 @@ def _denominator(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str,
     sources = [
         text for precision in precisions for text in _device_peak_notes(device, precision, against)
     ]
-    return *taken, *several, *sources, *_tensor_float(device, precisions)
+    return *taken, *several, *sources, *_tensor_float_note(device, precisions)
 
 
 def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[str, ...]:
-    """Return the note on the source of a device's peak for a precision."""
+    """Return one note that says the source of the device's peak for a precision."""
     if precision in against.given:
         return (f"{device.label}, {precision}: the peak is given, not the catalogue's",)
     source = "; ".join((*device.source, f"confidence {device.confidence}"))
@@ -314,7 +333,9 @@ def _device_peak_notes(device: Device, precision: str, against: Peaks) -> tuple[
 
 
 def _peak_arithmetic_note(device: Device, precision: str) -> str:
-    """Return the product of units, clock and FMAs that checks a peak, as text."""
+    """Return the text of units x clock x FMA x 2 for a precision, with its deviation from the
+    published peak.
+    """
     second, off = peak_from_clock(device, precision), deviation(device, precision)
     clock = clock_of(device, precision)
     if second is None or off is None or clock is None:
@@ -336,8 +357,10 @@ def _percent_with_sign(fraction: float) -> str:
     return f"{100 * fraction:+.2g} %" if float(plain) == 0 else f"{plain} %"
 
 
-def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the note that fp32 convolutions may run as tf32 on the device."""
+def _tensor_float_note(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the note that fp32 convolutions may run as tf32; () if other precisions ran or the
+    device has no tf32.
+    """
     if precisions != ("fp32",) or "tf32" not in device.peaks:
         return ()
     tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
@@ -348,7 +371,9 @@ def _tensor_float(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...
 
 
 def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return a warning on each peak that differs from clock x units of the device."""
+    """Return a warning for each precision whose published peak differs by over 2 % from clock x
+    units.
+    """
     device = against.device if against else None
     sentences = []
     for precision in dict.fromkeys(term.precision for term in parts):
@@ -362,10 +387,12 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
     return tuple(sentences)
 
 
-def _namesakes(
+def _namesake_warnings(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float | None
 ) -> tuple[str, ...]:
-    """Return a warning on other devices of the same name, with the share of their peaks."""
+    """Return a warning that names other devices of the same name, with the share of their peaks;
+    else ().
+    """
     device = against.device if against else None
     if against is None or device is None or not device.also:
         return ()
@@ -384,10 +411,12 @@ def _namesakes(
     )
 
 
-def _impossible(
+def _above_peak_warnings(
     answer: Efficiency, against: Peaks | None, parts: Sequence[WorkTerm]
 ) -> tuple[str, ...]:
-    """Return a warning that the rate is above the peak, with possible reasons."""
+    """Return sentences that the rate is above the peak and what the reasons may be; () if it is
+    not.
+    """
     worst = max(answer.ratio or 0, answer.hfu or 0)
     if worst <= 1:
         return ()
@@ -395,13 +424,15 @@ def _impossible(
     which = "" if (answer.ratio or 0) > 1 else " (with recomputed work)"
     of = f"{100 * worst:.1f} % of the peak{which}"
     sentence = f"{of} is impossible (MACs: {answer.numerator}; peak: {whose})"
-    return sentence, _REASONS, *_other_peaks(against, parts, worst)
+    return sentence, _REASONS, *_other_peak_notes(against, parts, worst)
 
 
-def _other_peaks(
+def _other_peak_notes(
     against: Peaks | None, parts: Sequence[WorkTerm], ratio: float
 ) -> tuple[str, ...]:
-    """Return a note on other peaks of the device that would allow the rate."""
+    """Return one sentence: which other peaks of the device are at least the rate, or that none is;
+    () if the device or the precision is unknown.
+    """
     device, ran = (against.device if against else None), {term.precision for term in parts}
     if against is None or device is None or len(ran) != 1:
         return ()
@@ -424,7 +455,9 @@ _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
 def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
-    """Return notes on the conditions of a device's peaks: dense, base clock, power mode."""
+    """Return notes on the conditions under which a device reaches its peaks: without sparsity,
+    base clock, power mode and similar.
+    """
     pruned = [precision for precision in precisions if precision.endswith(SPARSE)]
     sentences = [] if device.clock_basis == "measured" or pruned else [_DENSE]
     if device.clock_basis == "base":
@@ -455,7 +488,9 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
-    """Return a warning if an optimizer step is too short to read and write all parameters."""
+    """Return a warning if the seconds of an optimizer step are too few to read and write all
+    parameters; else ().
+    """
     least, adam = update_seconds(params, bandwidth)
     if seconds >= least:
         return ()
@@ -469,7 +504,9 @@ def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]
 
 
 def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[str, ...]:
-    """Return warnings on modules above the peak, or whose submodules' times do not add up."""
+    """Return a warning for each timed module above the peak (FLOP/s), and for each whose time is
+    not the sum of its submodules' times.
+    """
     rows = tuple(rows)
     above = () if peak is None else above_peak(rows, peak)
     sentences = [
@@ -490,13 +527,15 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
 
 def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return notes on the measured speed and on the counted attention."""
-    return (*_speed(run), *_causal_mask_notes(row.attention))
+    return (*_speed_notes(run), *_causal_mask_notes(row.attention))
 
 
 def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return warnings on profiled modules above the peak or with unexplained time."""
+    """Return two tuples of warnings on profiled modules: those above the peak (FLOP/s), and those
+    whose time their submodules do not explain.
+    """
     above = () if peak is None else modules_above_peak(rows, peak)
     return (
         tuple(
@@ -514,8 +553,8 @@ def module_profile_remarks(
     )
 
 
-def _speed(run: MeasuredRun) -> Iterator[str]:
-    """Yield notes on the measured speed: examples, micro-batches, replicas, devices."""
+def _speed_notes(run: MeasuredRun) -> Iterator[str]:
+    """Yield notes on what the given speed is of: examples, micro-batches, replicas, devices."""
     pace, world, training = run.pace, run.world, run.question.training
     if pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
@@ -529,13 +568,13 @@ def _speed(run: MeasuredRun) -> Iterator[str]:
                 "backward), and the optimizer's step once"
             )
     elif pace is not None and world.devices > 1:
-        yield _whose(run.question.speed.per_device, world.devices)
+        yield _speed_scope_note(run.question.speed.per_device, world.devices)
     if world.tp * world.pp > 1:
         yield f"{world.tp * world.pp} devices share the work of one replica equally"
 
 
-def _whose(per_device: bool | None, devices: int) -> str:
-    """Return the note whether the given speed is per device or of all devices."""
+def _speed_scope_note(per_device: bool | None, devices: int) -> str:
+    """Return the note that says whether the given speed is of one device or of all together."""
     if per_device:
         return "the given speed is per device"
     all_of_them = f"the given speed is of all {devices} devices together"
@@ -547,7 +586,9 @@ def _whose(per_device: bool | None, devices: int) -> str:
 
 
 def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
-    """Return a note with both shares of the peak if a speed may be per device."""
+    """Return a note with both possible shares of the peak if the speed may be that of one device
+    or of all; else ().
+    """
     devices, speed = run.world.devices, run.question.speed
     rated = speed.examples_per_second is not None or speed.tokens_per_second is not None
     is_unambiguous = speed.per_device is not None or not rated
@@ -561,7 +602,9 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
 
 
 def _causal_mask_notes(attention: object) -> Iterator[str]:
-    """Yield the note on whether MACs that a causal mask hides are counted."""
+    """Yield the note that says if the MACs hidden by a causal mask are counted; nothing without a
+    mask.
+    """
     if not isinstance(attention, Attention) or attention.full_macs == attention.half_macs:
         return
     if attention.counted == "half":
@@ -579,20 +622,24 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
 def too_fast(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
-    """Return warnings on an optimizer, phase or bandwidth use that is too fast."""
-    return (*_short_step(run, against), *_phases(step), *_bandwidth_warnings(moved))
+    """Return a warning for each part of a run that is faster than possible: optimizer step, phase,
+    memory traffic.
+    """
+    return (*_short_step(run, against), *_phase_warnings(step), *_bandwidth_warnings(moved))
 
 
 def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
-    """Return a warning if the optimizer's step is too fast for the memory bandwidth."""
+    """Return a warning if the optimizer's step is too fast for the memory bandwidth; else ()."""
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:
         return ()
     return short_step(seconds, run.params // run.world.devices, against.bandwidth)
 
 
-def _phases(step: object) -> Iterator[str]:
-    """Yield warnings on phases of a step that are faster than the peak."""
+def _phase_warnings(step: object) -> Iterator[str]:
+    """Yield a warning for each phase of a step that is faster than the peak, then the possible
+    reasons.
+    """
     if not isinstance(step, TimedStep):
         return
     above = [phase for phase in step.phases if (phase.ratio or 0) > 1]
@@ -603,7 +650,7 @@ def _phases(step: object) -> Iterator[str]:
 
 
 def _bandwidth_warnings(moved: object) -> Iterator[str]:
-    """Yield the warning that a run uses more than 100 % of the memory bandwidth."""
+    """Yield a warning if a run uses more than 100 % of the memory bandwidth."""
     if isinstance(moved, MovedBytes) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache between "
@@ -617,12 +664,14 @@ def _bandwidth_warnings(moved: object) -> Iterator[str]:
 def whole_run_remarks(
     compute: RunCompute, row: Efficiency, run: MeasuredRun, optimizer: OptimizerStep | None
 ) -> tuple[str, ...]:
-    """Return notes on length, MFU and energy of a whole training run."""
+    """Return notes on what the compute of a whole training run assumes: its length, MFU, energy
+    and optimizer.
+    """
     return (*_run_assumptions(compute, row, run), *_optimizer_notes(optimizer))
 
 
 def _run_length_text(run: MeasuredRun) -> str:
-    """Return the length of a training run as text: tokens, steps or examples."""
+    """Return the length of a training run as text, such as "15T tokens"."""
     run_length = run.question.length
     if run_length.run_tokens is not None:
         return f"{run_length.run_tokens} tokens"
@@ -632,7 +681,7 @@ def _run_length_text(run: MeasuredRun) -> str:
 
 
 def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> Iterator[str]:
-    """Yield notes on what the device-hours and the energy of a training run assume."""
+    """Yield notes on what the FLOPs, device-hours and energy of a training run assume."""
     per = f", {run.tokens} tokens each" if run.tokens and row.unit == "example" else ""
     yield (
         f"the run is {_run_length_text(run)}{per}: its FLOPs are the work of one {row.unit} x "
@@ -659,7 +708,7 @@ def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> 
 
 
 def _optimizer_notes(optimizer: OptimizerStep | None) -> Iterator[str]:
-    """Yield the note on the FLOPs of the optimizer in each step."""
+    """Yield the note with the FLOPs of the optimizer in a step; nothing without an optimizer."""
     if optimizer is not None:
         yield (
             f"{optimizer.name}: {optimizer.all_flops} FLOPs per step for "

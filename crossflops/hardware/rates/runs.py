@@ -52,7 +52,9 @@ _SPEEDS = frozenset(WAYS)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: its line in the file, and its fields, or the reason why it has none."""
+    """One row of a table of runs: its line in the file, and its fields or the error that it
+    has.
+    """
 
     line: int
     fields: dict[str, Any] = {}
@@ -68,7 +70,9 @@ class RunTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
-    """Read the non-empty lines of a CSV file with their numbers, at least two."""
+    """Return (line number, cells) for each non-empty line of a CSV file. Raises InputError with
+    `hint` for fewer than two lines or an invalid file.
+    """
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
@@ -101,7 +105,9 @@ def read_run_table(path: str) -> RunTable:
 
 
 def fields_of_every_row(table: RunTable) -> frozenset[str]:
-    """Return the fields that every row of a table of runs sets."""
+    """Return the names of the fields that every valid row of a table of runs sets, and of all
+    speeds if each row sets one of them.
+    """
     rows = [row.fields for row in table.rows if row.trouble is None]
     if not rows:
         return frozenset()
@@ -110,7 +116,9 @@ def fields_of_every_row(table: RunTable) -> frozenset[str]:
 
 
 def _field(head: str) -> str:
-    """Return the name of the field that the head of a column means."""
+    """Return the name of the field that the heading of a column means; an unknown heading in lower
+    case with underscores.
+    """
     name = head.strip().casefold().replace("-", "_").replace(" ", "_")
     return _WORDS.get(name, name)
 
@@ -118,7 +126,9 @@ def _field(head: str) -> str:
 def _parse_run_rows(
     heads: tuple[str, ...], lines: Iterable[tuple[int, list[str]]]
 ) -> Iterator[RunRow]:
-    """Yield a row for each line of a table of runs, with its fields or its error."""
+    """Yield for each line of a table of runs a row with its fields or with its error; `heads` are
+    the fields of the columns.
+    """
     for line, cells in lines:
         if len(cells) != len(heads):
             mismatch = f"the row has {len(cells)} cells, but the table has {len(heads)} columns"
@@ -140,7 +150,9 @@ def _parse_run_rows(
 
 
 def _parse_cell_value(name: str, text: str) -> Any:
-    """Parse the cell of a field: a bool, a list, a text or a positive number."""
+    """Return the value of a cell for the field `name`: a bool, a tuple of texts, a text or a
+    positive number.
+    """
     if name == "train":
         if text.casefold() not in (*_TRUE, *_FALSE):
             raise InputError(f"train must be true or false, got {text!r}", "write true or false")
@@ -162,7 +174,8 @@ def _parse_cell_value(name: str, text: str) -> Any:
 
 
 def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
-    """Return the question of one row of a table, whose fields override the options.
+    """Return the question of one row of a table: the options of the command, replaced by the row's
+    fields.
 
     A speed of the row replaces that of the command, in whatever form.
     """
@@ -181,7 +194,9 @@ def question_of_row(question: Question, fields: Mapping[str, Any]) -> Question:
 
 
 class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A module or a node with its work in FLOPs and its time; a module's include its children."""
+    """A module or a node with its FLOPs and its seconds; those of a module include its
+    children.
+    """
 
     path: str
     flops: int
@@ -189,7 +204,7 @@ class TimedRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> float:
-        """FLOP/s of the module: its FLOPs / its seconds."""
+        """FLOP/s of the module: its FLOPs / its seconds; infinite for 0 seconds."""
         return self.flops / self.seconds if self.seconds > 0 else float("inf")
 
 
@@ -199,7 +214,8 @@ _HINT = "the first line must name the columns: module,ms or module,ms,macs"
 
 
 def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[TimedRow, ...]:
-    """Read a table of module times; `macs` are the counted ones by module.
+    """Return the modules of a CSV file of forward times, each with its FLOPs and seconds; `macs`
+    has the counted MACs by module path.
 
     `batches` is how many such passes one timed pass is, on its device. Raises InputError for a row
     that is none, named by its line.
@@ -232,7 +248,9 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
 
 
 def _parse_seconds(text: str, unit: float, where: str) -> float:
-    """Parse a time in a unit of `unit` seconds; return positive seconds."""
+    """Return the seconds of a time that is given in units of `unit` seconds; `where` names its
+    line in the error.
+    """
     try:
         seconds = float(text) * unit
     except ValueError:
@@ -245,7 +263,9 @@ def _parse_seconds(text: str, unit: float, where: str) -> float:
 
 
 def module_times(rows: Sequence[TimedRow], peak: float | None) -> tuple[ModuleTime, ...]:
-    """Return each module of a table with its seconds, FLOP/s and share of the peak."""
+    """Return for each row of a table its module, seconds, FLOP/s and share of the peak (None
+    without a peak).
+    """
     return tuple(
         ModuleTime(
             path=row.path,
@@ -262,12 +282,12 @@ COVERED = 0.9  # of a parent's time that its children should account for
 
 
 def above_peak(rows: Iterable[TimedRow], peak: float) -> tuple[TimedRow, ...]:
-    """Return the rows of modules that are faster than the peak."""
+    """Return the rows of modules that are faster than the peak, in FLOP/s."""
     return tuple(row for row in rows if row.flops and row.rate > peak)
 
 
 class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
-    """A parent whose children leave much of its time unexplained, or exceed it."""
+    """A module whose children together take much less, or more, than its own time."""
 
     path: str
     seconds: float
@@ -277,7 +297,8 @@ class TimeGap(msgspec.Struct, frozen=True, kw_only=True):
 def parents_with_time_gaps(
     rows: Iterable[TimedRow], least: float = COVERED
 ) -> tuple[TimeGap, ...]:
-    """Return modules whose time differs from the sum of their submodules' times.
+    """Return the modules whose submodules take together less than `least` of their time, or more
+    than 1 / `least` of it.
 
     The children of a path are the rows one level below it, or the next level that has any.
     """
@@ -299,7 +320,7 @@ def parents_with_time_gaps(
 
 
 def _direct_child_paths(path: str, times: Mapping[str, float]) -> tuple[str, ...]:
-    """Return the paths in the table directly below a path."""
+    """Return the paths in `times` that are inside `path` and not inside another one of these."""
     inside = [row for row in times if row != path and (not path or row.startswith(f"{path}."))]
     return tuple(
         row

@@ -1,4 +1,4 @@
-"""The work of one example, split by what it is divided by: FLOPs of a precision, in passes.
+"""The work of one example, as MACs by precision and number of passes.
 
     FLOPs_i    = 2 x MACs_i x k_i                     the model's work
     executed_i = 2 x MACs_i x (k_i + recomputed_i)    with what is computed again
@@ -48,7 +48,7 @@ _MASKS = ("Add", "Where", "Sub")
 
 
 class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes of one attention, and whether the graph shows that it is causal.
+    """The sizes of one attention, and whether the graph shows that it is causal.
 
     `causal` is "declared", "masked" (a mask whose values are not read) or "no". `window` are the
     keys that a query sees, 0 for all; `masked_window` those that a causal mask leaves it, which
@@ -63,7 +63,8 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_causal(self) -> bool:
-        """Whether the attention may be causal: declared, masked and square, or one query.
+        """True if the attention may be causal: it is declared so, is masked and square, or has one
+        query.
 
         One query is the newest token: it sees all keys, or those of a window.
         """
@@ -75,11 +76,13 @@ class AttentionScores(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_halve(self) -> bool:
-        """Whether a causal mask may hide a part of the attention scores."""
+        """True if a causal mask may hide a part of the attention scores."""
         return self.may_be_causal and 1 < self.queries <= self.keys
 
     def causal_share(self, half: bool, window: int | None = None) -> Fraction:
-        """Return the share of attention scores that a causal mask and a window leave."""
+        """Return the share of all attention scores that remain after a window of keys and, with
+        `half`, a causal mask.
+        """
         asked = (window, self.masked_window if half else 0) if self.may_be_causal else ()
         width = self.window or min(filter(None, asked), default=self.keys)
         full = self.queries * self.keys
@@ -95,7 +98,9 @@ Walk: TypeAlias = Callable[[Node], Iterable[Node]]
 
 
 def scores(graph: Graph) -> dict[str, AttentionScores]:
-    """Return by node the attention sizes of score and value products in the graph."""
+    """Return for each matrix product or fused node of attention, by node key, the sizes of its
+    attention.
+    """
     products: dict[str, AttentionScores] = {}
     for prefix, scope in scopes(graph):
         for node, sizes in (*_single_node_attention(scope), *_multi_node_attention(scope)):
@@ -105,14 +110,16 @@ def scores(graph: Graph) -> dict[str, AttentionScores]:
 
 
 def _module_window(path: str, windows: Mapping[str, int]) -> int:
-    """Return the attention window of a module or its nearest ancestor; 0 for none."""
+    """Return the attention window (in keys) of the module at `path` or of its nearest ancestor; 0
+    for none.
+    """
     while path and path not in windows:
         path = path.rpartition(".")[0]
     return windows.get(path, 0)
 
 
 def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Yield the fused attention nodes of a graph with their sizes."""
+    """Yield (node, its attention sizes) for each fused attention node of a graph."""
     for node in graph.nodes:
         shapes = [spec.shape if spec else None for spec in node.inputs]
         if node.op.type not in _FUSED or node.op.domain == "com.microsoft" or len(shapes) < 3:
@@ -129,7 +136,9 @@ def _single_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores
 
 
 def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]]:
-    """Yield the pairs of products around a softmax, which are attention, with sizes."""
+    """Yield (matrix product, its attention sizes) for each product before or after a softmax of
+    attention.
+    """
     makers = {spec.name: node for node in graph.nodes for spec in node.outputs if spec}
     users: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -139,11 +148,11 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
     fixed = _constant_value_names(graph)
 
     def before(node: Node) -> Iterator[Node]:
-        """Return the nodes that compute the inputs of a node."""
+        """Yield the nodes that compute the inputs of a node."""
         return (makers[spec.name] for spec in node.inputs if spec and spec.name in makers)
 
     def user_nodes(node: Node) -> Iterator[Node]:
-        """Return the nodes that use the outputs of a node."""
+        """Yield the nodes that use the outputs of a node."""
         return (user for spec in node.outputs if spec for user in users.get(spec.name, ()))
 
     for node in graph.nodes:
@@ -161,14 +170,16 @@ def _multi_node_attention(graph: Graph) -> Iterator[tuple[Node, AttentionScores]
 
 
 def _reachable_products(start: Node, step: Walk, fixed: set[str]) -> tuple[list[Node], list[Node]]:
-    """Return the matrix products reached through pointwise nodes, and these nodes."""
+    """Return the matrix products that are reached from `start` by `step` through pointwise nodes,
+    and these pointwise nodes; products with weights are left out.
+    """
     products: list[Node] = []
     passed: dict[str, Node] = {}
     waiting = [start]
     while waiting:
         for node in step(waiting.pop()):
             if node.op.type in _PRODUCTS:
-                if not any(spec and _is_fixed(spec, fixed) for spec in node.inputs[:2]):
+                if not any(spec and _is_constant_value(spec, fixed) for spec in node.inputs[:2]):
                     products.append(node)
             elif node.op.type in _BETWEEN and node.key not in passed:
                 passed[node.key] = node
@@ -180,13 +191,15 @@ def _constant_value_names(graph: Graph) -> set[str]:
     """Return the names of values that are computed from weights and constants alone."""
     fixed: set[str] = set()
     for node in graph.nodes:
-        if not node.bodies and all(_is_fixed(spec, fixed) for spec in node.inputs if spec):
+        if not node.bodies and all(
+            _is_constant_value(spec, fixed) for spec in node.inputs if spec
+        ):
             fixed |= {spec.name for spec in node.outputs if spec}
     return fixed
 
 
-def _is_fixed(spec: TensorSpec, fixed: set[str]) -> bool:
-    """Return whether the value is a parameter, a constant or computed from those only."""
+def _is_constant_value(spec: TensorSpec, fixed: set[str]) -> bool:
+    """Return True if the value is a parameter, a constant or computed from these only."""
     return spec.role in ("parameter", "constant") or spec.name in fixed
 
 
@@ -196,7 +209,7 @@ FLAT = Fraction(3)  # passes of training where nothing tells nodes apart
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one example that are treated alike.
+    """MACs of one example that have the same names, precision and passes.
 
     `names` are what a pattern may match (operator, node, module), `stored` is the precision of
     the operands in the graph, "" where it is unknown. `passes` is k of training by the exact count
@@ -213,14 +226,15 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def single_piece(macs: int | Fraction) -> tuple[Piece, ...]:
-    """Return one piece of work with these MACs."""
+    """Return one piece of work with these MACs, in a tuple."""
     return (Piece(macs=Fraction(macs)),)
 
 
 def pieces_of_graph(
     graph: Graph, ledger: Ledger, *, examples: int = 1, exact: Steps | None = None
 ) -> tuple[Piece, ...]:
-    """Return a piece of work per example for each node with MACs.
+    """Return for each node with MACs a piece of work: its MACs per example, its names and its
+    passes.
 
     `exact` are the training steps of the nodes, where they are counted.
     """
@@ -247,8 +261,8 @@ GRAPH = "graph"  # the precision by which every node runs as its operands are st
 
 
 class WorkTerm(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs of one example in one precision, with the model's passes over them and the executed
-    ones.
+    """MACs of one example in one precision, with the number of passes over them: of the model, and
+    executed ones.
     """
 
     macs: Fraction
@@ -274,7 +288,7 @@ def terms(
     causality: Causality,
     precisions: Precisions,
 ) -> tuple[WorkTerm, ...]:
-    """Return the work by precision and passes: MACs of all pieces, added up.
+    """Return the MACs of all pieces, summed for each precision and number of passes.
 
     Raises InputError for a pattern that matches nothing and an unknown precision.
     """
@@ -296,7 +310,9 @@ def repeats(
     causality: Causality,
     precisions: Precisions,
 ) -> dict[str, tuple[WorkTerm, ...]]:
-    """Return by reason the work that is recomputed, which HFU counts and MFU does not."""
+    """Return for each reason of recomputation the work that is done again in a training step, as
+    terms with its MACs.
+    """
     sums: dict[str, dict[tuple[Fraction, str], Fraction]] = {}
     for piece, macs, precision in _shares_of(pieces, causality, precisions):
         for reason, times in recompute_factors(
@@ -316,7 +332,9 @@ def repeats(
 def _shares_of(
     pieces: Iterable[Piece], causality: Causality, precisions: Precisions
 ) -> Iterator[tuple[Piece, Fraction, str]]:
-    """Yield each piece with its MACs in each precision, after the causal mask."""
+    """Yield (piece, MACs, precision) for each precision in which a piece runs, after the causal
+    mask.
+    """
     half, window = causality.causal == "half", causality.window
     patterns = parse_precision_patterns(precisions)
     met: set[str] = set()
@@ -333,7 +351,9 @@ def _shares_of(
 
 
 def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
-    """Return the factor from a piece's forward MACs to those of a training step."""
+    """Return the number of passes over a piece's forward MACs: 1 in inference, else that of a
+    training step.
+    """
     if not training.train:
         return Fraction(1)
     if training.train_multiplier is not None:
@@ -344,14 +364,18 @@ def model_pass_factor(piece: Piece, training: TrainingOptions) -> Fraction:
 
 
 class Overstatement(msgspec.Struct, frozen=True, kw_only=True):
-    """The share by which 3 passes of everything exceed the exact step, and where they do."""
+    """The share by which 3 passes of all work exceed the counted passes, and the pieces with fewer
+    passes.
+    """
 
     share: Fraction
     pieces: tuple[Piece, ...]
 
 
 def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
-    """Return by how much a factor of 3 overstates the exact passes, or None."""
+    """Return by how much 3 passes over all pieces exceed the counted passes; None if they do
+    not.
+    """
     known = [(piece, piece.passes) for piece in pieces if piece.passes is not None]
     exact = sum((piece.macs * k for piece, k in known), Fraction(0))
     flat = sum((piece.macs for piece, _ in known), Fraction(0)) * FLAT
@@ -369,7 +393,9 @@ _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of a
 
 
 def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> dict[str, Fraction]:
-    """Return by reason how often the forward work of a piece is recomputed."""
+    """Return for each reason how many times the forward work of a piece is recomputed; {} in
+    inference.
+    """
     if not training.train or k <= 1:
         return {}
     known = (piece.again if training.has_graph_passes else None) or Fraction(0)
@@ -389,15 +415,19 @@ def recompute_factors(piece: Piece, k: Fraction, training: TrainingOptions) -> d
 
 
 def _option_recompute_factors(piece: Piece, recompute: str) -> dict[str, Fraction]:
-    """Return the share of a piece that --recompute repeats, with its reason."""
+    """Return how many times --recompute repeats the forward work of a piece, under its reason as
+    text.
+    """
     if recompute == "attention":
         return {_RECOMPUTED[recompute]: Fraction(1 if piece.scores else 0)}
-    times = Fraction(1) if recompute == "full" else _factor(recompute)
+    times = Fraction(1) if recompute == "full" else _parse_recompute_share(recompute)
     return {_RECOMPUTED.get(recompute, f"{recompute} of the forward pass"): times}
 
 
-def _factor(recompute: str) -> Fraction:
-    """Parse the share of "selective=0.5", the recomputed part of the forward work."""
+def _parse_recompute_share(recompute: str) -> Fraction:
+    """Parse the share of the forward work that is recomputed, such as "selective=0.5" or "0.5"; 0
+    for "none".
+    """
     text = recompute.removeprefix("selective=")
     try:
         part = Fraction(text) if text not in ("none", "full") else Fraction(0)
@@ -413,7 +443,7 @@ def _factor(recompute: str) -> Fraction:
 
 
 def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
-    """Parse texts such as "Conv=tf32" into precisions by name pattern."""
+    """Parse texts such as "Conv=tf32"; return the precisions by name pattern."""
     by_pattern = {}
     for text in precisions.precision_of:
         pattern, equals, precision = text.rpartition("=")
@@ -428,7 +458,9 @@ def parse_precision_patterns(precisions: Precisions) -> dict[str, str]:
 def _piece_precision_shares(
     piece: Piece, precisions: Precisions, patterns: Mapping[str, str], met: set[str]
 ) -> dict[str, Fraction]:
-    """Return the shares of the precisions in which a piece runs."""
+    """Return for each precision the share of a piece that runs in it, and add the matching
+    patterns to `met`.
+    """
     chosen = ""
     for pattern, precision in patterns.items():
         if any(matches(name, pattern) for name in piece.names):
@@ -444,7 +476,9 @@ def _piece_precision_shares(
 
 
 def as_stored(stored: str) -> str:
-    """Return the precision name of a stored dtype. Raises InputError if it is unknown."""
+    """Return the precision that a stored dtype means, such as "fp32" for "float32". Raises
+    InputError if it is unknown.
+    """
     if stored not in PRECISIONS:
         raise InputError(
             f"the precision in which {stored or 'this'} runs is unknown",
@@ -454,7 +488,9 @@ def as_stored(stored: str) -> str:
 
 
 def parse_precision_mix(mix: Iterable[str]) -> dict[str, Fraction]:
-    """Parse texts such as "bf16=0.5" into the work's share by precision; sum must be 1."""
+    """Parse texts such as "bf16=0.5"; return by precision its share of the work, with a sum of
+    1.
+    """
     parts: dict[str, Fraction] = {}
     for text in mix:
         name, equals, value = text.partition("=")

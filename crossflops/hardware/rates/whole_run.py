@@ -36,7 +36,9 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def share_of(text: str) -> float:
-    """Parse a share such as "0.4" or "40%". Raises InputError."""
+    """Parse a share such as "0.4" or "40%". Raises InputError if it is not above 0 and at most
+    1.
+    """
     number = text.strip().removesuffix("%")
     try:
         value = float(number) / (1 if number == text.strip() else 100)
@@ -53,7 +55,9 @@ def share_of(text: str) -> float:
 def check_run_length(
     run_length: RunLength, *, train: bool, measured: str, batch: bool, model: bool
 ) -> None:
-    """Raise InputError if the options of a run's length contradict or are incomplete."""
+    """Raise InputError if the options on the length of a training run contradict each other or are
+    incomplete.
+    """
     provided = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in provided]
     if len(provided) > 1:
@@ -94,7 +98,9 @@ def examples_of_step(run: MeasuredRun) -> int | None:
 
 
 def run_length_in_units(run: MeasuredRun, unit: str) -> Length:
-    """Return the length of a training run in examples, tokens and steps, if known."""
+    """Return the length of a training run in units of work (examples or tokens), and in examples,
+    tokens and steps where known.
+    """
     run_length, tokens, a_step = run.question.length, run.tokens, examples_of_step(run)
     if run_length.run_tokens is not None:
         total: Fraction | None = Fraction(quantity(run_length.run_tokens))
@@ -124,7 +130,9 @@ def run_compute(
     against: Peaks | None,
     optimizer: OptimizerStep | None,
 ) -> RunCompute | UnsetType:
-    """Compute FLOPs, device-hours and energy of a whole run; UNSET if not requested."""
+    """Return the FLOPs, device-hours and energy (kWh) of a whole training run; UNSET if not
+    requested.
+    """
     run_length = run.question.length
     if not run_length.is_requested:
         return UNSET
@@ -157,7 +165,7 @@ def run_compute(
 
 
 def _to_plain_number(value: Fraction | None) -> int | float | None:
-    """Convert a fraction to an int if it is whole, else to a float."""
+    """Convert a fraction to an int if it is whole, else to a float; None stays None."""
     if value is None:
         return None
     return value.numerator if value.denominator == 1 else float(value)

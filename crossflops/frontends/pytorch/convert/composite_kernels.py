@@ -1,4 +1,5 @@
-"""Kernels by which PyTorch keeps composite operators whole, set once and put back as one.
+"""The kernels by which PyTorch keeps composite operators whole, cached so that they are made only
+once.
 
 Before PyTorch takes a program apart it gives some 600 operators other kernels, and behind it
 takes them back. Both take longer than to trace the few operators of a piece, and the kernels are
@@ -15,7 +16,9 @@ from crossflops.patches.patching import original, owner_of, patching_attribute, 
 
 
 class _OperatorKernels(NamedTuple):
-    """The Python kernels of an operator, by dispatch key: the usual ones, and those set here."""
+    """The Python kernels of an operator by dispatch key: `usual` ones, and those that PyTorch
+    sets, `replaced`.
+    """
 
     operator: Any
     usual: Mapping[Any, Any]
@@ -23,7 +26,7 @@ class _OperatorKernels(NamedTuple):
 
 
 class CompositeKernels:
-    """The kernels that one table of decompositions needs.
+    """The kernels that one table of decompositions needs, cached.
 
     `composite` has the decompositions of operators that PyTorch can keep whole, `plain` those of
     all others: the two halves of the table.
@@ -42,14 +45,18 @@ class CompositeKernels:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Make PyTorch decompose programs by this table in this context."""
+        """Make PyTorch decompose programs by this table inside the block, with kernels that are
+        cached.
+        """
         index = inventory.COMPOSITE_KERNELS
         library = owner_of(index)
         override = original(library, "_override_composite_implicit_decomp", index)
         split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
-            """Return a context that overrides composite operators; it uses cached kernels."""
+            """Return a context that gives composite operators other kernels: the cached ones for
+            our own table.
+            """
             if composite != self._composite:  # a program that another table takes apart
                 return override(composite)
             if self._is_known():
@@ -57,7 +64,9 @@ class CompositeKernels:
             return self._noting_kernels(override)
 
         def split_once(table: dict[Any, Any]) -> Any:
-            """Split a table into composite and plain decompositions; our own from a cache."""
+            """Return the composite and the plain decompositions of a table; for our own table they
+            are cached.
+            """
             if table != self._table:
                 return split(table)
             return dict(self._composite), dict(self._plain)
@@ -71,14 +80,16 @@ class CompositeKernels:
             yield
 
     def _is_known(self) -> bool:
-        """Return whether the kernels are cached and no package has changed the usual ones."""
+        """Return True if the kernels are cached and the usual ones have not changed since then."""
         return bool(self._kernels) and all(
             known.operator.py_kernels == known.usual for known in self._kernels
         )
 
     @contextmanager
     def _noting_kernels(self, override: Callable[..., Any]) -> Iterator[None]:
-        """Let PyTorch override the kernels in this context, and cache what it set."""
+        """Let PyTorch's `override` replace the kernels inside the block, and cache the kernels
+        that it sets.
+        """
         rules = _fake_rules()
         usual = {operator: dict(operator.py_kernels) for operator in self._composite}
         with override(dict(self._composite)):
@@ -93,7 +104,7 @@ class CompositeKernels:
 
     @contextmanager
     def _replacing_kernels(self) -> Iterator[None]:
-        """Make PyTorch use the cached kernels in this context."""
+        """Replace the kernels by the cached ones inside the block."""
         with ExitStack() as undo:
             undo.callback(self._forget_dispatch)
             for known in self._kernels:
@@ -108,13 +119,13 @@ class CompositeKernels:
             yield
 
     def _forget_dispatch(self) -> None:
-        """Clear the operators' cached dispatch, so that they look up their kernels again."""
+        """Clear the dispatch caches of the operators, so that they look up their kernels again."""
         for known in self._kernels:
             known.operator._dispatch_cache.clear()
 
 
 def _fake_rules() -> dict[Any, Any]:
-    """Return PyTorch's table of how operators run on fake tensors."""
+    """Return PyTorch's table of the functions by which operators run on fake tensors."""
     from torch._subclasses.fake_impls import op_implementations_dict
 
     rules: dict[Any, Any] = op_implementations_dict

@@ -1,4 +1,5 @@
-"""Operators of a program are taken apart once for each signature, and the pieces are put in.
+"""The decomposition of a program operator by operator: each signature is decomposed once, and the
+result is reused.
 
 PyTorch takes a program apart by tracing all of it twice more, though most of its operators stay as
 they are. Here those that do not stay are traced once for each signature: the operator, how its
@@ -48,11 +49,11 @@ Signature: TypeAlias = tuple[Any, ...]
 
 
 class NotUnderstoodError(Exception):
-    """A program has a part that cannot be decomposed by signature."""
+    """An error of a program that has a part which cannot be decomposed by signature."""
 
 
 class TensorLayout(NamedTuple):
-    """The facts of a tensor that a decomposition may depend on."""
+    """The facts of a tensor on which a decomposition may depend."""
 
     dtype: Any
     shape: tuple[int, ...]
@@ -62,19 +63,20 @@ class TensorLayout(NamedTuple):
 
 
 class PieceOperand(msgspec.Struct, frozen=True):
-    """The index of a tensor among the operands of a call."""
+    """A reference to a tensor by its index among the operands of a call."""
 
     place: int
 
 
 class PieceResult(msgspec.Struct, frozen=True):
-    """The step of a piece that makes a tensor."""
+    """A reference to the result of a step in a piece (the decomposition of one signature)."""
 
     step: int
 
 
 class PieceStep(NamedTuple):
-    """One operator of a piece. `layout` is that of its result: one, several, or None.
+    """One operator of a piece, the decomposition of one signature. `layout` is that of its result:
+    one, a tuple, or None.
 
     `origin` is the index of its node among those that were decomposed together.
     """
@@ -87,7 +89,7 @@ class PieceStep(NamedTuple):
 
 
 class OperatorPiece(NamedTuple):
-    """The operators that a call is decomposed into, dead ones too, and its results.
+    """The operators into which a call is decomposed, unused ones too, and its results.
 
     Layouts are those of the results. `is_placed` means that it holds for operands that begin where
     their memory does.
@@ -111,7 +113,7 @@ _OF_ALL_SIZES = (
 
 
 class _Like(msgspec.Struct, frozen=True):
-    """The layout of an operand, or with None that of the result."""
+    """A reference to the layout of an operand; with None to that of the result."""
 
     operand: int | None
 
@@ -120,7 +122,7 @@ _RESULT = _Like(None)  # among arguments, the shape of the result
 
 
 class _CallRun(NamedTuple):
-    """Calls of a program that are decomposed together: nearly always one.
+    """The calls of a program that are decomposed together, in most cases one.
 
     `signature` is None for a call that stays whole, as `target`. `operands` are the outer nodes
     that they read, `outlets` those of their nodes that others read. For one operator that writes
@@ -136,14 +138,14 @@ class _CallRun(NamedTuple):
 
     @property
     def values(self) -> list[Any]:
-        """The fake values of all results of the run, in order, without None."""
+        """The fake tensors of all results of the run, in order, without those that are None."""
         values = [node.meta.get("val") for node in self.outlets]
         flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
         return [item for items in flat for item in items if item is not None]
 
 
 class Decomposer:
-    """The decompositions of operators by one table, cached by signature.
+    """A decomposer of programs by one table of decompositions, with a cache by signature.
 
     `registered` are the operators that stay whole where PyTorch can keep them so.
     """
@@ -164,7 +166,8 @@ class Decomposer:
     def decompose(
         self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
     ) -> "ExportedProgram":
-        """Return the program decomposed by cached pieces; NotUnderstoodError if impossible.
+        """Return the program with its operators replaced by cached decompositions. Raises
+        NotUnderstoodError if that is not possible.
 
         PyTorch's own decompositions run in the context `aside`.
         """
@@ -174,14 +177,16 @@ class Decomposer:
         return self._apply_pieces(program, runs)
 
     def _stays_whole(self, target: Any) -> bool:
-        """Return whether the decomposition keeps calls of an operator as they are; cached."""
+        """Return True if the decomposition keeps calls of the operator `target` as they are;
+        cached.
+        """
         known = self._stays.get(target)
         if known is None:
             known = self._stays[target] = self._is_left(target)
         return known
 
     def _is_left(self, target: Any) -> bool:
-        """Return whether no decomposition rule would replace calls of an operator."""
+        """Return True if no decomposition rule would replace calls of the operator `target`."""
         from torch._export.utils import _is_cia_op, _special_op_to_preserve_cia
 
         if target._schema.is_mutable or target in self._plain:
@@ -191,7 +196,9 @@ class Decomposer:
         return True
 
     def _runs(self, program: "ExportedProgram") -> Iterator[_CallRun]:
-        """Yield a program's calls in order, those around in-place writes grouped to one run."""
+        """Yield the calls of a program in order, each as a run; calls that a write in place
+        affects are one run.
+        """
         _check_decomposable_program(program)
         nodes = tuple(program.graph.nodes)
         writes = _Writes(nodes)
@@ -206,7 +213,9 @@ class Decomposer:
             index = end + 1
 
     def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
-        """Return an operator's call as a run of one node; NotUnderstoodError for others."""
+        """Return the call of an operator as a run of one node. Raises NotUnderstoodError for a
+        node that calls no ATen operator.
+        """
         target, written = node.target, None
         if not _is_plain_operator(target):
             raise NotUnderstoodError(target)
@@ -230,7 +239,7 @@ class Decomposer:
         )
 
     def _take_apart(self, runs: Sequence[_CallRun]) -> None:
-        """Compute the decomposed pieces of these runs of calls that are not cached."""
+        """Store in the cache the decompositions of these runs that are not in it yet."""
         asked: dict[Signature, _CallRun] = {}
         similar: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
         for run in runs:
@@ -262,7 +271,9 @@ class Decomposer:
             self._pieces.popitem(last=False)
 
     def _ask(self, runs: Mapping[Signature, _CallRun]) -> None:
-        """Let PyTorch decompose these runs of calls, and cache the resulting pieces."""
+        """Let PyTorch decompose these runs, given by signature, and store the results in the
+        cache.
+        """
         if not runs:
             return
         with self._kernels.used():
@@ -277,7 +288,9 @@ class Decomposer:
     def _apply_pieces(
         self, program: "ExportedProgram", runs: Sequence[_CallRun]
     ) -> "ExportedProgram":
-        """Return the program with each run of calls replaced by its decomposed operators."""
+        """Return the program with each run of calls replaced by the operators of its
+        decomposition.
+        """
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
         stamp = _Stamp(program)
@@ -304,7 +317,9 @@ class Decomposer:
 
 
 def _check_decomposable_program(program: "ExportedProgram") -> None:
-    """Raise NotUnderstoodError for a program that cached decompositions cannot handle."""
+    """Raise NotUnderstoodError if the program has a part that cached decompositions do not
+    support.
+    """
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
     from torch.utils._python_dispatch import _len_torch_dispatch_stack
@@ -329,14 +344,16 @@ def _check_decomposable_program(program: "ExportedProgram") -> None:
 
 
 def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
-    """Return whether a call's target is an operator overload of these namespaces."""
+    """Return True if `target` is an operator overload of one of the namespaces `spaces`."""
     from torch._ops import OpOverload
 
     return isinstance(target, OpOverload) and target.namespace in spaces
 
 
 def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
-    """Return a fake tensor's dtype, shape, stride and device; NotUnderstoodError for others."""
+    """Return dtype, shape, stride and device of a fake tensor, and `requires_grad` for a leaf.
+    Raises NotUnderstoodError for other tensors.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -351,7 +368,7 @@ def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
 
 
 def _layouts(value: Any) -> Any:
-    """Return the memory layout of a tensor, a tuple for several, None for None."""
+    """Return the layout of a fake tensor; for a list a tuple of layouts, and None for None."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
@@ -365,7 +382,9 @@ _PLAIN = (int, float, bool, str, type(None))
 def _decomposition_argument_key(
     argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]
 ) -> Any:
-    """Return an argument as a hashable key, with tensors by their operand indices."""
+    """Return an argument of a call as a hashable key, in which a tensor is its index among
+    `operands`; append new tensors to `operands` and `known`.
+    """
     import torch
 
     if isinstance(argument, torch.fx.Node):
@@ -385,7 +404,9 @@ def _decomposition_argument_key(
 def _call_run_signature(
     nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
 ) -> Signature:
-    """Return the cache key of a run's decomposition: operators, arguments, layouts."""
+    """Return the cache key of the decomposition of a run: its operators, arguments and operand
+    layouts.
+    """
     known: dict[fx.Node, Any] = {}
     operands: list[fx.Node] = []
     calls = []
@@ -404,7 +425,9 @@ def _call_run_signature(
 
 
 def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
-    """Return a run of nodes to decompose together; NotUnderstoodError for non-operators."""
+    """Return the run of nodes that are decomposed together. Raises NotUnderstoodError if a node is
+    not the call of an ATen operator.
+    """
     inside = set(nodes)
     for node in nodes:
         if node.op != "call_function":
@@ -425,7 +448,9 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
 
 
 def _call_run_kind(run: _CallRun) -> Any:
-    """Return a key shared by calls of all sizes that decompose alike, None if none is."""
+    """Return a key that calls have in common whose decompositions differ in sizes alone; None if
+    there may be no other such call.
+    """
     name = str(run.target)
     if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
         return None
@@ -444,7 +469,9 @@ def _call_run_kind(run: _CallRun) -> Any:
 
 
 def _is_in_rows(layout: TensorLayout) -> bool:
-    """Return whether a tensor's layout is contiguous, with the last axis the fastest."""
+    """Return True if a tensor with this layout is not empty and is contiguous, the last axis the
+    fastest.
+    """
     expected, strides = 1, []
     for extent in reversed(layout.shape):
         strides.append(expected)
@@ -453,19 +480,25 @@ def _is_in_rows(layout: TensorLayout) -> bool:
 
 
 def _without_sizes(layout: TensorLayout) -> Any:
-    """Return a layout's dtype, device, `requires_grad`, and which axes have size 1."""
+    """Return the parts of a layout that do not depend on sizes: dtype, device, `requires_grad`,
+    and True for each axis of size 1.
+    """
     axes = tuple(extent == 1 for extent in layout.shape)
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
 def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
-    """Return a decomposed piece with its layouts and shapes replaced by references."""
+    """Return a decomposition in which layouts and shapes are references to those of the operands
+    or the result.
+    """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = _fake_tensor_layout(run.values[0])
 
     def like(layout: Any) -> Any:
-        """Return a layout as a reference to an equal operand or result; also in tuples."""
+        """Return a reference to the operand or result that has this layout; for a tuple a tuple of
+        them.
+        """
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
@@ -479,7 +512,9 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
         return layout
 
     def generalize_sizes(argument: Any) -> Any:
-        """Return an argument with the result's shape replaced by a placeholder."""
+        """Return an argument in which the shape of the result is replaced by the reference
+        `_RESULT`.
+        """
         if isinstance(argument, list | tuple):
             if tuple(argument) == result.shape:
                 return _RESULT
@@ -500,13 +535,15 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 
 
 def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
-    """Return a generalized piece with the layouts and shapes of this run's operands."""
+    """Return a generalized decomposition with its references replaced by the layouts and shapes of
+    this run.
+    """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = _fake_tensor_layout(run.values[0])
 
     def specialize_layout(layout: Any) -> Any:
-        """Return a layout with its references replaced by the actual operands' layouts."""
+        """Return the layout that a reference means in this run; for a tuple a tuple of them."""
         if isinstance(layout, _Like):
             return result if layout.operand is None else operands[layout.operand]
         return (
@@ -516,7 +553,9 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
         )
 
     def specialize_sizes(argument: Any) -> Any:
-        """Return an argument with the placeholder replaced by the result's actual shape."""
+        """Return the shape of this run's result for the reference `_RESULT`; another argument as
+        it is.
+        """
         return list(result.shape) if argument == _RESULT else argument
 
     steps = tuple(
@@ -534,7 +573,9 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
 
 
 def _out_of_place_operator(target: Any) -> Any:
-    """Return the out-of-place variant of an in-place operator: `add` for `add_`."""
+    """Return the operator that does the same without writing in place: `add` for `add_`. Raises
+    NotUnderstoodError if there is none.
+    """
     import torch
     from torch._export.utils import _is_cia_op
 
@@ -561,7 +602,9 @@ _ALIKE = {
 
 
 def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
-    """Return whether the new tensor has the memory layout of the tensor written in place."""
+    """Return True if an out-of-place form of `node` returns a tensor with the memory layout of
+    `written`, the tensor that it writes in place.
+    """
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
     own = _fake_tensor_layout(written.meta.get("val"))
@@ -572,7 +615,9 @@ def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
 
 
 def _is_dense(layout: TensorLayout) -> bool:
-    """Return whether a tensor's layout has no gaps and no overlapping elements."""
+    """Return True if a tensor with this layout has neither gaps nor overlapping elements in
+    memory.
+    """
     expected = 1
     for stride, extent in sorted(zip(layout.stride, layout.shape, strict=True)):
         if extent != 1 and stride != expected:
@@ -582,7 +627,7 @@ def _is_dense(layout: TensorLayout) -> bool:
 
 
 class _Writes:
-    """The tensors of a program that operators write into.
+    """The writes in place of a program: which tensors they change, and which nodes are affected.
 
     Where no view of a tensor is used after a write into it, later readers of the tensor, or of the
     write's result, get the last written value. PyTorch makes a view again where it is used after a
@@ -619,11 +664,13 @@ class _Writes:
                 self.ranges.append((begin, end))
 
     def target_of(self, node: "fx.Node") -> "fx.Node":
-        """Return the FX node of the tensor that an operator writes in place."""
+        """Return the node of the tensor that the operator of `node` writes in place."""
         return self._targets[node]
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
-        """Return the index range of nodes that a write in place affects."""
+        """Return the indices of the first and the last node that the write in place of `node`
+        affects.
+        """
         memories = tuple(
             memory for at in write_argument_nodes(node) for memory in _memories(at.meta.get("val"))
         )
@@ -633,7 +680,9 @@ class _Writes:
         return begin, max(end, self._position[node])
 
     def _range_of_memories(self, node: "fx.Node", memories: tuple[Any, ...]) -> tuple[int, int]:
-        """Return the index range of nodes affected by all writes into these memories."""
+        """Return the indices of the first and the last node that writes into these memories
+        affect. Raises NotUnderstoodError if a result of the program has such a memory.
+        """
         index = self._position
         shared = [other for memory in memories for other in self._sharing[memory]]
         writing = [index[other] for other in shared if _is_writing(other)]
@@ -650,7 +699,9 @@ class _Writes:
         return min(index[other] for other in shared), max(ends)
 
     def _find_target(self, node: "fx.Node") -> "fx.Node | None":
-        """Return the node written in place, None if a view of it may be read later."""
+        """Return the node of the tensor that `node` writes in place; None if a view of it may be
+        read later.
+        """
         written = write_argument_nodes(node)
         if len(written) != 1 or write_and_return_node(node) not in written:
             return None
@@ -671,12 +722,14 @@ class _Writes:
 
 
 def _is_writing(node: "fx.Node") -> bool:
-    """Return whether a node calls an ATen operator that changes an argument in place."""
+    """Return True if the node calls an ATen operator that changes an argument in place."""
     return _is_plain_operator(node.target) and node.target._schema.is_mutable
 
 
 def _memories(value: Any) -> list[Any]:
-    """Return the identities of the storages of a tensor, or of several."""
+    """Return the ids of the storages of a tensor, or of all tensors in a list; [] for other
+    values.
+    """
     import torch
 
     if isinstance(value, list | tuple):
@@ -694,7 +747,9 @@ _HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
 
 
 def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
-    """Return the nodes that share a memory as a whole, not by a view, with its first node."""
+    """Return the nodes whose tensor is the whole memory of the first node in `sharing`, not a view
+    of a part.
+    """
     first = sharing[0]
     if isinstance(first.meta.get("val"), list | tuple):
         raise NotUnderstoodError("a write into one of several results")
@@ -712,7 +767,9 @@ def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 def _operator_pieces(
     runs: Sequence[_CallRun], table: Mapping[Any, Any]
 ) -> list[OperatorPiece | None]:
-    """Return the decomposed pieces of runs; None for one that operators cannot express."""
+    """Let PyTorch decompose the runs by `table`; return for each run its decomposition, None if it
+    cannot be stored as operators.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -745,14 +802,14 @@ def _operator_pieces(
 
 
 class _CopiedCalls(NamedTuple):
-    """The nodes of a run in a module of calls, by name, and those of its results."""
+    """The copies of a run's calls in another graph: their names, and the nodes of the results."""
 
     names: list[str]
     results: list["fx.Node"]
 
 
 def _tensor_from_layout(layout: TensorLayout) -> Any:
-    """Return a new tensor without set values that has this layout's shape, stride and dtype."""
+    """Return a new uninitialized tensor with this layout."""
     import torch
 
     tensor = torch.empty_strided(
@@ -770,7 +827,9 @@ class _Fakes:
         self._known: dict[TensorLayout, Any] = {}
 
     def tensor_with_layout(self, layout: Any) -> Any:
-        """Return a fake tensor of this layout, a tuple for several, None for None."""
+        """Return a fake tensor with this layout, cached; for a tuple a tuple of them, and None for
+        None.
+        """
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
@@ -784,7 +843,9 @@ class _Fakes:
 def _copy_run_calls(
     graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
 ) -> _CopiedCalls:
-    """Copy a run's calls into an FX graph, with these nodes as operands."""
+    """Copy the calls of a run into an FX graph, with these nodes as operands; return names and
+    results of the copies.
+    """
     from torch.fx.node import map_arg
 
     own: dict[fx.Node, Any] = dict(zip(run.operands, operands, strict=True))
@@ -812,7 +873,7 @@ def _copy_run_calls(
 def _program_from_graph(
     graph: "fx.Graph", inputs: Sequence["fx.Node"], outputs: Sequence["fx.Node"]
 ) -> "ExportedProgram":
-    """Return an exported program of an FX graph with these inputs and outputs."""
+    """Return an exported program with this FX graph, these inputs and these outputs."""
     import torch
     from torch._export.verifier import TrainingIRVerifier
     from torch.export.exported_program import (
@@ -855,7 +916,7 @@ def _program_from_graph(
 
 
 class _TracedNode(NamedTuple):
-    """A node with the attributes that it loses when it is erased."""
+    """A node with copies of the attributes that it loses when it is erased."""
 
     node: "fx.Node"
     target: Any
@@ -866,7 +927,7 @@ class _TracedNode(NamedTuple):
 
 
 class _TraceRecord:
-    """The graph of a trace, before dead nodes are eliminated."""
+    """The graph of a trace as it was before dead nodes were removed."""
 
     def __init__(self) -> None:
         """Start with no inputs, nodes or outputs of a traced graph."""
@@ -875,11 +936,15 @@ class _TraceRecord:
         self.outputs: tuple[Any, ...] = ()
 
     def watching(self) -> Any:
-        """Return a context that notes the first graph before its dead code is eliminated."""
+        """Return a context that records the first decomposed graph before its dead nodes are
+        removed.
+        """
         return watch_dead(self._note)
 
     def _note(self, graph: "fx.Graph") -> None:
-        """Note inputs, operator calls and outputs of a graph that PyTorch decomposed."""
+        """Record inputs, operator calls and outputs of a graph, if it is the first that PyTorch
+        decomposed.
+        """
         nodes = [node for node in graph.nodes if node.op == "call_function"]
         if self.inputs or (nodes and not any(node.meta.get("from_node") for node in nodes)):
             return
@@ -901,7 +966,9 @@ class _TraceRecord:
         provided: Sequence[Sequence["fx.Node"]],
         made: Sequence[_CopiedCalls],
     ) -> list[OperatorPiece | None]:
-        """Return each run's decomposed piece from the traced graph, None if impossible."""
+        """Return for each run its decomposition as the recorded graph has it; None if it cannot be
+        stored.
+        """
         from torch.utils._pytree import tree_leaves
 
         if (
@@ -951,13 +1018,17 @@ def _piece(
     operands: dict["fx.Node", Any],
     outputs: list[Any],
 ) -> OperatorPiece:
-    """Return the operators that a run of calls decomposes into, as a reusable piece."""
+    """Return the decomposition of a run: its recorded operators as steps, with references to
+    operands and earlier steps.
+    """
     import torch
 
     known: dict[fx.Node, Any] = dict(operands)
 
     def piece_argument(argument: Any) -> Any:
-        """Return a traced node's argument as a reference to an operand or an earlier result."""
+        """Return an argument of a recorded node with a tensor replaced by a reference to an
+        operand or an earlier step.
+        """
         if not isinstance(argument, torch.fx.Node):
             return argument
         if argument not in known:
@@ -993,7 +1064,8 @@ def _piece(
 
 
 class _Stamp:
-    """A program as PyTorch would trace it, node after node, with the same names.
+    """A writer of the decomposed program: node after node, with the names that PyTorch's own trace
+    gives.
 
     The value of a node of the old program is a node of the new one, or several; nodes that are the
     same tensor share a cell, in which a write stores its result.
@@ -1010,21 +1082,21 @@ class _Stamp:
         self._fakes = _Fakes(_program_fake_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
-        """Add a copy of a program's input node to the new graph."""
+        """Add a copy of an input node of the program to the new graph."""
         own = self._graph.placeholder(f"arg{len(self._cells)}_1")  # as in a trace
         own.meta = dict(node.meta)
         self._cells[node] = [own]
         self._inputs[own] = node.name
 
     def pick(self, node: "fx.Node") -> None:
-        """Set the value of a `getitem` node: one of several results of a call."""
+        """Set the value of a `getitem` node in the new graph: one of several results of a call."""
         several = self._value(node.args[0])
         if not isinstance(several, tuple):
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
     def add_whole(self, run: _CallRun) -> None:
-        """Add a call that the decomposition keeps as it is to the new graph."""
+        """Add the call of a run that the decomposition keeps as it is to the new graph."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _meta(node)
         args, kwargs = self._with_stamp_values(node.args), self._with_stamp_values(node.kwargs)
@@ -1039,7 +1111,7 @@ class _Stamp:
         self._set(run, tuple(picked))
 
     def add_piece(self, run: _CallRun, piece: OperatorPiece) -> None:
-        """Add the operators that a run of calls decomposes into to the new graph."""
+        """Add the operators of a run's decomposition to the new graph."""
         values = run.values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
         if list(map(_fake_tensor_layout, values)) != layouts:
@@ -1053,7 +1125,9 @@ class _Stamp:
         made: list[fx.Node] = []
 
         def stamp_argument(argument: Any) -> Any:
-            """Return the new graph's node for a reference to an operand or to a step."""
+            """Return the node of the new graph that a reference to an operand or a step means;
+            another argument as it is.
+            """
             if isinstance(argument, PieceOperand):
                 return operands[argument.place]
             return made[argument.step] if isinstance(argument, PieceResult) else argument
@@ -1083,7 +1157,9 @@ class _Stamp:
         own.meta = dict(node.meta)
 
     def program(self) -> "ExportedProgram":
-        """Return the decomposed program without dead code; NotUnderstoodError if invalid."""
+        """Return the exported program with the new graph, its dead nodes removed. Raises
+        NotUnderstoodError if an output is of an unknown kind.
+        """
         from torch.export.graph_signature import ConstantArgument, TensorArgument
         from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
         from torch.utils._pytree import tree_leaves
@@ -1110,7 +1186,8 @@ class _Stamp:
         return program
 
     def _name_inputs(self) -> None:
-        """Give inputs their names, and rename nodes of the same names, as PyTorch does.
+        """Give the inputs of the new graph their names in the program, and rename other nodes that
+        have such names.
 
         Source: torch/_export/utils.py, placeholder_naming_pass.
         """
@@ -1130,7 +1207,9 @@ class _Stamp:
             node.name = node.target = name
 
     def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
-        """Append a call of an operator to the new graph, with this metadata and fake value."""
+        """Append the call of an operator to the new graph, with this metadata and fake tensor;
+        return its node.
+        """
         named = getattr(target, "overloadpacket", target).__name__
         name = self._graph._target_to_str(named)
         node = self._graph.create_node("call_function", target, args, kwargs, name)
@@ -1138,7 +1217,9 @@ class _Stamp:
         return node
 
     def _set(self, run: _CallRun, value: Any) -> None:
-        """Set the new graph's value of a call, also for the tensor that it wrote in place."""
+        """Set the value of a run's call in the new graph, also for the tensor that it wrote in
+        place.
+        """
         if run.written is None:
             self._cells[run.nodes[0]] = [value]
         else:
@@ -1146,18 +1227,22 @@ class _Stamp:
             cell[0] = value
 
     def _value(self, node: Any) -> Any:
-        """Return the new graph's current value for a node of the old graph."""
+        """Return the node of the new graph, or a tuple of nodes, that has the current value of a
+        node of the old graph.
+        """
         return self._cells[node][0]
 
     def _with_stamp_values(self, arguments: Any) -> Any:
-        """Return arguments with each old graph's node replaced by its value in the new one."""
+        """Return arguments in which each node of the old graph is replaced by its node in the new
+        one.
+        """
         from torch.fx.node import map_arg
 
         return map_arg(arguments, self._value)
 
 
 def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
-    """Return nested lists and dicts of arguments with each leaf replaced by `change(leaf)`."""
+    """Return `argument`, nested lists and dicts, with each leaf replaced by `change(leaf)`."""
     if isinstance(argument, list | tuple):
         return type(argument)(map_leaves(item, change) for item in argument)
     if isinstance(argument, Mapping):
@@ -1166,14 +1251,16 @@ def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _meta(node: "fx.Node") -> dict[str, Any]:
-    """Return a node's metadata with a note that a decomposition made the new node from it."""
+    """Return a copy of a node's metadata for a node that its decomposition makes."""
     from torch.fx.traceback import NodeSource
 
     return {**node.meta, "from_node": [NodeSource(node, "decomposition")]}
 
 
 def _program_fake_mode(program: "ExportedProgram") -> Any:
-    """Return the fake mode of a program's tensors."""
+    """Return the fake tensor mode of a program's tensors. Raises NotUnderstoodError without
+    one.
+    """
     from torch._guards import detect_fake_mode
 
     values = [node.meta.get("val") for node in program.graph.nodes]
@@ -1191,7 +1278,8 @@ _DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
 
 @contextmanager
 def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
-    """Make PyTorch's exporter decompose by cached pieces in this context, where it can.
+    """Make PyTorch's exporter use cached decompositions inside the block, for programs where that
+    is possible.
 
     Nodes dropped from the calls that are traced separately are not noted.
     """
@@ -1202,7 +1290,9 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
     decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
 
     def decompose_or_delegate(program: Any, registry: Any) -> Any:
-        """Decompose a program from cached pieces, or by PyTorch's pass if impossible."""
+        """Return the program decomposed by cached decompositions, or by PyTorch's own pass if that
+        is not possible.
+        """
         try:
             return _decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
@@ -1228,7 +1318,8 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
 
 
 def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a `run_node` that only promotes dtypes for programs assembled from pieces.
+    """Return a replacement of PyTorch's `run_node`: for a program made of cached decompositions it
+    only promotes dtypes.
 
     PyTorch runs every operator without values once more to get the types of all results, which the
     nodes already have.
@@ -1236,7 +1327,9 @@ def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
     from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
 
     def promote_node_types(self: Any, node: Any) -> Any:
-        """Promote the types of a call node's operands by rule; return its fake value."""
+        """Insert the casts that promote the operand dtypes of a node; return the fake tensor of
+        its result.
+        """
         if _STAMPED not in self.module.meta or node.op != "call_function":
             return run_node(self, node)
         rule = get_type_promotion_rule(node, self.type_promotion_table)
@@ -1249,7 +1342,9 @@ def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decomposer(registry: Any) -> Decomposer:
-    """Return the decomposer of a table of ONNX translations, cached by the table."""
+    """Return the decomposer for a registry of ONNX translations, cached by its operators and by
+    torch settings.
+    """
     import torch
     from torch._decomp import decomposition_table
     from torch.onnx._internal.exporter._decomp import get_onnx_implemented_overloads

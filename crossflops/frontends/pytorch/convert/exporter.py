@@ -1,4 +1,6 @@
-"""An exported program -> an ONNX program in memory, or one line of what stands in the way."""
+"""The export of a program to ONNX in memory by PyTorch's exporter, or one line that says why it
+fails.
+"""
 
 import functools
 import re
@@ -33,7 +35,7 @@ _BRINGING = ("torchvision", "torch.ao.quantization.fx._decomposed")  # operators
 
 @contextmanager
 def reusing_export_registry() -> Iterator[None]:
-    """Let exports in this context share one table of ONNX translations.
+    """Let all exports inside the block share one table of ONNX translations.
 
     If PyTorch has no such table at the known place, it builds its own as usual.
     """
@@ -48,7 +50,9 @@ def reusing_export_registry() -> Iterator[None]:
         return
 
     def from_torchlib(registry: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a copy of PyTorch's table of ONNX translations, built once per library set."""
+        """Return a copy of PyTorch's table of ONNX translations, which is built once for each set
+        of imported libraries.
+        """
         # what another library brings is in the table only once that has been imported
         there = tuple(name for name in _BRINGING if name in sys.modules)
         return _copy_export_registry(
@@ -63,7 +67,7 @@ def reusing_export_registry() -> Iterator[None]:
 
 @contextmanager
 def reusing_schema_signatures() -> Iterator[None]:
-    """Let exports in this context derive an ONNX operator's signature only once.
+    """Let exports inside the block derive the signature of each ONNX operator only once.
 
     If onnx-ir has no such class at the known place, it derives them as usual.
     """
@@ -75,7 +79,9 @@ def reusing_schema_signatures() -> Iterator[None]:
     derive = OpSignature.from_op_schema
 
     def from_op_schema(schema: Any) -> Any:
-        """Return the signature of an ONNX operator's schema, cached for ONNX's own domains."""
+        """Return the signature of an ONNX operator's schema, cached for the domains of ONNX
+        itself.
+        """
         if schema.domain not in _DOMAINS_OF_ONNX:  # two models have other operators of one name
             return derive(schema)
         key = schema.domain, schema.name, schema.since_version
@@ -102,12 +108,16 @@ def _build_export_registry(
     args: tuple[Any, ...],
     **kwargs: Any,
 ) -> Any:
-    """Build PyTorch's registry of ONNX translations, cached by its arguments and libraries."""
+    """Return PyTorch's registry of ONNX translations, cached by the arguments and the imported
+    libraries.
+    """
     return build.__func__(registry, *args, **kwargs)
 
 
 def _copy_export_registry(table: Any) -> Any:
-    """Return a copy of a table of ONNX translations, to which operators may be added."""
+    """Return a copy of a table of ONNX translations, so that operators can be added to the copy
+    alone.
+    """
     copied = object.__new__(_registry_class(type(table)))
     copied.__dict__.update(vars(table))
     copied.functions = {target: list(forms) for target, forms in table.functions.items()}
@@ -168,7 +178,9 @@ _TYPES = [
 
 
 def unknown_operator(error: BaseException) -> Any:
-    """Return the operator without an ONNX translation that made an export fail, or None."""
+    """Return the operator that made an export fail because it has no ONNX translation; None for
+    another error.
+    """
     import torch
 
     cause: BaseException | None = error
@@ -186,7 +198,7 @@ _TRANSLATED = re.compile(r"Error when translating node .*?\[target=torch\.ops\.(
 
 
 def untranslatable_operator(error: BaseException) -> Any:
-    """Return the operator whose ONNX translation rejected its arguments, or None.
+    """Return the operator whose ONNX translation raised `error`, or None for another error.
 
     `torch.histc` without bounds takes them from its values, which its form does not support.
     """
@@ -208,7 +220,8 @@ def translating_complex_operators(
     forms: Mapping[Any, Callable[..., Any]],
     writing_place: WritingPlace,
 ) -> Iterator[None]:
-    """Let the exporter use our translations, also for complex numbers, in this context.
+    """Let the exporter use the translations of `table` before its own inside the block, also for
+    complex numbers.
 
     PyTorch separates these, and `torch.onnx.export` adds none of them to its own. An operator
     without a form for complex arguments becomes an opaque node there, and keeps its form for real
@@ -220,14 +233,18 @@ def translating_complex_operators(
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
     def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
-        """Return an FX node's translation to ONNX, replayed where known, and a message."""
+        """Return the function that translates an FX node to ONNX (by stored nodes if they are
+        known), or None, and a message.
+        """
         if is_reference_export():
             return ours_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
         return form_of(node, flags, functools.partial(ours_first, node, registry), writing_place)
 
     def ours_first(node: Any, registry: Any) -> tuple[Any, str]:
-        """Return an FX node's translation to ONNX, ours before PyTorch's, and a message."""
+        """Return the function that translates an FX node to ONNX (ours if there is one, else
+        PyTorch's), or None, and a message.
+        """
         if loses_argument(node):
             return opaque(node.target), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
@@ -247,7 +264,9 @@ def translating_complex_operators(
 
 
 def _unsqueeze_pairs(numbers: Any, dim: int) -> Any:
-    """Write ONNX nodes for `unsqueeze` of complex numbers, which are pairs on the last axis."""
+    """Write ONNX nodes for `unsqueeze` of complex numbers, stored as pairs on the last axis;
+    return the result.
+    """
     from onnxscript.onnx_opset import opset23
 
     return opset23.Unsqueeze(numbers, opset23.Constant(value_ints=[dim - (dim < 0)]))
@@ -259,7 +278,8 @@ _OF_PAIRS = {"aten.unsqueeze.default": _unsqueeze_pairs}
 
 @contextmanager
 def promoting_scalar_operands() -> Iterator[None]:
-    """Convert number operands to tensors where an operator takes tensors, in this context.
+    """Make the exporter convert number operands to tensors, where an operator takes tensors,
+    inside the block.
 
     `1.0 - x` of integers is `aten.sub.Tensor(1.0, x)` in a program. PyTorch's exporter makes a
     tensor of such a number only where it casts it, and otherwise finds no form of the operator.
@@ -271,7 +291,9 @@ def promoting_scalar_operands() -> Iterator[None]:
     promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
     def promote_scalar_operand(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
-        """Return a number operand as a scalar tensor of `dtype` where a tensor is expected."""
+        """Return a node with the number as a tensor of `dtype`, if the operator takes a tensor
+        there; else PyTorch's result.
+        """
         is_number = isinstance(fx_arg, int | float) and dtype is not None
         if not is_number or not _is_tensors_place(node, fx_arg):
             return promote(self, node, fx_arg, dtype)
@@ -288,19 +310,20 @@ def promoting_scalar_operands() -> Iterator[None]:
 
 
 def _is_tensors_place(node: Any, number: Any) -> bool:
-    """Return whether a node gets this number where its operator expects a tensor."""
+    """Return True if a node gets this number where its operator takes a tensor."""
     indices = zip(node.target._schema.arguments, node.args, strict=False)
     return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
 
 
 def _takes_complex(node: Any) -> bool:
-    """Return whether an FX node has an input tensor of complex numbers."""
+    """Return True if an operand of the FX node is a tensor of complex numbers."""
     values = (source.meta.get("val") for source in node.all_input_nodes)
     return any(_has_dtype_and_shape(value) and value.is_complex() for value in values)
 
 
 def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Callable[..., Any]:
-    """Return a translation that writes an operator as one opaque node of `torch.ops`.
+    """Return a function that translates calls of an operator to one node of the domain
+    `torch.ops`, which no rule opens.
 
     It has `results` results, or as many as the schema has. Its inputs are the tensors among the
     arguments, lists of tensors flattened; its attributes the plain arguments that are passed, by
@@ -315,7 +338,9 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
     opset, name = values.Opset(DOMAIN, 1), f"{operator}{suffix}"
 
     def translate(*args: Any, **kwargs: Any) -> Any:
-        """Write a call as one opaque ONNX node: tensors as inputs, numbers as attributes."""
+        """Write a call as one ONNX node, with tensors as inputs and numbers or texts as
+        attributes; return its results.
+        """
         provided = (
             dict(zip((argument.name for argument in arguments), args, strict=False)) | kwargs
         )
@@ -338,7 +363,9 @@ def opaque(operator: Any, suffix: str = "", results: int | None = None) -> Calla
 
 
 def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield arguments by name, complex numbers as a real and an imaginary part."""
+    """Yield (name, argument); a complex number becomes its real part and, with "_imag" behind the
+    name, its imaginary part.
+    """
     for name, value in named:
         if isinstance(value, complex):
             yield name, value.real
@@ -350,7 +377,7 @@ def _with_parts(named: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 def _opaque_operator_schema(
     operator: Any, name: str, has_inputs: bool, results: int | None
 ) -> Any:
-    """Return the ONNX schema of an opaque operator; its list of inputs may be absent."""
+    """Return the ONNX schema by which calls of an operator are written as nodes called `name`."""
     from onnx.defs import OpSchema
 
     if results is None:
@@ -372,7 +399,7 @@ def _opaque_operator_schema(
 
 
 def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> Any:
-    """Return the ONNX schema of a node with these attributes and one result."""
+    """Return the ONNX schema of a node called `name` with these attributes and one result."""
     from onnx.defs import OpSchema
 
     kinds = {
@@ -395,7 +422,7 @@ def node_schema(name: str, has_inputs: bool, attributes: Mapping[str, Any]) -> A
 
 
 def _inputs_of_any_number() -> Any:
-    """Return an ONNX schema's parameter that accepts any number of inputs of any types."""
+    """Return the schema parameter that accepts any number of input tensors of any types."""
     from onnx.defs import OpSchema
 
     return OpSchema.FormalParameter(
@@ -408,12 +435,13 @@ def _inputs_of_any_number() -> Any:
 
 
 def _attribute_name(argument: str) -> str:
-    """Return an argument's attribute name, `self_` for `self`, which Python reserves."""
+    """Return the attribute name of an argument: its own, or `self_` for `self`."""
     return "self_" if argument == "self" else argument
 
 
 def _attribute_type(written: str) -> Any:
-    """Return the ONNX attribute type for an argument's schema type, None if there is none.
+    """Return the ONNX attribute type for the type of an argument as its schema writes it; None for
+    tensors and similar.
 
     PyTorch's `number`, an int, a float or a complex number, is a float: its real part.
     """
@@ -431,18 +459,18 @@ def _attribute_type(written: str) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return whether a value is a number or text, or a list of them."""
+    """Return True if the value is a number, a bool or a text, or a list of these."""
     items = value if _is_list(value) else [value]
     return all(isinstance(item, int | float | str) for item in items)
 
 
 def _is_list(value: Any) -> bool:
-    """Return whether a value is a list or a tuple."""
+    """Return True if the value is a list or a tuple."""
     return isinstance(value, list | tuple)
 
 
 def _has_dtype_and_shape(value: Any) -> bool:
-    """Return whether a value has a dtype and a shape, as tensors have."""
+    """Return True if the value has a dtype and a shape, as tensors have."""
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
@@ -483,7 +511,8 @@ def to_onnx(
     dropped: DroppedOperators,
     forms: Mapping[Any, Callable[..., Any]] = {},
 ) -> Any:
-    """Convert an exported program to ONNX; unknown operators become opaque nodes.
+    """Convert an exported program to an ONNX program; operators without a translation become
+    opaque nodes.
 
     Operators that are eliminated as dead are noted in `dropped`. `forms` are additional ONNX forms
     of operators.
@@ -562,7 +591,8 @@ def to_onnx(
 
 
 def _forget_open_sizes(exported: Any) -> None:
-    """Drop unresolved symbolic sizes that a trace left, or the next trace would fail.
+    """Drop symbolic sizes of the program that its trace left unresolved, since the next trace
+    would fail.
 
     PyTorch looks for them in the next trace, and refuses it if they are missing.
     """
@@ -581,7 +611,9 @@ _FIRST_NAMES = {
 
 
 def _with_first_names(exported: Any) -> None:
-    """Replace alias operators such as `divide` by the ones with a translation, `div`."""
+    """Replace operators of a second name, such as `divide`, by those with a translation (`div`),
+    in place.
+    """
     import torch
 
     for module in exported.graph_module.modules():
@@ -594,7 +626,8 @@ def _with_first_names(exported: Any) -> None:
 
 
 def _without_idle_squeezes(exported: Any) -> None:
-    """Replace `squeeze` of axes longer than 1, which has no effect, by a copy.
+    """Replace each `squeeze` that has no effect, since its axes are longer than 1, by a copy, in
+    place.
 
     The exporter would write a Squeeze that no runtime can run.
     """
@@ -612,7 +645,7 @@ _PLACES = ("GatherND", "ScatterND")  # their indices are int64 alone
 
 
 def cast_indices_to_int64(model: Any) -> None:
-    """Cast int32 indices of GatherND and ScatterND to int64 in the model, in place."""
+    """Cast the int32 indices of GatherND and ScatterND nodes to int64, in place."""
     import onnx_ir as ir
 
     for node in list(model.graph.all_nodes()):
@@ -636,7 +669,7 @@ def cast_indices_to_int64(model: Any) -> None:
 
 
 def _without_empty_joins(exported: Any) -> None:
-    """Remove `cat` of tensors that are all empty, which the exporter rejects.
+    """Remove each `cat` of empty tensors alone, which the exporter rejects, in place.
 
     Where the result is as empty as the first of them, a copy of that one replaces it, with its
     name.
@@ -662,7 +695,7 @@ def _without_empty_joins(exported: Any) -> None:
 
 
 def _affine_grid(*args: Any) -> Any:
-    """Write ONNX's AffineGrid: the product of matrices and a grid.
+    """Write the ONNX AffineGrid for theta, size and align_corners; return the grid.
 
     Decomposed it would be multiplications and a sum.
 
@@ -677,7 +710,8 @@ def _affine_grid(*args: Any) -> Any:
 
 
 def _convolution_over_time(*args: Any) -> Any:
-    """Write an ONNX Conv for `conv_tbc`, whose data is [time, batch, channels].
+    """Write ONNX nodes for `conv_tbc`, a convolution over data [time, batch, channels]; return the
+    result.
 
     The arguments are the data, the weight, the bias and the padding of both ends.
     """
@@ -694,7 +728,8 @@ def _convolution_over_time(*args: Any) -> Any:
 
 
 def _has_real_dots(exported: Any) -> bool:
-    """Return whether a program has products of real vectors, and none of complex ones.
+    """Return True if the program has dot products (`linalg.vecdot`), none of them of complex
+    vectors.
 
     Products of complex vectors conjugate.
     """
@@ -707,7 +742,7 @@ def _has_real_dots(exported: Any) -> bool:
 
 
 def _dots(first: Any, second: Any, dim: int = -1) -> Any:
-    """Write in ONNX dot products along an axis as one operator, not as products and a sum.
+    """Write one ONNX Einsum for the dot products of two tensors along an axis; return the result.
 
     Decomposed they would be elementwise products and a sum.
     """
@@ -720,7 +755,8 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
 
 
 def _extreme(reduction: str, *args: Any) -> Any:
-    """Write in ONNX a minimum or maximum along axes, of all elements if no axes are given.
+    """Write the ONNX `reduction` (a minimum or maximum) along axes, of all elements if none are
+    given; return the result.
 
     The exporter accepts no list of axes.
     """
@@ -737,7 +773,8 @@ _LARGEST = functools.partial(_extreme, "ReduceMax")
 
 
 def _put(*args: Any) -> Any:
-    """Write ONNX nodes for `x[mask] = number` as an elementwise choice.
+    """Write ONNX nodes for `index_put`, a Where if it sets one number by a mask; return the
+    changed tensor.
 
     The exporter would search the elements, whose number depends on values. The arguments are the
     tensor, masks or indices, the written values, and whether they are added.
@@ -762,7 +799,7 @@ def _put(*args: Any) -> Any:
 
 
 def _wide(index: Any) -> Any:
-    """Return an int32 index cast to int64, any other index unchanged.
+    """Return the index cast to int64 if it is of int32, else as it is.
 
     The exporter adds constants of int64 to indices of int32.
     """
@@ -777,7 +814,8 @@ def _wide(index: Any) -> Any:
 
 
 def _put_in_order(*args: Any) -> Any:
-    """Write in ONNX `masked_scatter`: source elements, in order, where the mask is true.
+    """Write ONNX nodes for `masked_scatter`, which puts the source's elements in order where the
+    mask is True; return the tensor.
 
     The exporter would search the elements, whose number depends on values. Here each element of
     the mask knows how many came before it. The arguments are the tensor, the mask, the source.
@@ -799,7 +837,8 @@ def _put_in_order(*args: Any) -> Any:
 
 
 def _uniform(*args: Any) -> Any:
-    """Write ONNX nodes for uniform random numbers of a tensor's shape between two bounds.
+    """Write the ONNX node for uniform random numbers between two bounds, in a tensor's shape;
+    return them.
 
     Decomposed they would have no translation.
     """
@@ -811,13 +850,13 @@ def _uniform(*args: Any) -> Any:
 
 
 def _gives_floats(exported: Any, operator: Any) -> bool:
-    """Return whether all results of an operator in the program have a float dtype."""
+    """Return True if all results of an operator in the program have a float dtype."""
     nodes = exported.graph.find_nodes(op="call_function", target=operator)
     return all(node.meta["val"].is_floating_point() for node in nodes)
 
 
 def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: Any) -> Any:
-    """Write ONNX nodes for `linspace` as start + i * step.
+    """Write ONNX nodes for `linspace` as start + index * step; return the result.
 
     The exporter computes each element from both ends.
     """
@@ -843,7 +882,9 @@ def _even_steps(start: Any, end: Any, steps: int, dtype: int = -1, **options: An
 def _powers(
     start: Any, end: Any, steps: int, base: float = 10.0, dtype: int = -1, **options: Any
 ) -> Any:
-    """Write in ONNX `logspace`: the base to the power of each element of a `linspace`."""
+    """Write ONNX nodes for `logspace`, the base to the power of each element of a `linspace`;
+    return the result.
+    """
     from onnxscript.onnx_opset import opset23
 
     exponents = _even_steps(start, end, steps, dtype)
@@ -853,7 +894,7 @@ def _powers(
 
 
 def _without_form(exported: Any) -> set[Any]:
-    """Return the operators whose ONNX translation fails or does different work.
+    """Return the operators of a program whose ONNX translation fails or does different work.
 
     The ONNX LSTM has no projection: the exporter writes the width of the projected state as that
     of the cell.
@@ -872,12 +913,14 @@ def _without_form(exported: Any) -> set[Any]:
 
 
 def _projects(hidden: Any, cell: Any) -> bool:
-    """Return whether an LSTM's hidden state is of another width than its cell state."""
+    """Return True if an LSTM's hidden state has another width than its cell state, as a projection
+    makes it.
+    """
     return bool(hidden.meta["val"].shape[-1] != cell.meta["val"].shape[-1])
 
 
 def _root_export_error(error: BaseException) -> BaseException:
-    """Return the exception at the end of an export error's chain of causes."""
+    """Return the first cause of an export error, at the end of its chain of causes."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -18,13 +18,13 @@ _SHAPE = 10  # elements of a constant that onnxscript looks at as at a shape
 
 
 class GivenValue(msgspec.Struct, frozen=True):
-    """The place of a value among those that a form is given."""
+    """A reference to a value that is passed to a form, by its index."""
 
     place: int
 
 
 class MadeValue(msgspec.Struct, frozen=True):
-    """A result of a node that a form writes."""
+    """A reference to a result of a node that a form writes."""
 
     node: int
     place: int
@@ -44,7 +44,8 @@ class FormNode(NamedTuple):
 
 
 class FoldedForm(NamedTuple):
-    """A form of which some nodes need not be written.
+    """A form (the translation of an operator to ONNX) with the nodes that remain after constant
+    folding.
 
     `inputs` has the operands of each node that is written, None for others; `constants` are the
     operands that are numbers. `replaced` says how many nodes the folder would have put in the
@@ -75,7 +76,8 @@ def fold_form(
     is_unbiased: bool,
     evaluate: Callable[..., Any],
 ) -> FoldedForm | None:
-    """Return which nodes of an ONNX form remain after constant folding, None for all.
+    """Return which ONNX nodes of a form (the translation of one operator) remain after constant
+    folding; None if all do or the folding is not understood.
 
     `provided` are type and shape of what the form is given. The bias of a convolution without one,
     which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
@@ -135,7 +137,9 @@ def fold_form(
 def _live_nodes(
     operands: Sequence[Sequence[Any]], needs: Sequence[Any], known: Collection[Any]
 ) -> set[int]:
-    """Return the indices of the nodes needed for these values, known values excluded."""
+    """Return the indices of the nodes that are needed to compute the values `needs`, if the values
+    `known` are constants.
+    """
     live: set[int] = set()
     waiting = [value for value in needs if isinstance(value, MadeValue)]
     while waiting:
@@ -151,7 +155,7 @@ def _live_nodes(
 
 
 class _FormNumbers:
-    """The numbers in a form: `values` by what makes them.
+    """The constants in a form: `values` has the arrays by the reference to the result.
 
     `new_nodes` has how many nodes the folder writes for each node that becomes a number, or that
     does for sure and is too large to be kept.
@@ -182,7 +186,9 @@ class _FormNumbers:
                 self._note_large_number(index, node)
 
     def _node_number(self, index: int, node: FormNode) -> "np.ndarray[Any, Any] | None":
-        """Return a node's result if it is a constant, and note how many nodes replace it."""
+        """Return the result of a node if it is a constant, else None; record in `new_nodes` how
+        many nodes the folder would write for it.
+        """
         attributes = {attribute.name: attribute.value for attribute in node.attributes}
         if node.op_type == "Constant":
             return _constant_number(node.attributes)
@@ -217,7 +223,9 @@ class _FormNumbers:
         return result
 
     def _note_large_number(self, index: int, node: FormNode) -> None:
-        """Note a scalar constant that is cast or expanded as folded, of any size."""
+        """Record in `new_nodes` a node that casts or expands a scalar constant: it is folded at
+        any size.
+        """
         result = MadeValue(index, 0)
         if node.op_type == "CastLike" and node.inputs[0] in self.values:
             scalar = self.values[node.inputs[0]]
@@ -232,14 +240,16 @@ class _FormNumbers:
                 self.new_nodes[index] = 0
 
     def _static_extents(self, value: Any) -> tuple[int, ...] | None:
-        """Return the shape of a form's value if it is known statically, else None."""
+        """Return the shape of a value in a form if it is known before a run, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][1]
         number = self.values.get(value)
         return None if number is None else number.shape
 
     def _static_type(self, value: Any) -> Any:
-        """Return the element type of a form's value if it is known statically, else None."""
+        """Return the ONNX element type of a value in a form if it is known before a run, else
+        None.
+        """
         if isinstance(value, GivenValue):
             return self._provided[value.place][0]
         number = self.values.get(value)
@@ -247,12 +257,14 @@ class _FormNumbers:
 
 
 def _is_kept_with_form(number: "np.ndarray[Any, Any]") -> bool:
-    """Return whether the constant is small enough that every folder would fold it."""
+    """Return True if the constant has few enough elements to be stored with the form."""
     return number.size <= (_LARGEST if number.dtype.kind in "biu" else _SMALL)
 
 
 def _constant_number(attributes: Sequence[Any]) -> "np.ndarray[Any, Any] | None":
-    """Return the array of an ONNX `Constant` node, None for a kind not computed with."""
+    """Return the array of an ONNX Constant with these attributes; None if it is large, or no
+    number.
+    """
     if len(attributes) != 1 or attributes[0].is_ref():
         return None
     name, value = attributes[0].name, attributes[0].value
@@ -276,7 +288,8 @@ def _type_of(number: "np.ndarray[Any, Any]") -> Any:
 def _count_replacements(
     op_type: str, numbers: Sequence[Any], attributes: Mapping[str, Any]
 ) -> int | None:
-    """Return how many nodes the folder writes before it folds one; None if it does not.
+    """Return how many nodes onnxscript's folder writes in place of a node that it folds; None if
+    it does not fold it.
 
     It writes an Identity for what changes nothing, and a Constant for extents that are gathered.
     """

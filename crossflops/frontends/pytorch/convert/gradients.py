@@ -1,4 +1,5 @@
-"""Cuts in the gradients of a PyTorch model: by `detach`, and under `torch.no_grad`.
+"""The places in a PyTorch model through which no gradient flows: at `detach`, and under
+`torch.no_grad`.
 
 The exporter drops both. A call knows whether gradients were on when it began; a tensor that was
 detached on its way from one call to the next is followed in the exported program. So is one that
@@ -56,7 +57,8 @@ _Ways = dict[tuple[str, str], tuple[bool, ...]]  # by two calls: the ways from o
 
 
 def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with inputs and outputs marked through which no gradient flows.
+    """Return the graph with marks at the inputs of nodes, and at its outputs, through which no
+    gradient flows.
 
     `operators` are the calls by the name of their node in the program, without those in custom
     functions that detach: their backward pass is another.
@@ -84,7 +86,9 @@ def sever_inputs(graph: Graph, program: "ExportedProgram", operators: Mapping[st
 
 
 def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with products marked that are differentiated within an operator."""
+    """Return the graph with marks at matrix products whose gradient PyTorch computes by another
+    operator (`cdist`, `bilinear`).
+    """
     calls = {call.key: call for call in operators.values()}
     products: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
@@ -103,7 +107,8 @@ def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 
 
 def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str, Node]:
-    """Return the two product nodes of a bilinear layer as PyTorch differentiates them.
+    """Return for both products of a bilinear layer, by node key, the operator by which PyTorch
+    differentiates them.
 
     The exporter multiplies x1 [..., i] with the weight as a matrix, and the result with x2.
     Source: bilinear in aten/src/ATen/native/Linear.cpp.
@@ -114,7 +119,7 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
     result = TensorSpec("", first.outputs[0].dtype if first.outputs[0] else "", (rows, weight[0]))
 
     def whole(node: Node, *names: str) -> Node:
-        """Return one trilinear node of the named operands with the result's shape."""
+        """Return a trilinear node with these names of operands and the result of the layer."""
         operands = zip(names, shapes, strict=True)
         inputs = tuple(TensorSpec(name, result.dtype, shape) for name, shape in operands)
         attrs: dict[str, Attribute] = {**_ROWS_BY_OUTPUTS, "unroll_dim": 1}
@@ -128,7 +133,9 @@ def _bilinear_gradient_nodes(call: Call, first: Node, second: Node) -> dict[str,
 
 
 def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with the last node of each call marked that starts gradients."""
+    """Return the graph with a mark at the last node of each call whose result starts to have a
+    gradient.
+    """
     calls = {call.key: call for call in operators.values()}
     last = {node.call: node.key for node in graph.nodes if node.call in calls}
     starts = {key for call, key in last.items() if calls[call].starts}
@@ -141,7 +148,8 @@ def mark_starts(graph: Graph, operators: Mapping[str, Call]) -> Graph:
 def mark_lost_starts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with gradient starts added where the starting call has no node.
+    """Return the graph with `starts` set: the values at which a gradient starts although no node
+    of the graph makes them.
 
     These are gradients of inputs, of constants, which the export folds, and of detached values,
     which have a name of their own. Nodes that read one in another form are marked.
@@ -201,7 +209,8 @@ def mark_lost_starts(
 def _leaves_of_lost_calls(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[str, set[str]]:
-    """Return the gradient sources of `lost` calls that detach a value or copy an input.
+    """Return for each source of gradients the keys of the `lost` calls that detach its value or
+    copy an input. A lost call starts gradients and has no node.
 
     A source is the key of a call, or "=" and the name of an input.
     """
@@ -225,8 +234,8 @@ def _leaves_of_lost_calls(
 
 
 class _FoldedConstant(NamedTuple):
-    """A constant made of the `sources`, which have gradients; `whole` means that it has their
-    gradient unchanged.
+    """A constant that is made of the `sources`, which have gradients; `whole` is True if it passes
+    its gradient on unchanged.
     """
 
     sources: frozenset[str]
@@ -237,7 +246,8 @@ class _FoldedConstant(NamedTuple):
 def _constants_with_gradients(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[Hashable, _FoldedConstant]:
-    """Return constants with gradients that come from `lost` calls, by name.
+    """Return the constants with gradients that are made of results of `lost` calls, by name and by
+    (key of the call that reads one, shape).
 
     They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
     an operator: so also by the call that reads one, with its shape.
@@ -276,7 +286,9 @@ def _constants_with_gradients(
 
 
 def _passes_gradient_on(provided: "fx.Node", node: "fx.Node") -> bool:
-    """Return whether a node's gradient equals its operand's element by element."""
+    """Return True if the operand `provided` gets the gradient of the node's result unchanged,
+    element by element.
+    """
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
     taken, made = (value.meta.get("val") for value in (provided, node))
@@ -287,17 +299,23 @@ def _passes_gradient_on(provided: "fx.Node", node: "fx.Node") -> bool:
 
 
 def with_hook_marks(graph: Graph, names: Collection[str]) -> Graph:
-    """Return the graph with nodes marked that read a parameter with a gradient hook."""
+    """Return the graph with a mark at each node that reads one of these parameters, which have a
+    gradient hook.
+    """
     return _with_weight_reason(graph, names, _HOOK)
 
 
 def with_trainability_marks(graph: Graph, names: Collection[str]) -> Graph:
-    """Return the graph with nodes marked that read parameters frozen or trained in a run."""
+    """Return the graph with a mark at each node that reads one of these parameters, which were
+    frozen or made trainable during the run.
+    """
     return _with_weight_reason(graph, names, TURNED)
 
 
 def _with_weight_reason(graph: Graph, names: Collection[str], reason: str) -> Graph:
-    """Return the graph with `reason` as `own_backward` of nodes that use named weights."""
+    """Return the graph with `reason`, why the gradient is not counted, at each node that reads one
+    of these weights.
+    """
     nodes = (
         node.with_training(own_backward=reason)
         if any(spec is not None and spec.role and spec.name in names for spec in node.inputs)
@@ -308,7 +326,7 @@ def _with_weight_reason(graph: Graph, names: Collection[str], reason: str) -> Gr
 
 
 def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with nodes marked whose gradients a tensor hook may change."""
+    """Return the graph with a mark at each node whose gradient a hook of a tensor may change."""
     hooked = [node for node in program.graph.nodes if HOOKED in (node.meta.get("custom") or {})]
     if not hooked:
         return graph
@@ -320,7 +338,9 @@ def mark_hooks(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
 def mark_handed_out(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with nodes marked whose results a reentrant checkpoint detaches."""
+    """Return the graph with a mark at each node whose result is a detached output of a reentrant
+    checkpoint.
+    """
     handed = [node for node in program.graph.nodes if _is_checkpoint_output(node, operators)]
     if not handed:
         return graph
@@ -330,7 +350,8 @@ def mark_handed_out(
 
 
 def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]) -> Graph:
-    """Return the graph with nodes marked that read a view made under `torch.no_grad()`.
+    """Return the graph with a mark at each node that reads a view made under `torch.no_grad()` of
+    a tensor with gradient.
 
     Where the viewed tensor requires a gradient, the view does as well, and is a leaf: PyTorch
     computes a gradient for it that goes nowhere, which is part of no sum here. Source:
@@ -358,7 +379,9 @@ def mark_views(graph: Graph, program: "ExportedProgram", operators: Mapping[str,
 
 
 def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
-    """Return the graph with a reason for unknown gradients on the nodes of these calls."""
+    """Return the graph with `reason`, why the gradient is not counted, at each node of these
+    calls.
+    """
     nodes = (
         node.with_training(own_backward=reason) if node.call in calls else node
         for node in graph.nodes
@@ -367,7 +390,9 @@ def _with_reason(graph: Graph, calls: Container[str], reason: str) -> Graph:
 
 
 def _is_checkpoint_output(node: "fx.Node", operators: Mapping[str, Call]) -> bool:
-    """Return whether a node is a reentrant checkpoint's detached result, used outside it."""
+    """Return True if a node detaches a result of a reentrant checkpoint that is used outside of
+    the checkpoint.
+    """
     call = operators.get(node.name)
     if call is None or not detaches(call) or call.checkpoint is None:
         return False
@@ -379,7 +404,7 @@ def _is_checkpoint_output(node: "fx.Node", operators: Mapping[str, Call]) -> boo
 
 
 def _is_in(call: Call, number: int) -> bool:
-    """Return whether a call is inside the checkpoint of this number, at any depth."""
+    """Return True if a call is inside the checkpoint with this number, at any depth."""
     checkpoint = call.checkpoint
     while checkpoint is not None and checkpoint.number != number:
         checkpoint = checkpoint.around
@@ -389,7 +414,9 @@ def _is_in(call: Call, number: int) -> bool:
 def restore_pasts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with old values of inputs changed in place without gradients."""
+    """Return the graph with the old value at each input that was changed in place without
+    gradients, since the old value gets the gradient.
+    """
     written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
     if not written:
         return graph
@@ -418,7 +445,8 @@ def restore_pasts(
 def _mutation_bases(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
-    """Return, by in-place call without gradients, the values that get its gradients.
+    """Return two maps: from each call that writes in place without gradients to the old values
+    that get the gradients, and from each call to the values that it reads for gradients.
 
     They are the last results of the call. The second mapping has, by every call, the values that
     it reads for gradients, each as "=" and the name of a parameter or as the call that made it.
@@ -457,7 +485,8 @@ def _mutation_bases(
 
 
 def _writes_unseen(node: "fx.Node") -> bool:
-    """Return whether a custom operator writes in place without autograd noticing.
+    """Return True if a node calls an operator of another library that writes in place, which
+    autograd does not notice.
 
     Source: torch/_library/custom_ops.py (`_register_mutation_version_bump`).
     """
@@ -466,26 +495,27 @@ def _writes_unseen(node: "fx.Node") -> bool:
 
 
 def _has_further_results(node: "fx.Node") -> bool:
-    """Return whether an in-place operator returns more than the written tensor."""
+    """Return True if an operator that writes in place returns more than the written tensor."""
     target: Any = node.target
     return bool(target._schema.returns) and write_and_return_node(node) is None
 
 
 def _is_in_place_call(call: Call) -> bool:
-    """Return whether a call's operator changes its operand in place: its name ends in `_`."""
+    """Return True if the operator of a call changes its operand in place: its name ends in `_`."""
     name = call.target.removeprefix("aten.").partition(".")[0]
     return name.endswith("_") and not name.endswith("__")
 
 
 def _is_view(node: "fx.Node") -> bool:
-    """Return whether a node's result is a view of its first argument."""
+    """Return True if the result of a node is a view of its first argument."""
     schema = getattr(node.target, "_schema", None)
     alias = schema.arguments[0].alias_info if schema and schema.arguments else None
     return alias is not None and not alias.is_write
 
 
 def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int, ...]]:
-    """Return by node the input positions whose tensors are detached from autograd.
+    """Return for each node, by its key, the positions of its inputs that are detached from
+    autograd; UNSURE for an unknown position.
 
     Where a call reads a value both directly and detached, its arguments and the inputs of its
     nodes have the same order. The index is UNSURE where their numbers differ.
@@ -514,7 +544,8 @@ def _detachment_positions(graph: Graph, detached: _Ways) -> dict[str, tuple[int,
 def _gradient_paths(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
 ) -> tuple[_Ways, tuple[bool, ...]]:
-    """Return the gradient paths between calls, and which outputs all paths leave detached.
+    """Return the ways of gradients from call to call, and for each output True if it is detached
+    on every way.
 
     Calls without nodes pass on their inputs.
     """
@@ -532,7 +563,9 @@ def gradient_sources(
     present: Container[str],
     ways: _Ways | None = None,
 ) -> "dict[fx.Node, _Sources]":
-    """Return by FX node the calls from which its value comes, each with detached flags."""
+    """Return for each FX node the calls and parameters from which its value comes, each with a
+    flag for each way: True if it is detached on that way.
+    """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     reached: dict[fx.Node, _Sources] = {}
     ways = {} if ways is None else ways
@@ -562,7 +595,9 @@ def gradient_sources(
 
 
 def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
-    """Return the nodes that a node reads, in order, each as often as it is read."""
+    """Return the FX nodes among the arguments of a node, in order; one that occurs twice is there
+    twice.
+    """
     from torch.fx.node import map_arg
 
     operands: list[fx.Node] = []
@@ -571,7 +606,7 @@ def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
 
 
 def _merge_gradient_sources(many: list[_Sources]) -> _Sources:
-    """Return the union of several maps of gradient sources, with their flags joined."""
+    """Return one map of gradient sources with the flags of all maps."""
     merged: _Sources = {}
     for sources in many:
         for source, flags in sources.items():

@@ -1,4 +1,6 @@
-"""An ONNX program in memory -> the graph that is counted, with shape arithmetic folded."""
+"""The conversion of an ONNX program in memory to the graph that is counted, with shape arithmetic
+folded.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +40,8 @@ _PRODUCTS = frozenset(
 
 
 def simplify(program: "ONNXProgram") -> None:
-    """Fold shape arithmetic of an exported ONNX model; real work stays.
+    """Fold the shape arithmetic in the ONNX model of an exported program, in place; computation of
+    the model stays.
 
     Work on weights (a position bias made from parameters, say) stays: it is counted, and reported
     separately as constant. A bias of zeros that the exporter adds to a convolution without one is
@@ -52,7 +55,9 @@ def simplify(program: "ONNXProgram") -> None:
     _fill_fake_weights(model)
 
     def is_shape_arithmetic(node: "ir.Node") -> bool:
-        """Return whether an ONNX node computes shapes or small constants and may be folded."""
+        """Return True if an ONNX node computes only shapes or small constants, so that it may be
+        folded.
+        """
         inputs = [value for value in node.inputs if value is not None]
         if node.op_type in _PRODUCTS or any(value.name in weights for value in inputs):
             return False
@@ -63,7 +68,7 @@ def simplify(program: "ONNXProgram") -> None:
         return all(map(_is_small_or_integer, inputs)) and not _is_computing(node)
 
     def fold() -> None:
-        """Fold the constants of the ONNX model, only those of shape arithmetic."""
+        """Fold the constants of the ONNX model that are shape arithmetic."""
         with reusing_shape_inference():
             fold_constants(model, onnx_shape_inference=True, should_fold=is_shape_arithmetic)
 
@@ -89,7 +94,8 @@ def simplify(program: "ONNXProgram") -> None:
 
 @contextmanager
 def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
-    """Keep batch normalizations in training mode, with their three results, in this block.
+    """Restore the training mode and the number of results of batch normalizations, which the block
+    may change.
 
     Versions of onnx_ir before 1.0 remove both where the running statistics are unused, so it
     computes with other statistics; runtimes accept the mode only with three results.
@@ -107,7 +113,7 @@ def _preserving_batch_norm_mode(model: "ir.Model") -> Iterator[None]:
 
 
 def _is_computing(node: "ir.Node") -> bool:
-    """Return whether an ONNX operator computes, not only moves or creates data."""
+    """Return True if an ONNX operator computes, not only moves or creates data."""
     if node.op_type == "Range":
         return False
     known = find_operator_rule(Op(node.domain, node.op_type, node.version or OPSET))
@@ -115,12 +121,13 @@ def _is_computing(node: "ir.Node") -> bool:
 
 
 def _computes_floats(node: "ir.Node") -> bool:
-    """Return whether an ONNX node computes floats, not indices or shapes."""
+    """Return True if an ONNX node computes floats, not indices or shapes."""
     return not all(map(_is_integer, node.outputs)) and _is_computing(node)
 
 
 class _OperandUses(NamedTuple):
-    """The operator calls `taking` a tensor, and the `values` computed from one.
+    """The names of operator calls that read tensors, `taking`, and of values computed from
+    tensors, `values`.
 
     An operator call becomes several nodes. Nodes that compute only with numbers and shapes are the
     exporter's own: the count of elements in a variance, the scale of an attention.
@@ -131,7 +138,9 @@ class _OperandUses(NamedTuple):
 
 
 def _operand_uses(model: "ir.Model") -> _OperandUses:
-    """Return the operands and results of operator calls in an ONNX model."""
+    """Return the names of the calls that read tensors in the model, and of the values that are
+    computed from tensors.
+    """
     taking: set[str] = set()
     values: set[str] = set()
     for node in model.graph.all_nodes():
@@ -149,7 +158,8 @@ def _operand_uses(model: "ir.Model") -> _OperandUses:
 
 
 def _is_operand(value: "ir.Value", call: str) -> bool:
-    """Return whether a value is passed to the operator call, not created in it.
+    """Return True if a value is passed to the operator call, False if the exporter wrote it for
+    the call.
 
     The exporter writes equal numbers once, for all calls that need them.
     """
@@ -162,7 +172,8 @@ def _is_operand(value: "ir.Value", call: str) -> bool:
 
 
 def _is_of_model(node: "ir.Node", uses: _OperandUses) -> bool:
-    """Return whether an ONNX node is work of the model, not the exporter's arithmetic.
+    """Return True if an ONNX node is computation of the model, False if it is arithmetic of the
+    exporter.
 
     A call without tensors creates a table (a `linspace`): the exporter's are the numbers in it.
     """
@@ -181,7 +192,7 @@ def _unknown_shapes(model: "ir.Model") -> int:
 
 
 def _drop_made_up_biases(program: "ONNXProgram") -> None:
-    """Remove the bias inputs of ONNX convolutions that have no bias in the PyTorch program."""
+    """Remove the bias input of each ONNX convolution that has no bias in the PyTorch program."""
     biased = {node.name for node in program_operator_nodes(program) if _has_bias(node)}
     unbiased = {node.name for node in program_operator_nodes(program)} - biased
     for node in program.model.graph.all_nodes():
@@ -192,7 +203,7 @@ def _drop_made_up_biases(program: "ONNXProgram") -> None:
 
 
 def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
-    """Yield all FX nodes of the decomposed program and of its subgraphs."""
+    """Yield all FX nodes of the decomposed program, those of its subgraphs included."""
     import torch
 
     for module in program.exported_program.graph_module.modules():
@@ -201,12 +212,14 @@ def program_operator_nodes(program: "ONNXProgram") -> Iterator[Any]:
 
 
 def _has_bias(node: Any) -> bool:
-    """Return whether a convolution's FX node has a bias argument (the third)."""
+    """Return True if the FX node of a convolution has a bias argument (the third)."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
 def _fill_fake_weights(model: "ir.Model") -> None:
-    """Give weights without data zeros that take no memory, since a folder reads them."""
+    """Give each weight that has no data zeros that take no memory, since constant folding reads
+    them.
+    """
     import numpy as np
     import onnx_ir as ir
 
@@ -218,12 +231,12 @@ def _fill_fake_weights(model: "ir.Model") -> None:
 
 
 def _is_integer(value: "ir.Value") -> bool:
-    """Return whether an ONNX value has a known type that is not a floating point type."""
+    """Return True if an ONNX value has a known type that is not a floating point type."""
     return value.dtype is not None and not value.dtype.is_floating_point()
 
 
 def _is_small_or_integer(value: "ir.Value") -> bool:
-    """Return whether an ONNX value is of integers, or has few elements."""
+    """Return True if an ONNX value is of integers, or has few elements."""
     if _is_integer(value):
         return True
     extents = list(value.shape) if value.shape is not None else []
@@ -234,7 +247,7 @@ def _is_small_or_integer(value: "ir.Value") -> bool:
 
 
 def fx_name(node: "ir.Node") -> str:
-    """Return the name of the FX node that an ONNX node was written for."""
+    """Return the name of the FX node for which an ONNX node was written; "" if unknown."""
     match = re.match(r"%(\w+)", node.metadata_props.get(_FX_NODE, ""))
     return match[1] if match else ""
 
@@ -246,7 +259,7 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
-    """Return the model's parameter names by their other names in the program.
+    """Return for each other name that a parameter has in the program its name in the model.
 
     torch.export knows a parameter by its name, and treats one in a list of the model, or in a
     function's closure, as a constant. Both share memory, and are read in the same way: that of the
@@ -266,7 +279,8 @@ def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
 
 
 def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
-    """Return the values with gradients that are not parameters, each with an input flag.
+    """Return the names of tensors with `requires_grad` that are not parameters of the program:
+    with True for an input, False for a stored tensor.
 
     They are inputs, buffers and plain tensors with `requires_grad`, and parameters of modules in a
     list of the model or in a function's closure, which an export treats as constants.
@@ -294,7 +308,7 @@ def non_parameter_leaves(program: Any, index: ModuleIndex) -> dict[str, bool]:
 
 
 def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
-    """Return the graph with nodes marked that have a sparse operand or result.
+    """Return the graph with a mark at each node that has a sparse operand or result.
 
     ONNX has no sparse types.
 
@@ -313,7 +327,9 @@ def with_sparse(graph: Graph, program: Any, calls: dict[str, Call]) -> Graph:
 
 
 def _tensor_memory_key(tensor: Any) -> Any:
-    """Return a tensor's memory address, shape and strides as a key, or the object's id."""
+    """Return a key that tensors of the same memory, shape and strides have in common; the object's
+    id if there is no memory.
+    """
     try:
         index = tensor.untyped_storage()._cdata
     except (AttributeError, RuntimeError, NotImplementedError):
@@ -346,7 +362,7 @@ class Origins(msgspec.Struct, frozen=True):
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
-    """Return the graph of an ONNX program, each node linked to its operator call.
+    """Return the graph of an ONNX program, each node with the key of its operator call.
 
     The caller sets the name and the size of the model.
 
@@ -384,7 +400,7 @@ def _convert_graph_nodes(
     inside: bool = False,
     depending: bool = False,
 ) -> tuple[Node, ...]:
-    """Return the nodes of one ONNX graph as the package's nodes, bodies included.
+    """Return the nodes of an ONNX graph as nodes of this package, with their bodies.
 
     Nodes without a call of their own are `depending` on the values of inputs, or not.
     """
@@ -420,7 +436,9 @@ def _convert_graph_nodes(
 
 
 def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
-    """Return constant integer inputs of an ONNX node by their index."""
+    """Return the integers of an ONNX node's constant inputs on which its work or shape depends, by
+    position of the input.
+    """
     from onnx_ir.convenience import get_const_tensor
 
     asked = () if node.domain else _VALUES_ASKED.get(node.op_type, ())
@@ -436,7 +454,7 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
 
 
 def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
-    """Return the subgraphs of an If, Loop or Scan as graphs.
+    """Return the subgraphs of an ONNX node (If, Loop or Scan) as graphs of this package.
 
     Their nodes depend on the inputs where the node does.
     """
@@ -459,7 +477,7 @@ def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tupl
 
 
 def _scan_trip_count(node: "ir.Node") -> int | None:
-    """Return the number of iterations of a Scan, None for a Loop."""
+    """Return the number of iterations of a Scan; None for another node or if it is unknown."""
     if node.op_type != "Scan" or node.domain:
         return None
     shape = node.inputs[-1].shape if node.inputs and node.inputs[-1] is not None else None
@@ -468,7 +486,7 @@ def _scan_trip_count(node: "ir.Node") -> int | None:
 
 
 def _has_result(value: "ir.Value") -> bool:
-    """Return whether an ONNX node's result exists, as optional results may be absent."""
+    """Return True if an ONNX node makes this output; False if the optional output is left out."""
     known = value.dtype is not None or value.shape is not None
     return bool(value.name) and (known or bool(value.uses()) or value.is_graph_output())
 
@@ -476,12 +494,12 @@ def _has_result(value: "ir.Value") -> bool:
 def _onnx_value_specs(
     values: Iterable["ir.Value"], origins: Origins, role: str = ""
 ) -> tuple[TensorSpec, ...]:
-    """Return the graph's tensor specs of ONNX values."""
+    """Return name, dtype, shape and role of each ONNX value."""
     return tuple(_onnx_value_spec(value, origins, role) for value in values)
 
 
 def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> TensorSpec:
-    """Return the tensor spec of an ONNX value: name, dtype, shape if known, and role."""
+    """Return name, dtype, shape (None if unknown) and role of an ONNX value."""
     if not role and value.is_initializer():
         role = "parameter" if value.name in origins.weights else "constant"
     shape = tuple(value.shape) if value.shape is not None else None
@@ -492,7 +510,9 @@ def _onnx_value_spec(value: "ir.Value", origins: Origins, role: str = "") -> Ten
 
 
 def _attributes(node: "ir.Node") -> dict[str, Attribute]:
-    """Return an ONNX node's attributes as Python values, and the training mode of a Dropout."""
+    """Return an ONNX node's attributes as Python values by name, for a Dropout with its training
+    mode.
+    """
     attributes = {
         name: value
         for name, attribute in node.attributes.items()
@@ -508,14 +528,18 @@ def _attributes(node: "ir.Node") -> dict[str, Attribute]:
 
 
 def _dropout_training_mode(node: "ir.Node") -> int | None:
-    """Return a Dropout's constant input `training_mode`, None if it is not constant."""
+    """Return the constant input `training_mode` of a Dropout as 0 or 1; None if it is not
+    constant.
+    """
     mode = node.inputs[2] if len(node.inputs) > 2 else None
     known = mode.const_value if mode is not None else None
     return int(known.numpy().item()) if known is not None else None
 
 
 def _plain_attribute_value(attribute: "ir.Attr") -> Attribute | None:
-    """Return an ONNX attribute's numbers or text as Python values; None for graphs, tensors."""
+    """Return the numbers or the text of an ONNX attribute as a Python value; None for a graph or a
+    tensor.
+    """
     value = attribute.value
     if isinstance(value, list | tuple):
         plain = [item for item in value if isinstance(item, int | float | str)]

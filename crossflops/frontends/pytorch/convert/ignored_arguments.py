@@ -1,5 +1,5 @@
-"""Arguments that torchlib's forms of PyTorch's operators ignore, with the outcome of each: a
-reviewed list.
+"""A reviewed list of the arguments that torchlib's translations of PyTorch's operators ignore,
+with the outcome of each.
 
 The exporter translates an operator by a function of onnxscript's torchlib. An argument that this
 function never reads changes nothing in the file, and so nothing in the count. A test reads the
@@ -85,12 +85,16 @@ _NAMED = {
 
 
 def outcome(operator: str, argument: str) -> str | None:
-    """Return what happens when a translation ignores an argument; None if it is not listed."""
+    """Return what happens if the translation of `operator` ignores `argument`, as text; None if
+    that is not listed.
+    """
     return BY_OPERATOR.get(operator, {}).get(argument) or EVERYWHERE.get(argument)
 
 
 def loses_argument(node: Any) -> bool:
-    """Return whether the ONNX translation of a node would ignore an argument that matters."""
+    """Return True if the ONNX translation of a node ignores an argument that matters, with a value
+    other than its default.
+    """
     names = _NAMED.get(str(node.target))
     if not names:
         return False

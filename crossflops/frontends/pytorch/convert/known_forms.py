@@ -1,4 +1,4 @@
-"""The ONNX nodes that the form of an operator writes are written once for each signature.
+"""A cache of the ONNX nodes that the translations of operators (forms) write, by signature.
 
 A form is a function of Python that asks its operands for their types and shapes alone. What it
 writes for a call is written again for calls that are alike, in this program and in others, without
@@ -34,7 +34,7 @@ _KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
-    """An input of a form is not covered by its key."""
+    """An error of an operator call whose arguments cannot be a cache key."""
 
 
 class _WrittenForm(NamedTuple):
@@ -48,7 +48,7 @@ class _WrittenForm(NamedTuple):
 
 
 class WritingPlace:
-    """Where the exporter writes: at which operator call of a program, and into which graph.
+    """The place at which the exporter writes: the operator call of a program, and the ONNX graph.
 
     There is none where nothing that is written is computed beforehand.
     """
@@ -61,7 +61,8 @@ class WritingPlace:
 
 @contextmanager
 def noting_places(source_program: Any) -> Iterator[WritingPlace]:
-    """Yield an object that says at which node and graph the exporter is, in this context.
+    """Yield an object that says, inside the block, at which FX node and ONNX graph the exporter
+    is.
 
     The notes that it makes for the ONNX nodes of an operator call are made once.
     """
@@ -75,7 +76,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     may_fold = _has_plain_names(source_program)
 
     def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
-        """Translate an FX node to ONNX while `writing_place` says which node and graph."""
+        """Translate an FX node to ONNX, with this node and graph in `writing_place`."""
         graph = kwargs.get("graph_like")
         writing_place.graph = graph if may_fold and graph is model.graph else None
         writing_place.node = node
@@ -84,7 +85,9 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     noted: list[Any] = [None, {}]
 
     def annotate_once(fx_node: Any, ir_node: Any) -> None:
-        """Copy an FX node's annotations to an ONNX node, computed once for each FX node."""
+        """Copy the annotations of an FX node to an ONNX node; they are computed once for each FX
+        node.
+        """
         if noted[0] is not fx_node:
             notes = SimpleNamespace(metadata_props={})
             annotate(fx_node, notes)
@@ -102,7 +105,9 @@ _NUMBERED = re.compile(r"val_\d+")  # as ONNX nodes without a name call their re
 
 
 def _has_plain_names(source_program: Any) -> bool:
-    """Return whether a program has one graph module and no name like those of results."""
+    """Return True if a program is one graph module without a name such as "val_1", which ONNX
+    results get.
+    """
     import torch
 
     modules = source_program.graph_module.modules()
@@ -119,7 +124,8 @@ def form_of(
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
 ) -> tuple[Any, str]:
-    """Return an operator's ONNX translation, replayed from stored nodes where possible.
+    """Return the function that writes the ONNX nodes of an operator call (stored ones where
+    possible), or None, and a message.
 
     `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
     """
@@ -144,7 +150,9 @@ _PLAIN = (int, float, bool, str, type(None))
 
 
 def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
-    """Return a cache key of an FX node's ONNX form: operator, arguments, dtypes and shapes."""
+    """Return the cache key of the ONNX nodes for an FX node: operator, arguments, dtypes and
+    shapes.
+    """
     import torch
 
     target = node.target
@@ -158,7 +166,9 @@ def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
 
 
 def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
-    """Return a cache key of an FX argument; tensors by their order of first use in `known`."""
+    """Return an argument of an FX node as a hashable key; a tensor is its number in the order of
+    first use, stored in `known`.
+    """
     import torch
 
     if isinstance(argument, torch.fx.Node):
@@ -173,7 +183,7 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
 
 
 def _tensor_key(value: Any) -> Any:
-    """Return dtype and shape of a tensor, or of each in a list, as a cache key."""
+    """Return dtype and shape of a tensor as a key; for a list a tuple of keys."""
     import torch
 
     if isinstance(value, list | tuple):
@@ -186,13 +196,13 @@ def _tensor_key(value: Any) -> Any:
 
 
 def _value_key(value: Any) -> Any:
-    """Return an ONNX value's type and shape as a hashable key."""
+    """Return the type and the shape of an ONNX value as a hashable key of texts."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
 
 
 def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]:
-    """Return the ONNX values in nested arguments by object id, each once."""
+    """Add the ONNX values in nested arguments to `stored`, by object id; return `stored`."""
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -207,7 +217,9 @@ def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]
 
 
 def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
-    """Return nested arguments with each ONNX value replaced by another."""
+    """Return nested arguments in which each ONNX value is replaced by that of its id in
+    `others`.
+    """
     import onnx_ir as ir
 
     if isinstance(arguments, ir.Value):
@@ -225,7 +237,9 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
 def _write_and_store_form(
     key: Any, form: Callable[..., Any], writing_place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
-    """Run an ONNX translation, and store the nodes that it writes for replay."""
+    """Write the ONNX nodes of a translation, store them under `key` to be written again, and
+    return the results.
+    """
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
         form_record = _record_form_nodes(form, args, kwargs, values)
@@ -244,7 +258,9 @@ def _write_again(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Replay a translation's stored nodes, or run it if it gets other values."""
+    """Write the stored nodes of a translation, or call the translation if the values are of other
+    types; return the results.
+    """
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     if tuple(map(_value_key, values)) != form_record.given:
         form, _ = find()
@@ -253,7 +269,9 @@ def _write_again(
 
 
 def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
-    """Run an ONNX translation on new values, and return the nodes that it writes."""
+    """Call a translation on new values of the same types and shapes, and return the nodes that it
+    writes.
+    """
     from onnxscript import evaluator
     from torch.onnx._internal.exporter import _building, _core, _tensors
 
@@ -308,14 +326,14 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
 
 
 def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
-    """Return an ONNX value's element type, and its shape if all sizes are known."""
+    """Return the element type of an ONNX value, and its shape, None if a size is unknown."""
     extents = None if value.shape is None else tuple(value.shape.dims)
     is_known = extents is not None and all(type(extent) is int for extent in extents)
     return value.dtype, extents if is_known else None
 
 
 def _copy_type_or_shape(value: Any) -> Any:
-    """Return a separate copy of an ONNX type or shape."""
+    """Return a copy of an ONNX type or shape."""
     if isinstance(value, tuple | type(None)):
         return value
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
@@ -324,7 +342,9 @@ def _copy_type_or_shape(value: Any) -> Any:
 def _replay_form_nodes(
     form_record: _WrittenForm, values: Sequence[Any], writing_place: WritingPlace
 ) -> Any:
-    """Write a translation's stored nodes again, on these values."""
+    """Write the stored nodes of a translation with these values as operands; return the
+    results.
+    """
     from torch.onnx._internal.exporter import _core
 
     tracer: Any = _core.current_tracer
@@ -352,7 +372,9 @@ def _replay_form_nodes(
 
 
 def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) -> Any:
-    """Return the ONNX value for a stored reference: a given argument or a new node's output."""
+    """Return the ONNX value that a stored reference means: one of `values`, or an output of a new
+    node; None for None.
+    """
     if isinstance(index, MadeValue):
         return node_outputs[index.node][index.place]
     return None if index is None else values[index.place]
@@ -361,7 +383,9 @@ def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) ->
 def _form_results(
     form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
 ) -> Any:
-    """Return the ONNX values of a stored form's results: one, or a list or tuple of them."""
+    """Return the ONNX values of the results of a stored translation: one value, or a list or tuple
+    of them.
+    """
     if isinstance(form_record.outputs, list | tuple):
         return type(form_record.outputs)(
             [_value_at(at, values, node_outputs) for at in form_record.outputs]
@@ -370,7 +394,7 @@ def _form_results(
 
 
 def _new_results(node: FormNode, tracer: Any) -> list[Any]:
-    """Return new symbolic ONNX tensors for a stored node's outputs, with dtypes and shapes."""
+    """Return new ONNX values with the types and shapes of a stored node's outputs."""
     from torch.onnx._internal.exporter import _tensors
 
     return [
@@ -382,7 +406,7 @@ def _new_results(node: FormNode, tracer: Any) -> list[Any]:
 
 
 def _new_form_node(node: FormNode, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-    """Return a new ONNX node of a stored form with these inputs and outputs."""
+    """Return a new ONNX node that is a copy of a stored node with these inputs and outputs."""
     import onnx_ir as ir
 
     return ir.Node(
@@ -405,7 +429,7 @@ REPLACED = "crossflops.replaced"  # nodes that a folder would have written befor
 def _fold_form(
     form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
 ) -> FoldedForm | None:
-    """Return the nodes of a stored translation left after folding, None for all."""
+    """Return which stored nodes of a translation remain after constant folding; None if all do."""
     assert writing_place.node is not None
     results = (
         form_record.outputs
@@ -438,12 +462,14 @@ def _fold_form(
 
 
 def _takes_bias(node: "fx.Node") -> bool:
-    """Return whether an FX node has a bias argument (the third)."""
+    """Return True if an FX node has a third argument, the bias of a convolution."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
 def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
-    """Return the indices of an operator's results that other nodes use."""
+    """Return the indices of the results of an operator that other nodes read; all if that is
+    unknown.
+    """
     is_each = number > 1 and all(user.target is operator.getitem for user in node.users)
     if not is_each:
         return frozenset(range(number))
@@ -457,7 +483,8 @@ def _replay_folded_form(
     tracer: Any,
     writing_place: WritingPlace,
 ) -> Any:
-    """Write the nodes of a folded translation on these values, with their usual names.
+    """Write the nodes of a translation that remain after constant folding, with these values as
+    operands; return the results.
 
     Nodes and values have the names that they have behind those that are not written.
     """
@@ -500,7 +527,7 @@ def _replay_folded_form(
 
 
 def _new_number(name: str, number: Any, writing_place: WritingPlace) -> Any:
-    """Return a new initializer of the ONNX graph with this computed number."""
+    """Add a constant of this name to the ONNX graph as an initializer, and return its value."""
     import onnx_ir as ir
 
     assert writing_place.node is not None

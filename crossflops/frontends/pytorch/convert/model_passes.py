@@ -1,4 +1,6 @@
-"""Passes of onnxscript over an ONNX model, without what they would do again for each node."""
+"""Caches for the passes of onnxscript over an ONNX model, so that equal nodes are treated only
+once.
+"""
 
 import copy
 from collections import OrderedDict
@@ -30,7 +32,9 @@ class _InferredTensor(NamedTuple):
 
 @contextmanager
 def reusing_shape_inference() -> Iterator[None]:
-    """Infer shapes and fold constants of equal ONNX nodes only once, in this context."""
+    """Make onnxscript infer shapes, and fold constants, of equal ONNX nodes only once inside the
+    block.
+    """
     if is_reference_export():
         yield
         return
@@ -39,7 +43,9 @@ def reusing_shape_inference() -> Iterator[None]:
     keys = _NodeKeys()
 
     def infer_once(self: Any, node: Any) -> None:
-        """Set the dtypes and shapes of an ONNX node's outputs, inferred once per equal node."""
+        """Set the types and shapes of an ONNX node's outputs, which are inferred once for equal
+        nodes.
+        """
         replaced = node.meta.pop(REPLACED, 0)
         if replaced:  # so that nodes which are written here have the names that they had
             node.graph._name_authority._node_counter += replaced
@@ -66,7 +72,9 @@ def reusing_shape_inference() -> Iterator[None]:
     evaluate = original(evaluator, "evaluate", inventory.FOLDED_VALUES)
 
     def evaluate_once(self: Any, *operator: Any, **attributes: Any) -> Any:
-        """Return an ONNX operator's result on constants, from a cache for equal operands."""
+        """Return the result of an ONNX operator on constants, which is computed once for equal
+        operands.
+        """
         key = _evaluation_key(operator, attributes)
         known = None if key is None else _EVALUATED.get(key)
         if known is not None:
@@ -87,13 +95,13 @@ def reusing_shape_inference() -> Iterator[None]:
 
 
 def _inference_result(value: Any) -> _InferredTensor | None:
-    """Return type and shape that were inferred for an ONNX value, None if neither is known."""
+    """Return the type and shape that were inferred for an ONNX value; None if neither is known."""
     known = value.type is not None or value.shape is not None
     return _InferredTensor(value.type, value.shape) if known else None
 
 
 def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None:
-    """Merge inferred types and shapes into an ONNX node's outputs."""
+    """Set the inferred types and shapes at the outputs of an ONNX node, and keep known sizes."""
     from onnxscript.optimizer._constant_folding import _merge_shapes
 
     for value, result in zip(node.outputs, results, strict=True):
@@ -107,7 +115,7 @@ def _set_results(node: Any, results: tuple[_InferredTensor | None, ...]) -> None
 
 
 class _NodeKeys:
-    """The keys of one model's nodes, by the facts that determine their result shapes.
+    """The cache keys of one model's nodes: the facts on which the shapes of their results depend.
 
     Attributes and constants are shared by many nodes: each is read once, and kept alive so that no
     other object gets its id.
@@ -119,7 +127,9 @@ class _NodeKeys:
         self._constants: dict[int, tuple[Any, Any]] = {}
 
     def node_key(self, node: Any, opset: int | None) -> Any:
-        """Return a cache key of an ONNX node's shape inference, None if more would matter."""
+        """Return the key that ONNX nodes with equal results of shape inference have in common;
+        None if there is no such key.
+        """
         import onnx_ir as ir
 
         attributes = []
@@ -144,14 +154,16 @@ class _NodeKeys:
         return node.domain, node.op_type, opset, tuple(attributes), tuple(inputs), there
 
     def _attribute_key(self, attribute: Any) -> Any:
-        """Return a hashable key of an ONNX attribute's value, computed once per object."""
+        """Return a hashable key of an ONNX attribute's value, cached by the object."""
         known = self._attributes.get(id(attribute))
         if known is None:
             known = self._attributes[id(attribute)] = attribute, _attribute_value_key(attribute)
         return known[1]
 
     def _constant_key(self, value: Any) -> Any:
-        """Return a hashable key of an ONNX value's constant numbers; None unless small."""
+        """Return a hashable key of the constant numbers of an ONNX value, cached by the object;
+        None if they are more than 20.
+        """
         from onnxscript.optimizer._constant_folding import _get_numpy_value
 
         stored = value.const_value
@@ -166,18 +178,20 @@ class _NodeKeys:
 
 
 def _shape_extent_key(extent: Any) -> Any:
-    """Return an integer size unchanged, and a symbolic one as its text."""
+    """Return a size of a shape as it is if it is an integer, else as text."""
     return extent if isinstance(extent, int) else str(extent)
 
 
 def _numbers_key(numbers: "np.ndarray[Any, Any]") -> tuple[Any, tuple[int, ...], Any]:
-    """Return an array's contents as a cache key."""
+    """Return dtype, shape and contents of an array as a hashable key."""
     stored = tuple(numbers.flat) if numbers.dtype.hasobject else numbers.tobytes()
     return numbers.dtype, numbers.shape, stored
 
 
 def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) -> Any:
-    """Return a cache key of an operator's evaluation, None if more would matter."""
+    """Return the key under which the result of an ONNX operator on constants is cached; None if it
+    is not to be cached.
+    """
     domain, name, version, *inputs = operator
     if any(value is not None and value.size > _SMALL for value in inputs):
         return None
@@ -190,7 +204,9 @@ def _evaluation_key(operator: tuple[Any, ...], attributes: Mapping[str, Any]) ->
 
 
 def _attribute_value_key(attribute: Any) -> Any:
-    """Return a hashable key of an ONNX attribute's type and value; None if too large."""
+    """Return a hashable key of an ONNX attribute's value; None for a graph, a reference or a large
+    tensor.
+    """
     if attribute.is_ref():
         return None
     value = attribute.value
@@ -208,7 +224,8 @@ def _attribute_value_key(attribute: Any) -> Any:
 
 @contextmanager
 def renumbering_opsets() -> Iterator[None]:
-    """Only renumber the opset of models whose operators did not change, in this context.
+    """Let onnxscript, inside the block, convert a model to another opset version by the version
+    number alone, if its operators do not change.
 
     The version converter visits every node once for each set in between.
     """
@@ -219,7 +236,9 @@ def renumbering_opsets() -> Iterator[None]:
     convert = original(library, "convert_version", inventory.VERSION_CONVERTER)
 
     def renumber(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
-        """Convert an ONNX model to another opset; only renumber it if its operators agree."""
+        """Convert an ONNX model to another opset version; if its operators do not change, only set
+        the version.
+        """
         from onnx_ir.passes import common
 
         if model.functions:  # the converter begins with this, too
@@ -242,7 +261,7 @@ def renumbering_opsets() -> Iterator[None]:
 
 
 def _has_same_operators(model: Any, target: int) -> bool:
-    """Return whether all operators of a model are the same in opset `target`."""
+    """Return True if no operator of a model changes between its opset version and `target`."""
     from onnxscript.version_converter import _version_converter as converter
 
     known = model.opset_imports.get("")

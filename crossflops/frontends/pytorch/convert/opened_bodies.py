@@ -1,4 +1,5 @@
-"""Operators of one's own without a formula: what their kernels do, where these are Python.
+"""The bodies of custom operators without a formula: the recorded work of their kernels, where
+these are Python.
 
 An export keeps a call of `torch.library.custom_op` as one node. Its kernel calls PyTorch, so it is
 recorded and converted like a model, on the sizes of this very call, and what it did becomes the
@@ -35,7 +36,8 @@ _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFuncti
 def open_operator_bodies(
     graph: Graph, source_program: Any, convert: Convert, run: RunCalls
 ) -> Graph:
-    """Return the graph with bodies traced from kernels of uncounted custom operators.
+    """Return the graph in which uncounted custom operators have bodies: the recorded work of their
+    Python kernels.
 
     Args:
         graph: the graph of the program.
@@ -58,7 +60,7 @@ def open_operator_bodies(
 
 
 def _is_uncounted_operator(node: Node) -> bool:
-    """Return whether a node is of a custom operator without a body or a cost rule."""
+    """Return True if a node is a custom operator that has neither a body nor a cost rule."""
     foreign = node.op.domain == DOMAIN and not node.op.type.startswith(OWN)
     if not foreign or node.bodies or is_counted_by_package(node.op):
         return False
@@ -66,7 +68,7 @@ def _is_uncounted_operator(node: Node) -> bool:
 
 
 class _Opening:
-    """Opens nodes, each kind of call once."""
+    """A converter of custom operators' kernels to bodies, with a cache by kind of call."""
 
     def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
         """Prepare conversion of custom operators' kernels to graphs, with empty caches."""
@@ -76,7 +78,9 @@ class _Opening:
         self._number: dict[Any, int] = defaultdict(int)  # by operator: calls so far
 
     def open_node(self, node: Node) -> Node:
-        """Return a custom operator's node with its traced body, or the reason it has none."""
+        """Return the node of a custom operator with the recorded body of its kernel, or with the
+        reason why it has none.
+        """
         call = self._calls.get(node.key)
         if call is None:
             return node
@@ -101,7 +105,9 @@ class _Opening:
         return replace(_with_body(node, real, "real"), depends_on_inputs=True)
 
     def _body_on_fakes(self, node: Node, call: Any, kernel: Callable[..., Any]) -> Graph | str:
-        """Return the graph of a kernel on tensors without values, or why there is none."""
+        """Return the graph of a kernel, recorded on tensors without values, or the text of why
+        there is none.
+        """
         import torch
 
         if any(spec is None or spec.shape is None for spec in node.inputs):
@@ -110,7 +116,9 @@ class _Opening:
         plain = without_values()
 
         def stand_in(item: Any) -> Any:
-            """Return a tensor without values for an FX node, of the graph's shape."""
+            """Return a tensor without values that has the shape and dtype of an FX node's
+            result.
+            """
             entry = item.meta.get("val")
             if not isinstance(entry, torch.Tensor):
                 return entry
@@ -122,7 +130,9 @@ class _Opening:
         return self._convert_kernel(kernel, args, kwargs)
 
     def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
-        """Return the graph of a kernel on the arguments of a real run, or why there is none."""
+        """Return the graph of a kernel, recorded on the arguments of call `number` in a real run,
+        or the text of why there is none.
+        """
         if self._ran is None:
             targets = frozenset(entry.target for entry in self._calls.values())
             self._ran = self._run(targets)
@@ -132,7 +142,7 @@ class _Opening:
         return self._convert_kernel(kernel, *seen[number])
 
     def _convert_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
-        """Return the graph of a kernel called with these arguments, or the error's text."""
+        """Return the graph of a kernel called with these arguments, or the text of the error."""
         module, tensors = _kernel_module(kernel, args, kwargs)
         try:
             return self._convert(module, tensors)
@@ -143,7 +153,7 @@ class _Opening:
 
 
 def _are_results_derived(body: Graph) -> bool:
-    """Return whether every result of a body comes from its operands by nodes of the body."""
+    """Return True if every output of a body is computed from an input of it by its nodes."""
     derived = {spec.name for spec in body.inputs}
     for node in body.nodes:
         if any(spec is not None and spec.name in derived for spec in node.inputs):
@@ -152,13 +162,15 @@ def _are_results_derived(body: Graph) -> bool:
 
 
 def _with_body(node: Node, body: Graph, origin_of_body: Any) -> Node:
-    """Return the node with a body, whose nodes get the node's call and module path."""
+    """Return the node with a body, whose nodes get the call and the module path of the node."""
     own = _body_within(node, body, node.key)
     return replace(node, bodies=(own,), choice="function", opened=origin_of_body)
 
 
 def _body_within(node: Node, body: Graph, name: str) -> Graph:
-    """Return a body under this name, its nodes with the call and path of the outer node."""
+    """Return the body with this name, its nodes with the call and the module path of the enclosing
+    `node`.
+    """
     nodes = tuple(
         replace(
             inner,
@@ -175,7 +187,9 @@ def _body_within(node: Node, body: Graph, name: str) -> Graph:
 
 
 def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """Return a module that calls the kernel, and the kernel's tensor arguments in order."""
+    """Return a module that calls the kernel with these arguments, and its inputs: the tensors
+    among them, in order.
+    """
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -200,7 +214,9 @@ def _kernel_module(kernel: Callable[..., Any], args: Any, kwargs: Any) -> tuple[
 
 
 def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
-    """Return the Python function of an operator's kernel, or why there is none, as text."""
+    """Return the Python function of an operator's kernel and "", or None and the text of why there
+    is none.
+    """
     schema = operator._schema
     if any(argument.alias_info is not None for argument in schema.arguments):
         return None, "it writes to its operands, and its body is not opened"
@@ -215,7 +231,9 @@ def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
 
 
 def _custom_operator(name: str) -> Any:
-    """Return the `torch.library.custom_op` definition of an operator, None if it has none."""
+    """Return the `torch.library.custom_op` definition of the operator `name`; None if it has
+    none.
+    """
     try:
         from torch._library.custom_ops import OPDEFS
     except ImportError:
@@ -224,7 +242,9 @@ def _custom_operator(name: str) -> Any:
 
 
 def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None, str]:
-    """Return a function that calls an operator's Python kernel, or None and the reason."""
+    """Return a function that calls the Python kernel of an operator and "", or None and the text
+    of why there is none.
+    """
     import torch
 
     library: Any = torch._C
@@ -241,19 +261,21 @@ def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None
 
 
 def _full_name(operator: Any) -> str:
-    """Return an operator's name with its overload, such as `aten::add.Tensor`."""
+    """Return an operator's name with its overload, such as "aten::add.Tensor"."""
     overload, name = operator._schema.overload_name, str(operator._schema.name)
     return f"{name}.{overload}" if overload else name
 
 
 def _kernel_registrations(dump: str) -> Iterator[tuple[str, str]]:
-    """Yield dispatch key and source line of each kernel in PyTorch's dump of an operator."""
+    """Yield (dispatch key, "file:line" of the kernel) for each kernel in PyTorch's dump of an
+    operator.
+    """
     for line in dump.splitlines():
         if match := _KERNEL.match(line):
             yield match["key"], f"{match['place']}:{match['line']}"
 
 
 def _is_python(origin: str) -> bool:
-    """Return whether a kernel's origin, `file:line`, is a Python file or a prompt."""
+    """Return True if "file:line" names a Python file or an interactive prompt."""
     file = origin.rpartition(":")[0]
     return file.endswith(".py") or (file.startswith("<") and file.endswith(">"))

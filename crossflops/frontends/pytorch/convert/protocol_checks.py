@@ -1,4 +1,4 @@
-"""Checks of protocols, which onnx_ir makes for every tensor and node that it writes.
+"""A faster check of typing protocols, which onnx_ir makes for every tensor and node.
 
 Python 3.11 collects the names of a protocol anew for each check; 3.12 and later keep them.
 Source: Lib/typing.py (`_get_protocol_attrs`).
@@ -17,7 +17,7 @@ _COLLECT = "_get_protocol_attrs"
 
 @contextmanager
 def reusing_protocol_attributes() -> Iterator[None]:
-    """Collect the attribute names of each typing protocol once in this context."""
+    """Collect the attribute names of each typing protocol only once inside the block."""
     collect: Any = getattr(typing, _COLLECT, None)
     if collect is None or hasattr(typing.SupportsInt, "__protocol_attrs__"):
         yield
@@ -25,7 +25,7 @@ def reusing_protocol_attributes() -> Iterator[None]:
     known: dict[type, set[str]] = {}
 
     def collect_once(protocol: type) -> set[str]:
-        """Return a protocol's member names, collected once for each protocol."""
+        """Return the attribute names of a protocol, collected once for each protocol."""
         if protocol not in known:
             known[protocol] = collect(protocol)
         return known[protocol]

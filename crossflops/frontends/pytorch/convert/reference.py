@@ -1,4 +1,4 @@
-"""PyTorch's own way from a program to ONNX, which other ways are compared with."""
+"""The choice of PyTorch's own way from a program to ONNX, with which our way is compared."""
 
 import os
 
@@ -6,5 +6,7 @@ REFERENCE = "CROSSFLOPS_REFERENCE_EXPORT"  # the variable that asks for it
 
 
 def is_reference_export() -> bool:
-    """Return whether exports use PyTorch's exporter without our caches and translations."""
+    """Return True if exports are to use PyTorch's exporter without our caches, by an environment
+    variable.
+    """
     return bool(os.environ.get(REFERENCE))

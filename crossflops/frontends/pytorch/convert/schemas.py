@@ -8,7 +8,8 @@ from crossflops.operators import is_counted_by_package
 
 
 def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
-    """Return the schema's argument name of each tensor in a call, in order.
+    """Return for each tensor in a call the name of its argument in the operator's schema, in
+    order; () if their number is not `count`.
 
     Each tensor of a list bears the name of the list. () where they are not as many as `count`,
     which is what the node that was written for the call has.
@@ -18,7 +19,8 @@ def schema_operand_names(call: Any, count: int) -> tuple[str, ...]:
 
 
 def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
-    """Return a call's plain arguments that take their default values from the schema.
+    """Return the default values of the plain arguments that a call leaves out, by name; {} for an
+    operator with a rule.
 
     Those of operators that have a rule here are what their rule knows, and are left out.
     """
@@ -34,12 +36,12 @@ def schema_defaults(call: Any, op: Op) -> dict[str, Attribute]:
 
 
 def _has_schema(call: Any) -> bool:
-    """Return whether an FX call exists and its target is an operator with a schema."""
+    """Return True if there is an FX call and its target is an operator with a schema."""
     return call is not None and hasattr(call.target, "_schema")
 
 
 def _call_arguments(call: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of a call's given arguments, in the order of the schema."""
+    """Yield (name, value) of each argument that a call has, in the order of the schema."""
     if not _has_schema(call):
         return
     for index, argument in enumerate(call.target._schema.arguments):
@@ -50,7 +52,7 @@ def _call_arguments(call: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _tensors_in(value: Any) -> Iterator[Any]:
-    """Yield the FX nodes in an argument, or in a list of them, that are tensors."""
+    """Yield each FX node in an argument, or in a list of them, whose value is a tensor."""
     import torch
 
     for item in value if isinstance(value, list | tuple) else (value,):

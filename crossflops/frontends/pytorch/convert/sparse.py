@@ -1,4 +1,4 @@
-"""Sparse tensors of an exported program: what they store is seen in one run of the program.
+"""The sparse tensors of an exported program: one run of the program shows what they store.
 
 A shape does not tell how many elements a sparse tensor stores, and ONNX has no such tensors. So
 the program is run once on its weights and inputs, and every operator that takes or gives a sparse
@@ -45,7 +45,9 @@ _GROUPED = ("_sparse_softmax", "_sparse_log_softmax", "_sparse_sum", "sum")
 def mark_sparsity_dependent_calls(
     program: "ExportedProgram", calls: dict[str, Call]
 ) -> dict[str, Call]:
-    """Return the calls, those marked whose work depends on the sparsity of inputs."""
+    """Return the calls by name, with `depends_on_inputs` set where the work depends on the
+    sparsity of an input.
+    """
     names = _sparsity_dependent_names(program) if has_sparse(program) else set()
     return {
         name: msgspec.structs.replace(call, depends_on_inputs=True) if name in names else call
@@ -54,7 +56,7 @@ def mark_sparsity_dependent_calls(
 
 
 def _sparsity_dependent_names(program: "ExportedProgram") -> set[str]:
-    """Return the names of nodes whose work depends on the sparsity of the inputs."""
+    """Return the names of the FX nodes whose work depends on the sparsity of an input."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()  # tensors whose values depend on an input
     patterns: set[fx.Node] = set()  # sparse tensors whose places do
@@ -83,7 +85,7 @@ def _sparsity_dependent_names(program: "ExportedProgram") -> set[str]:
 
 
 def _is_sparse_constructor(node: "fx.Node") -> bool:
-    """Return whether a node makes a sparse COO tensor from indices and values.
+    """Return True if a node makes a sparse COO tensor from indices and values.
 
     Its first argument are the stored positions.
     """
@@ -91,7 +93,8 @@ def _is_sparse_constructor(node: "fx.Node") -> bool:
 
 
 def write_out_sparse(program: "ExportedProgram") -> None:
-    """Replace sparse operators of a program by one with element counts from a run.
+    """Replace each sparse operator of a program by `crossflops::on_sparse`, with the numbers of
+    elements that a run stores.
 
     The program is changed. Raises NormalizeError where it cannot be run: one position may be
     stored any number of times, so no shape bounds the work.
@@ -117,7 +120,9 @@ def write_out_sparse(program: "ExportedProgram") -> None:
 def _observe_sparse_run(
     program: "ExportedProgram",
 ) -> dict[str, tuple[Any, dict[str, Any] | None]]:
-    """Run a program; return sparse results and element counts by node name."""
+    """Run a program; return for each sparse node its result and, if it is a call, the observed
+    numbers of elements, by name.
+    """
     import torch
 
     seen: dict[str, tuple[Any, dict[str, Any] | None]] = {}
@@ -131,7 +136,9 @@ def _observe_sparse_run(
         """An interpreter that notes the operands and results of sparse operators."""
 
         def run_node(self, n: Any) -> Any:
-            """Run an FX node; note its result and facts if it is a sparse call."""
+            """Run an FX node and return its result; store the result and the facts if it is
+            sparse.
+            """
             result = super().run_node(n)
             if n.name in sparse and n.op != "output":
                 args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -154,7 +161,9 @@ def _observe_sparse_run(
 
 
 def _sparse_storage_error(why: str) -> NormalizeError:
-    """Return the error that the number of elements stored in sparse tensors is unknown."""
+    """Return the error that the number of stored elements of sparse tensors is unknown; `why` is
+    the reason.
+    """
     return NormalizeError(
         f"the number of elements in the model's sparse tensors is unknown: {why}",
         "give the model and its inputs values, or use dense tensors instead",
@@ -162,7 +171,9 @@ def _sparse_storage_error(why: str) -> NormalizeError:
 
 
 def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
-    """Return the observed facts of one sparse call, such as numbers of stored elements."""
+    """Return the observed facts of a sparse call, such as numbers of stored elements and of MACs,
+    by name.
+    """
     tensors = list(_tensors_in_arguments((args, kwargs)))
     name = str(node.target).split(".")[1] if "." in str(node.target) else str(node.target)
     schema = getattr(node.target, "_schema", None)
@@ -185,7 +196,7 @@ def _sparse_call_facts(node: "fx.Node", args: Any, kwargs: Any, result: Any) -> 
 
 
 def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
-    """Return whether a sparse operator is elementwise on the stored values alone."""
+    """Return True if a sparse operator changes the stored values alone, element by element."""
     import torch
 
     pointwise = torch.Tag.pointwise in getattr(target, "tags", ())
@@ -199,7 +210,8 @@ def _is_by_value(target: Any, tensors: list[Any], results: list[Any]) -> bool:
 
 
 def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
-    """Return the MACs of a sparse product, and those of its sparse factor's gradient.
+    """Return the MACs of a sparse product and those of the gradient of its sparse factor; -1 if
+    unknown or not a product.
 
     Each stored element of one factor meets a row of the other: all of a dense one, the stored part
     of a sparse one. -1 where it is not a product, or unknown.
@@ -231,7 +243,7 @@ def _sparse_product_counts(name: str, tensors: list[Any]) -> tuple[int, int]:
 
 
 def _matching_pair_count(left: Any, right: Any) -> int:
-    """Return the number of stored element pairs that a sparse product A B multiplies."""
+    """Return how many pairs of stored elements a product A B of sparse matrices multiplies."""
     import torch
 
     inner = left.shape[-1]
@@ -241,7 +253,9 @@ def _matching_pair_count(left: Any, right: Any) -> int:
 
 
 def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, Any]) -> int:
-    """Return the number of groups of a sparse softmax or sum; -1 for other operators."""
+    """Return the number of groups that a sparse softmax or sum reduces; -1 for another operator or
+    if unknown.
+    """
     import torch
 
     if name not in _GROUPED or not tensors or not is_sparse(tensors[0]):
@@ -264,18 +278,20 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
 
 
 def _coordinates(tensor: Any) -> Any:
-    """Return the distinct coordinates of a sparse tensor's stored elements."""
+    """Return the distinct coordinates of a sparse tensor's stored elements, a tensor [axes,
+    elements].
+    """
     coo = tensor if tensor.is_sparse else tensor.to_sparse_coo()
     return coo.coalesce().indices()
 
 
 def _coalesce_tensor(tensor: Any) -> Any:
-    """Return a sparse COO tensor with duplicate indices summed, other tensors unchanged."""
+    """Return a sparse COO tensor with duplicate positions summed; another tensor as it is."""
     return tensor.coalesce() if tensor.is_sparse else tensor
 
 
 def _sparse_tensor_values(tensor: Any) -> Any:
-    """Return the stored values of a sparse tensor, and a dense tensor itself."""
+    """Return the stored values of a sparse tensor; a dense tensor as it is."""
     if not is_sparse(tensor):
         return tensor
     return tensor._values() if tensor.is_sparse else tensor.values()
@@ -287,7 +303,7 @@ def _sparse_storage_size(tensor: Any) -> int:
 
 
 def _tensors_in_arguments(values: Any) -> Iterator[Any]:
-    """Yield all tensors in nested arguments."""
+    """Yield all tensors in nested lists, tuples and dicts of arguments."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -297,7 +313,7 @@ def _tensors_in_arguments(values: Any) -> Iterator[Any]:
 def _store_values(
     program: "ExportedProgram", observed: dict[str, tuple[Any, dict[str, Any] | None]]
 ) -> None:
-    """Replace sparse weights, constants and inputs of a program by their stored values."""
+    """Replace each sparse weight, constant and example input of a program by its stored values."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -319,7 +335,7 @@ def _store_values(
 
 
 def _fake_values(mode: Any, real: Any) -> Any:
-    """Return a fake tensor of the shape of a tensor's stored values."""
+    """Return a fake tensor with the shape of the stored values of `real`."""
     import torch
 
     values = _sparse_tensor_values(real)
@@ -328,7 +344,8 @@ def _fake_values(mode: Any, real: Any) -> Any:
 
 
 def _replace_sparse_node(node: "fx.Node", facts: dict[str, Any], real: Any) -> None:
-    """Replace a sparse operator's node by a call of `crossflops::on_sparse`.
+    """Make a sparse operator's node a call of `crossflops::on_sparse`, or of `zeros` if it has no
+    operands.
 
     A node without operands makes a tensor that stores nothing, and its values are as many zeros:
     the operator would have no device.
@@ -359,7 +376,7 @@ def _replace_sparse_node(node: "fx.Node", facts: dict[str, Any], real: Any) -> N
 
 @functools.cache
 def _sparse_operator() -> Any:
-    """Return the operator `crossflops::on_sparse`, which has a shape and no kernel."""
+    """Return the operator `crossflops::on_sparse`, which has a result shape and does no work."""
     import torch
 
     library = torch.library.Library("crossflops", "FRAGMENT")
@@ -369,7 +386,7 @@ def _sparse_operator() -> Any:
     )
 
     def empty_result(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
-        """Return an empty tensor of the sparse operator's size and dtype, for tracing."""
+        """Return an uninitialized tensor with the size and dtype of a sparse operator's result."""
         return torch.empty(size, dtype=dtype, device=operands[0].device if operands else "cpu")
 
     library.impl("on_sparse", empty_result, "CompositeExplicitAutograd")
@@ -378,12 +395,16 @@ def _sparse_operator() -> Any:
 
 
 def translations() -> dict[Any, Callable[..., Any]]:
-    """Return the ONNX translation of `crossflops::on_sparse`, by operator."""
+    """Return the function that translates `crossflops::on_sparse` to ONNX, in a dict by that
+    operator.
+    """
     return {_sparse_operator(): _translate}
 
 
 def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any) -> Any:
-    """Write a sparse operator as one ONNX node with its stored element counts as attributes."""
+    """Write a sparse operator as one ONNX node, with its numbers of stored elements as attributes;
+    return the result.
+    """
     from onnxscript import values
 
     name = f"{operator}{SUFFIX}"

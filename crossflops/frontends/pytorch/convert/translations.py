@@ -1,4 +1,4 @@
-"""ONNX forms of operators whose form in PyTorch's exporter computes something else.
+"""Translations to ONNX of operators that PyTorch's exporter translates wrongly.
 
 The exporter (onnxscript's torchlib) ignores arguments of some operators, as `training` of a batch
 normalization and `label_smoothing` of a cross entropy, and writes others so that no runtime takes
@@ -17,7 +17,9 @@ from crossflops.frontends.pytorch.convert.exporter import opaque
 
 @functools.cache
 def replacement_forms() -> dict[Any, Callable[..., Any]]:
-    """Return our replacements of ONNX translations, by PyTorch operator."""
+    """Return our functions that translate operators to ONNX which the exporter translates wrongly,
+    by PyTorch operator.
+    """
     import torch
 
     aten = torch.ops.aten
@@ -50,14 +52,14 @@ def replacement_forms() -> dict[Any, Callable[..., Any]]:
 
 
 def torch_constant_like(number: float, like: Any) -> Any:
-    """Write an ONNX constant: a number in the dtype of a tensor."""
+    """Write an ONNX constant, a number in the dtype of the tensor `like`; return it."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(number, dtype=like.dtype))
 
 
 def integer_list_constant(*numbers: int) -> Any:
-    """Write an ONNX constant: a list of integers, such as axes or a shape."""
+    """Write an ONNX constant, a list of integers such as axes or a shape; return it."""
     return opset23.Constant(value_ints=list(numbers))
 
 
@@ -74,7 +76,8 @@ def attention_form(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Write in ONNX attention: softmax(scale Q K^T + mask) V, with dropout if any.
+    """Write ONNX nodes for attention, softmax(scale Q K^T + mask) V, with dropout in training;
+    return the result.
 
     With dropout, the exporter adds a boolean mask as numbers, and writes dropout as in inference.
     Without, onnxruntime needs a row of the mask for every query, and a scale above 0.
@@ -110,14 +113,16 @@ def attention_form(
 
 
 def _true() -> Any:
-    """Return an ONNX constant of the boolean true."""
+    """Write an ONNX constant of the boolean true; return it."""
     import onnx_ir as ir
 
     return opset23.Constant(value=ir.tensor(True))
 
 
 def _expand_mask_rows(mask: Any, query: Any) -> Any:
-    """Write ONNX nodes for an attention mask with one row for each query."""
+    """Write an ONNX node that gives an attention mask one row for each query; return the mask,
+    unchanged if it has them.
+    """
     if mask is None or len(mask.shape) < 2 or mask.shape[-2] != 1 or query.shape[-2] == 1:
         return mask
     rows = [*mask.shape[:-2], query.shape[-2], mask.shape[-1]]
@@ -125,12 +130,14 @@ def _expand_mask_rows(mask: Any, query: Any) -> Any:
 
 
 def _are_numbers(sizes: Sequence[Any]) -> bool:
-    """Return whether all sizes are plain integers, not symbolic values."""
+    """Return True if all sizes are integers, none symbolic."""
     return all(isinstance(size, int) for size in sizes)
 
 
 def _as_summand(mask: Any, query: Any) -> Any:
-    """Write in ONNX a boolean mask as 0 where it keeps a score, minus infinity elsewhere."""
+    """Write ONNX nodes that make a boolean mask 0 where it is true, else minus infinity; return
+    it, another mask as it is.
+    """
     import onnx_ir as ir
 
     if mask.dtype != ir.DataType.BOOL:
@@ -153,7 +160,8 @@ def batch_norm_form(
     momentum: float,
     eps: float,
 ) -> Any:
-    """Write in ONNX `native_batch_norm`: y, values for backward, new statistics.
+    """Write ONNX nodes for `native_batch_norm`; return y, mean and 1 / deviation for the backward
+    pass, and new running statistics.
 
     In training the result of the exporter is that of inference. Without running statistics, a
     momentum of 1 keeps those that ONNX needs unchanged.
@@ -186,7 +194,8 @@ def batch_norm_form(
 
 
 def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
-    """Write in ONNX the new running variance of a batch norm: divided by n - 1, not n.
+    """Write ONNX nodes for the new running variance of a batch norm, divided by n - 1 instead of
+    n; return it.
 
     A model that does not use it has no such nodes.
     """
@@ -199,7 +208,9 @@ def _running_variance(x: Any, old: Any, new: Any, momentum: float) -> Any:
 
 
 def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
-    """Write ONNX nodes for a batch norm's mean and 1 / sqrt(variance + eps) by channel."""
+    """Write ONNX nodes for the mean and for 1 / sqrt(variance + eps) of each channel; return
+    both.
+    """
     axes = integer_list_constant(*(axis for axis in range(len(x.shape)) if axis != 1))
     centred = opset23.Sub(x, opset23.ReduceMean(x, axes))
     variance = opset23.ReduceMean(opset23.Mul(centred, centred), axes, keepdims=0)
@@ -210,7 +221,9 @@ def _batch_statistics(x: Any, eps: float) -> tuple[Any, Any]:
 def batch_norm_without_statistics(
     x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> Any:
-    """Write ONNX nodes for a batch norm without running statistics: the first three results."""
+    """Write ONNX nodes for a batch norm without running statistics; return y, mean and 1 /
+    deviation.
+    """
     return batch_norm_form(x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
@@ -225,7 +238,8 @@ def instance_norm(
     eps: float,
     cudnn_enabled: bool,
 ) -> Any:
-    """Write in ONNX an instance norm with running statistics as a batch norm.
+    """Write ONNX nodes for an instance norm; return the result. With running statistics it is a
+    batch norm over N C channels.
 
     It has N C channels.
 
@@ -251,7 +265,7 @@ def instance_norm(
 
 
 def _set_type(value: Any, like: Any, *shape: int) -> Any:
-    """Return a value with the dtype and shape of `like` set."""
+    """Set the dtype of `like` and this shape at an ONNX value; return the value."""
     import onnx_ir as ir
 
     value.dtype, value.shape = like.dtype, ir.Shape(shape)
@@ -272,7 +286,8 @@ def cross_entropy(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """Write in ONNX cross entropy, -log softmax(x)[target], also with smoothed labels.
+    """Write ONNX nodes for the cross entropy, -log softmax(x)[target], also with smoothed labels;
+    return the loss.
 
     x [N, C, d...] or [C]. It is written as PyTorch runs it, where the exporter's form is
     incomplete. Source: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss).
@@ -294,14 +309,18 @@ def cross_entropy(
 
 
 def _reshape_class_weights(weight: Any, axes: int) -> Any:
-    """Write ONNX nodes for class weights reshaped to axis 1 of `axes` axes."""
+    """Write an ONNX node that reshapes class weights [C] to [1, C, 1, ...] with `axes` axes;
+    return them.
+    """
     return opset23.Reshape(weight, integer_list_constant(1, -1, *[1] * (axes - 2)))
 
 
 def _probability_cross_entropy(
     x: Any, target: Any, weight: Any, reduction: int, smoothing: float
 ) -> Any:
-    """Write in ONNX the cross entropy of probabilities: -sum of target log softmax(x)."""
+    """Write ONNX nodes for the cross entropy with probabilities as target, -sum of target log
+    softmax(x); return the loss.
+    """
     classes = x.shape[1]
     if smoothing:
         kept = opset23.Mul(target, torch_constant_like(1.0 - smoothing, target))
@@ -323,7 +342,9 @@ def _probability_cross_entropy(
 def _label_smoothing_loss(
     x: Any, target: Any, weight: Any, reduction: int, ignore_index: int, smoothing: float
 ) -> Any:
-    """Write in ONNX smoothed cross entropy: (1 - s) nll + s / C * loss of all classes."""
+    """Write ONNX nodes for the cross entropy with smoothed labels, (1 - s) nll + s / C * loss of
+    all classes; return it.
+    """
     named = {_MEAN: "mean", _SUM: "sum"}.get(reduction, "none")
     logs = opset23.LogSoftmax(x, axis=1)
     likelihood = opset23.NegativeLogLikelihoodLoss(
@@ -344,7 +365,9 @@ def _label_smoothing_loss(
 
 
 def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
-    """Write in ONNX the number of targets that are not ignored, or the sum of their weights."""
+    """Write ONNX nodes for the number of targets that are not ignored, or the sum of their
+    weights; return it.
+    """
     if weight is None:
         return opset23.ReduceSum(opset23.CastLike(opset23.Not(ignored), x), keepdims=0)
     valid = opset23.Where(ignored, torch_constant_like(0, target), target)
@@ -353,7 +376,8 @@ def _total_weight(x: Any, target: Any, weight: Any, ignored: Any) -> Any:
 
 
 def multilabel_margin(x: Any, target: Any, reduction: int = _MEAN) -> Any:
-    """Write in ONNX the multilabel margin loss of each row, reduced as asked.
+    """Write ONNX nodes for the multilabel margin loss of each row, reduced as `reduction` says;
+    return the loss.
 
     For each row: the sum of max(0, 1 - (x[label] - x[other])) / classes.
 
@@ -400,7 +424,8 @@ def average_pool(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Any:
-    """Write in ONNX average pooling over the last `axes` axes, or sums over a given divisor.
+    """Write ONNX nodes for average pooling over the last `axes` axes, or for window sums /
+    `divisor_override`; return the result.
 
     With a divisor: the mean over all positions of a window, padded ones too, times their number
     over the divisor. Source: aten/src/ATen/native/cpu/AvgPoolKernel.cpp.
@@ -429,12 +454,14 @@ def average_pool(
 
 
 def _numbers_per_axis(numbers: Sequence[int], axes: int) -> list[int]:
-    """Return one number per axis; a single one is repeated."""
+    """Return one number for each axis: a single number is repeated."""
     return list(numbers) * axes if len(numbers) == 1 else list(numbers)
 
 
 def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bool) -> int:
-    """Return the padding that the last pooling window needs behind the axis's end."""
+    """Return the number of elements by which an axis is padded at its end for the last pooling
+    window.
+    """
     steps = size + 2 * before - kernel
     count = (-(-steps // stride) if ceil_mode else steps // stride) + 1
     if (count - 1) * stride >= size + before:
@@ -445,7 +472,8 @@ def _end_padding(size: int, kernel: int, stride: int, before: int, ceil_mode: bo
 def resize_form(
     operator: Any, x: Any, size: Sequence[int], align_corners: bool, *scales: Any
 ) -> Any:
-    """Write in ONNX an interpolation to a size, by given scales if they differ.
+    """Write ONNX nodes for an interpolation to a size, by the given scales if they differ from it;
+    return the result.
 
     Two cases that ONNX lacks stay opaque nodes: scales that lead to another size, and aligned
     corners with antialiasing. Source: aten/src/ATen/native/UpSample.h (area_pixel_compute_scale).
@@ -480,7 +508,7 @@ def resize_form(
 
 
 def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
-    """Write ONNX nodes for `copy_`: the source in the dtype and the shape of x.
+    """Write ONNX nodes for `copy_`, the source in the dtype and the shape of x; return the result.
 
     The exporter leaves the result the smaller shape.
     """
@@ -491,7 +519,7 @@ def copy_form(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    """Write in ONNX `elu`: scale * x above 0, an exponential below.
+    """Write ONNX nodes for `elu`, scale * x above 0 and an exponential below; return the result.
 
     The exporter scales x above 0 by both factors, and multiplies where they are 1, too.
     """
@@ -506,7 +534,7 @@ def elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> A
 
 
 def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
-    """Write ONNX nodes for PyTorch's Hamming window: 0.54 - 0.46 cos(2 pi i / n).
+    """Write ONNX nodes for PyTorch's Hamming window, 0.54 - 0.46 cos(2 pi i / n); return it.
 
     The window of ONNX has other factors, 25/46 and 21/46.
     """
@@ -522,12 +550,15 @@ def hamming_window(window_length: int, dtype: int = 1, **options: Any) -> Any:
 
 
 def determinant(x: Any) -> Any:
-    """Write ONNX nodes for the determinant, with placeholders for the two backward factors."""
+    """Write the ONNX node for the determinant; return (determinant, x, x), in which x replaces the
+    two factors for the backward pass.
+    """
     return opset23.Det(x), opset23.Identity(x), opset23.Identity(x)
 
 
 def draw_rows(x: Any, count: int, replacement: bool = False, generator: Any = None) -> Any:
-    """Write in ONNX `multinomial`: `count` random indices of each row, drawn by weights.
+    """Write ONNX nodes for `multinomial`, `count` random indices of each row drawn by its weights;
+    return the indices.
 
     With replacement as the exporter writes it. Without, the largest of weight / exponential, as
     PyTorch draws them. Source: aten/src/ATen/native/Distributions.cpp (multinomial).

@@ -1,4 +1,5 @@
-"""Custom operators that write into their arguments, as the ONNX exporter takes them.
+"""Replacements of custom operators that write into their arguments, which the ONNX exporter cannot
+read.
 
 Where such an operator stands, PyTorch puts one that holds it and its arguments in a form that the
 exporter cannot read. So the program is exported with another operator in its place, which writes
@@ -29,7 +30,9 @@ _NAMESPACE = "crossflops_written"
 
 
 class _WritingCall(NamedTuple):
-    """A call of such an operator: its node's facts, kept after the node is removed."""
+    """The call of an operator that writes into its arguments: the facts of its node, kept after
+    that is removed.
+    """
 
     target: Any
     args: Any
@@ -40,11 +43,13 @@ class _WritingCall(NamedTuple):
 
     @property
     def results(self) -> int:
-        """The number of tensors that the call returns and writes in place."""
+        """The number of tensors that the call returns or writes in place."""
         return self.returns + len(self.written)
 
     def arguments_with_values(self, values: Iterable[Any]) -> tuple[Any, Any]:
-        """Return the call's arguments with these tensors in place of its FX nodes."""
+        """Return the arguments of the call, positional and by keyword, with these tensors in place
+        of its FX nodes.
+        """
         from torch.fx.node import map_arg
 
         tensors = dict(zip(self.given, values, strict=True))
@@ -53,7 +58,8 @@ class _WritingCall(NamedTuple):
 
 @contextmanager
 def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
-    """Yield the program with in-place custom operators replaced, and their ONNX forms.
+    """Yield a copy of the program whose custom operators that write in place are replaced by
+    others that do not, and the ONNX translations of these.
 
     The replacements exist in this context alone. The program itself is not changed.
     """
@@ -79,7 +85,7 @@ def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, di
 
 
 def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
-    """Yield the FX nodes of custom operators that write in place, each with its graph."""
+    """Yield (FX graph, node) for each call of a custom operator that writes in place."""
     import torch
 
     for module in program.graph_module.modules():
@@ -90,7 +96,9 @@ def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"
 
 
 def _to_writing_call(node: "fx.Node") -> _WritingCall:
-    """Return an FX call that writes in place: operator, arguments, written tensors."""
+    """Return the facts of a node that writes in place: operator, arguments, written tensors and
+    number of results.
+    """
     target: Any = node.target
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
@@ -105,7 +113,7 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
 
 
 def _define(library: Any, name: str, call: _WritingCall) -> Any:
-    """Return a new operator whose results are the call's returned and written tensors.
+    """Return a new operator that returns the results of the call and the tensors that it writes.
 
     Its arguments are the tensors alone, by the names that the operator has for them.
     """
@@ -122,7 +130,7 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
 
 
 def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
-    """Yield the FX nodes among a call's arguments, each with its schema name.
+    """Yield (schema name, FX node) for each tensor among the arguments of a call.
 
     The tensors of a list bear numbers beside the name.
     """
@@ -138,7 +146,9 @@ def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
 
 
 def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
-    """Run an in-place operator on copies of these tensors; return results and copies."""
+    """Call an operator that writes in place on copies of these tensors; return its results and the
+    written copies.
+    """
     copies = [value.clone() for value in provided]
     args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
@@ -149,7 +159,9 @@ def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
 
 
 def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
-    """Write an in-place operator as one opaque ONNX node of its name."""
+    """Write a call that writes in place as one opaque ONNX node; return its results and the
+    written tensors.
+    """
     args, kwargs = call.arguments_with_values(provided)
     return opaque(call.target, results=call.results)(*args, **kwargs)
 
@@ -157,7 +169,9 @@ def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
 def _replace_writing_node(
     graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any
 ) -> None:
-    """Replace an in-place node by the new operator, and copy its results to the tensors."""
+    """Replace a node that writes in place by a call of `operator`, and copies of what that returns
+    to the written tensors.
+    """
     import torch
     from torch.fx.traceback import NodeSource
 
@@ -167,7 +181,9 @@ def _replace_writing_node(
     values = (*own, *(source.meta.get("val") for source in call.written))
 
     def add(target: Any, args: tuple[Any, ...], value: Any) -> "fx.Node":
-        """Add a call to the FX graph with this fake value and the original node's metadata."""
+        """Add a call with this fake tensor as its value to the FX graph, with the metadata of the
+        replaced node; return it.
+        """
         added = graph.call_function(target, args)
         added.meta = {**node.meta, "val": value, "from_node": origin}
         return added

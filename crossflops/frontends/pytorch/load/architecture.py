@@ -1,4 +1,4 @@
-"""The architecture of a language model of transformers: of its config and its parameter table.
+"""The sizes of a language model of transformers, read from its config and its table of parameters.
 
 No weight is read. What a matrix is for follows from its name and the module that holds it, sizes
 of heads, windows and experts from the config. A model whose matrices are not all accounted for so
@@ -32,7 +32,7 @@ _OWN_ACTIVATIONS = {"gpt_oss": "clamped_swish"}
 
 
 class _Parameter(msgspec.Struct, frozen=True):
-    """A parameter: its name, its elements, its kind, and its layer or -1."""
+    """A parameter: its name, its number of elements, its kind, and its layer (-1 for none)."""
 
     name: str
     numel: int
@@ -41,7 +41,9 @@ class _Parameter(msgspec.Struct, frozen=True):
 
 
 def read_architecture(model: Any) -> LanguageArchitecture:
-    """Return the architecture of a causal language model. Raises InputError for any other."""
+    """Return the sizes of a causal language model of transformers, by layer. Raises InputError for
+    any other model.
+    """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise InputError("the model has no config of transformers", _HINT)
@@ -78,7 +80,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
 
 
 def _refuse_other_kinds(model: Any, config: Any) -> None:
-    """Raise InputError unless the model is a text decoder with an output matrix."""
+    """Raise InputError unless the model is a decoder of text alone with an output matrix."""
     if getattr(config, "is_encoder_decoder", False):
         raise InputError(f"{config.model_type} has an encoder beside its decoder", _HINT)
     if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
@@ -97,7 +99,7 @@ def _vocabulary_size(model: Any) -> int:
 
 
 def _activation_name(config: Any) -> str:
-    """Return the name of the activation function in a model's config, "" if none is named."""
+    """Return the name of the activation function in the config of a model; "" if none is named."""
     for name in ("hidden_act", "hidden_activation", "activation_function", "activation"):
         if isinstance(value := getattr(config, name, None), str):
             return value
@@ -105,7 +107,9 @@ def _activation_name(config: Any) -> str:
 
 
 def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
-    """Yield every parameter once, with its number of elements, its kind and its layer."""
+    """Yield name, number of elements, kind and layer of each parameter of a model, shared ones
+    once.
+    """
     table = model.get_input_embeddings().weight
     head = model.get_output_embeddings().weight
     owners = dict(model.named_modules())
@@ -123,7 +127,9 @@ def _iterate_parameters(model: Any) -> Iterator[_Parameter]:
 
 
 def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
-    """Return the kind of a parameter by its name and module: "norm", "bias", "ffn", ..."""
+    """Return the kind of a parameter, which its name and its module decide: "norm", "bias", "ffn",
+    ...
+    """
     class_name = type(owner).__name__
     if "norm" in class_name.lower():
         return "norm"
@@ -141,10 +147,14 @@ def _parameter_kind(name: str, parameter: Any, owner: Any) -> str:
 
 
 def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> ParameterTable:
-    """Return a model's parameter counts by kind: table, head, norms, biases, matrices."""
+    """Return the numbers of parameter elements of a model by kind: input table, head, norms,
+    biases, matrices.
+    """
 
     def total(*kinds: str, like: re.Pattern[str] | None = None, layer: int | None = None) -> int:
-        """Return the number of parameter elements of these kinds, name pattern and layer."""
+        """Return the number of elements of the parameters of these kinds, name pattern and layer;
+        all if not given.
+        """
         return sum(
             parameter.numel
             for parameter in parameters
@@ -169,7 +179,9 @@ def _parameter_table(model: Any, parameters: tuple[_Parameter, ...]) -> Paramete
 
 
 def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping[str, int]:
-    """Return the number of parameter elements of one layer by the kind of the parameter."""
+    """Return for each kind of parameter the number of elements that the parameters of a layer
+    have.
+    """
     elements: dict[str, int] = {}
     for parameter in parameters:
         if parameter.layer == layer:
@@ -180,7 +192,9 @@ def _elements_by_kind(parameters: tuple[_Parameter, ...], layer: int) -> Mapping
 def _layer_attention(
     config: Any, parameters: tuple[_Parameter, ...], layer: int
 ) -> AttentionSizes:
-    """Return a layer's attention sizes: heads from the config, projections from weights."""
+    """Return the attention sizes of a layer, from its config and its parameters. Raises InputError
+    if it has no attention.
+    """
     heads: int = config.num_attention_heads
     projections = _elements_by_kind(parameters, layer).get("attention", 0)
     if not projections:
@@ -212,7 +226,9 @@ def _layer_attention(
 
 
 def _key_head_count(config: Any) -> int:
-    """Return the number of key and value heads of an attention layer, from a model's config."""
+    """Return the number of key and value heads of an attention layer, from the config of the
+    model.
+    """
     heads: int = config.num_attention_heads
     if hasattr(config, "multi_query"):  # Falcon
         if config.new_decoder_architecture:
@@ -222,7 +238,7 @@ def _key_head_count(config: Any) -> int:
 
 
 def _layer_window(config: Any, layer: int) -> int | None:
-    """Return how many keys a query of a layer sees, None if it sees all."""
+    """Return how many keys a query of a layer can see; None if it can see all."""
     window: int | None = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None
@@ -231,7 +247,7 @@ def _layer_window(config: Any, layer: int) -> int | None:
 
 
 def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> FeedForward:
-    """Return a layer's feed-forward sizes: widths from the config, gates from weights."""
+    """Return the sizes of the feed-forward part of a layer, from its config and its parameters."""
     elements, hidden = _elements_by_kind(parameters, layer), config.hidden_size
     if not elements.get("expert"):
         width = _ffn_width(config)
@@ -258,7 +274,7 @@ def _layer_ffn(config: Any, parameters: tuple[_Parameter, ...], layer: int) -> F
 
 
 def _ffn_width(config: Any) -> int:
-    """Return the hidden width of a feed-forward layer, from a model's config."""
+    """Return the inner width of a feed-forward layer, from the config of the model."""
     for name in ("intermediate_size", "ffn_dim", "ffn_hidden_size", "n_inner"):
         if isinstance(width := getattr(config, name, None), int):
             return width

@@ -1,4 +1,4 @@
-"""PyTorch's compiler inside a model: what it compiles runs as it is written.
+"""A way to run a model without PyTorch's compiler: compiled parts run as their Python is written.
 
 While the compiler traces a function it calls it on fake tensors, once or several times, and what
 watches calls sees these beside the run, or instead of it: how often depends on what was compiled
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def running_uncompiled() -> Iterator[None]:
-    """Run compiled parts of a model as plain Python in this context.
+    """Run the parts of a model that torch.compile compiles as plain Python, inside the block.
 
     PyTorch itself compiles the functions that an operator holds (torch.cond), as such operators
     accept no others: it does so here, too, except for FlexAttention.
@@ -35,12 +35,14 @@ def running_uncompiled() -> Iterator[None]:
     stated: Any = frames._callback_from_stance
 
     def operator_callback(provided: Any) -> Any:
-        """Return Dynamo's callback if an operator set it or it is off, None otherwise."""
+        """Return the compiler's callback if an operator asks for it or it is off; None, which
+        compiles nothing, otherwise.
+        """
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
         return stated(provided) if by_operator or provided in (False, None) else None
 
     def count_frames(_: int) -> int:
-        """Return 0 as the number of compiled frames."""
+        """Return 0, so that PyTorch accepts that nothing was compiled."""
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
 
     instead = {
@@ -56,7 +58,8 @@ def running_uncompiled() -> Iterator[None]:
 
 
 def bind_methods(model: "nn.Module", own: "nn.Module") -> None:
-    """Replace a copied model's compiled methods by uncompiled ones of the copy.
+    """Replace the compiled methods in `own`, a copy of the model, by uncompiled ones that run the
+    copy.
 
     Python does not copy functions, and that of a compiled method runs the original module.
     """

@@ -1,4 +1,4 @@
-"""The usual input of a model of transformers, as its config and its forward say it.
+"""The usual inputs of a model of transformers, from its config and the signature of its forward.
 
 A model of images and text gets one image: as many tokens stand for it in the text as its features
 have rows, since the model refuses others. Where no image can be made for it, it is counted on
@@ -51,7 +51,9 @@ class Usual(msgspec.Struct, frozen=True):
 
 
 def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
-    """Return a model's main input and further required inputs, in the weights' dtype."""
+    """Return the usual inputs of a model of transformers with floats of `dtype`, the values that
+    it reads, and notes.
+    """
     if _image_token(config) is None:
         _refuse_unnamed_token(model, config)
         specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
@@ -80,14 +82,16 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
 
 
 def _lacks_sound_input(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
-    """Return whether a model's text may have sound tokens, but no input is a sound."""
+    """Return True if the text of a model may have sound tokens, but none of its inputs `specs` is
+    a sound.
+    """
     named = hasattr(config, "audio_token_id") or hasattr(config, "audio_token_index")
     sounds = {"input_features", "input_values"} & set(inspect.signature(model.forward).parameters)
     return named and bool(sounds) and not sounds & {spec.name for spec in specs}
 
 
 def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """Yield the inputs of a model whose shapes, but not values, matter."""
+    """Yield the specs of a model's inputs for which a shape is enough, without values."""
     main, batch = model.main_input_name, sizes.get("batch", 1)
     length = _config_text_length(config, sizes)
     if main in ("input_values", "input_features"):
@@ -111,7 +115,9 @@ def _config_input_specs(model: Any, config: Any, sizes: Mapping[str, int]) -> It
 
 
 def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[TensorSpec]:
-    """Yield a speech decoder's inputs: the spectrogram so far, the speaker embedding."""
+    """Yield the specs of a speech decoder's inputs: the spectrogram so far, and the embedding of
+    the speaker.
+    """
     shape = (batch, length, config.num_mel_bins)
     yield TensorSpec("decoder_input_values", "float32", shape, "input")
     if voice := getattr(config, "speaker_embedding_dim", None):
@@ -119,12 +125,14 @@ def _speech_decoder_inputs(config: Any, batch: int, length: int) -> Iterator[Ten
 
 
 def _has_vision_and_text(config: Any) -> bool:
-    """Return whether a model's config has both images and text."""
+    """Return True if the config has a part for images and a part for text."""
     return all(hasattr(config, part) for part in ("vision_config", "text_config"))
 
 
 def _spectrogram(config: Any) -> tuple[int, int]:
-    """Return a sound's spectrogram shape: frames and features; swapped for Whisper."""
+    """Return the shape of a sound's spectrogram: (frames, features), for Whisper (features,
+    frames).
+    """
     for name in ("input_feat_per_channel", "feature_projection_input_dim"):
         if isinstance(width := getattr(config, name, None), int):
             return _FRAMES, width
@@ -132,14 +140,18 @@ def _spectrogram(config: Any) -> tuple[int, int]:
 
 
 def _config_text_length(config: Any, sizes: Mapping[str, int]) -> int:
-    """Return the number of tokens of a text input: `seq` of the sizes, or a default."""
+    """Return the number of tokens of a text input: `seq` of the sizes, else 128 or the most that
+    the config allows.
+    """
     text = getattr(config, "text_config", None) or config
     most = getattr(text, "max_position_embeddings", None) or math.inf
     return sizes.get("seq", int(min(_TOKENS, most)))
 
 
 def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
-    """Return the spec of an image, or of a clip's frames, of the config's size."""
+    """Return the spec of an image input, or of the frames of a clip, in the size that the config
+    names.
+    """
     seen = getattr(config, "vision_config", None) or config
     side = getattr(seen, "image_size", None) or _SIDE
     height, width = side if isinstance(side, list | tuple) else (side, side)
@@ -154,7 +166,9 @@ def _config_image_spec(config: Any, sizes: Mapping[str, int]) -> TensorSpec:
 
 
 def _image_token(config: Any) -> int | None:
-    """Return the id of the image token in a config, None if there is none."""
+    """Return the id of the token that is an image in the text, from the config; None if it names
+    none.
+    """
     for name in ("image_token_id", "image_token_index", "im_token_id"):
         token = getattr(config, name, None)
         if isinstance(token, int) and getattr(config, "vision_config", None) is not None:
@@ -163,7 +177,9 @@ def _image_token(config: Any) -> int | None:
 
 
 def _refuse_unnamed_token(model: Any, config: Any) -> None:
-    """Raise InputError if a model finds images by a token that its config does not name."""
+    """Raise InputError if a model finds images in the text by a token that its config does not
+    name.
+    """
     name = "image_token_index"
     if getattr(config, name, name) is None and hasattr(model, "get_placeholder_mask"):
         raise InputError(
@@ -173,7 +189,9 @@ def _refuse_unnamed_token(model: Any, config: Any) -> None:
 
 
 def _with_image(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
-    """Return the inputs of one image per example and a text with its image tokens."""
+    """Return the inputs of one image in each example, and of a text with as many image tokens as
+    it needs.
+    """
     token, batch = _image_token(config), sizes.get("batch", 1)
     details: tuple[TensorSpec, ...] = ()
     taken = inspect.signature(model.forward).parameters
@@ -218,13 +236,17 @@ def _row_table_shape(rows: Any) -> tuple[int, ...]:
 
 
 def _high_resolution_image_spec(config: Any, sizes: Mapping[str, int]) -> Iterator[TensorSpec]:
-    """Yield the image input of a model's second, high-resolution vision tower."""
+    """Yield the spec of the image for a model's second vision part, which has a higher
+    resolution.
+    """
     seen = config.high_res_vision_config
     yield image_input_spec(_DETAILS, seen.num_channels, seen.image_size, seen.image_size, sizes)
 
 
 def _image_feature_count(model: Any, images: tuple[TensorSpec, ...]) -> int:
-    """Return the number of rows of image features that the model computes."""
+    """Return the number of rows of image features that the model computes, by a run of its vision
+    part.
+    """
     import torch
 
     device = next(model.parameters()).device
@@ -243,7 +265,7 @@ def _image_feature_count(model: Any, images: tuple[TensorSpec, ...]) -> int:
 
 
 def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return an image's patch grid: frames, patches per column and per row."""
+    """Return (frames, patches in a column, patches in a row) of an image."""
     seen = config.vision_config
     merged = seen.patch_size * _merge_size(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
@@ -258,7 +280,8 @@ def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, 
 def _patches(
     config: Any, grid: tuple[int, int, int], batch: int, dtype: str
 ) -> tuple[TensorSpec, int]:
-    """Return the spec of all images' patches, and the number of tokens per image.
+    """Return the spec of the patches of all images in the batch, and the number of text tokens for
+    each image.
 
     Each patch is a row of numbers, or an image where a config has a kernel that merges them.
     """

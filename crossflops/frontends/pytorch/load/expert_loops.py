@@ -1,4 +1,5 @@
-"""Experts of transformers with a loop of their own, in a model whose weights have no numbers.
+"""Grouped products in place of the loops of experts in transformers, for models whose weights have
+no values.
 
 Such a loop asks which experts were chosen, and a model without numbers cannot say. The rows of
 tokens, sorted by expert, meet the same weights in one product of groups for each matrix: as many
@@ -15,7 +16,8 @@ from crossflops.patches.patching import patching_attribute
 
 
 def group_loops(model: Any) -> bool:
-    """Make experts with their own loop run as grouped products; return whether any do.
+    """Make experts with a loop of their own run as grouped products, if their weights have no
+    values; return True if any do.
 
     A model with values keeps its loop.
     """
@@ -32,7 +34,7 @@ def group_loops(model: Any) -> bool:
 
 
 def _run_dbrx(experts: Any, hidden: Any, chosen: Any, scores: Any) -> Any:
-    """Return the result of DbrxExperts.forward, computed by grouped products."""
+    """Return what DbrxExperts.forward returns, computed by grouped products."""
     import torch
 
     glu = experts.mlp

@@ -14,7 +14,8 @@ _ALIGNED = 16  # bytes between rows, as PyTorch's kernel wants them
 
 
 def choose_experts(model: Any) -> str:
-    """Return the implementation that a model's experts run with, "" without experts.
+    """Set the implementation by which the experts of a model run, and return its name; "" without
+    experts.
 
     It is the loop where the kernel of the grouped product would refuse the weights.
     """
@@ -29,7 +30,7 @@ def choose_experts(model: Any) -> str:
 
 
 def _expert_modules(model: Any) -> Iterator[Any]:
-    """Yield the expert modules that read their implementation from the config."""
+    """Yield each module of experts that reads its implementation from the config."""
     for module in model.modules():
         implementation = getattr(getattr(module, "config", None), "_experts_implementation", None)
         if implementation is not None and hasattr(type(module), "_apply_gate"):
@@ -37,7 +38,9 @@ def _expert_modules(model: Any) -> Iterator[Any]:
 
 
 def _is_grouped(experts: Any) -> bool:
-    """Return whether the grouped-product kernel accepts an expert module's weights."""
+    """Return True if PyTorch's kernel for grouped products accepts the weights of these
+    experts.
+    """
     import torch
 
     types = (torch.float32, torch.bfloat16, torch.float16)

@@ -1,4 +1,5 @@
-"""Models without numbers: built on PyTorch's fake tensors, which have a shape and a type.
+"""Models without values: they are built on PyTorch's fake tensors, which have a shape and a dtype
+alone.
 
 A count looks at shapes, so it needs neither the memory of the weights nor the time to draw them.
 Whatever asks a fake tensor for a value is heard, also where the model catches what it raises: it
@@ -28,7 +29,8 @@ _SCRIPTED = "parts of it are TorchScript"
 
 @contextmanager
 def faking_grouped_products() -> Iterator[None]:
-    """Let fake tensors accept grouped products of all dtypes of a CPU, in this context.
+    """Let fake tensors accept grouped products of float32 and float16, as a CPU does, inside the
+    block.
 
     PyTorch's fake kernel takes bfloat16 alone, the kernel of a CPU all three (as of 2.9). Source:
     torch/_meta_registrations.py (`_meta_grouped_mm_common`), GroupedBlas.cpp.
@@ -61,7 +63,8 @@ _GROUPED = "_meta_grouped_mm_common"
 
 @contextmanager
 def building_fake_tensors() -> Iterator[None]:
-    """Make all new tensors fake in this context; ValuesNeededError if that fails.
+    """Make all new tensors inside the block fake. Raises ValuesNeededError if the code needs
+    values.
 
     Modules that are imported meanwhile make real ones, which they may keep.
     """
@@ -81,7 +84,7 @@ def building_fake_tensors() -> Iterator[None]:
 
 
 def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[Any, Any, Any]:
-    """Return a module with its tensors made fake, and its inputs likewise.
+    """Return the module with its tensors made fake, and its inputs with meta tensors made fake.
 
     The module is changed. Meta tensors become fake CPU tensors: code may read a tensor's device
     and take another path on the meta device.
@@ -95,7 +98,9 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
     mode, known = next(modes, None) or _new_fake_mode(), {}
 
     def fake(tensor: Any) -> Any:
-        """Return a tensor without values of the same size, stride and dtype, one per tensor."""
+        """Return a fake tensor of the same size, stride and dtype; the same one for the same
+        tensor.
+        """
         if is_fake(tensor) and not _is_bare(tensor):
             return tensor
         if id(tensor) not in known:
@@ -117,13 +122,13 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
 
 
 def without_values() -> Callable[[Any], Any]:
-    """Return a function that turns a tensor into a fake CPU tensor of its shape and type."""
+    """Return a function that returns for a tensor a fake CPU tensor of its shape and dtype."""
     import torch
 
     mode = _new_fake_mode()
 
     def fake(value: Any) -> Any:
-        """Return a tensor without values of the same shape and dtype; others unchanged."""
+        """Return a fake tensor of the same shape and dtype; another value as it is."""
         if not isinstance(value, torch.Tensor):
             return value
         with mode:
@@ -137,7 +142,9 @@ def without_values() -> Callable[[Any], Any]:
 
 @contextmanager
 def watching_values(model: Any) -> Iterator[Callable[[], str]]:
-    """Yield a function that says for which operation a run needed values, "" for none."""
+    """Yield a function that returns the text of which operation needed values in a run, "" if none
+    did.
+    """
     modes = _fake_modes(model)
     for mode in modes:
         mode.asked, mode.doing = "", "running"
@@ -150,7 +157,8 @@ def watching_values(model: Any) -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def hiding_tool_replacements(model: Any) -> Iterator[None]:
-    """Let fake kernels call PyTorch's original functions, not a tool's replacements.
+    """Let the kernels of fake tensors call PyTorch's own functions, also those that a tool has
+    replaced, inside the block.
 
     The tool would otherwise see calls that the model does not make.
     """
@@ -165,19 +173,19 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
 
 
 def _fake_modes(model: Any) -> list[Any]:
-    """Return crossflops' fake modes of a module's tensors."""
+    """Return the fake modes of crossflops that the tensors of a module have, each once."""
     modes = {id(mode): mode for mode in map(_mode_of, _model_leaves(model)) if mode is not None}
     return list(modes.values())
 
 
 def _mode_of(tensor: Any) -> Any:
-    """Return the fake mode of a tensor if crossflops made it, None otherwise."""
+    """Return the fake mode of a tensor if crossflops made it; None otherwise."""
     mode = getattr(tensor, "fake_mode", None)
     return mode if getattr(mode, "of_crossflops", False) else None
 
 
 def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
-    """Return all attributes of a model's modules, and its inputs, as a flat list."""
+    """Return all attributes of the modules of a model, and its inputs, as one flat list."""
     from torch.utils._pytree import tree_leaves
 
     attributes = [value for module in model.modules() for value in attributes_of(module)]
@@ -186,36 +194,40 @@ def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
 
 
 def is_ours(tensor: Any) -> bool:
-    """Return whether a tensor is fake and was made by crossflops."""
+    """Return True if a tensor is fake and was made by crossflops."""
     return _mode_of(tensor) is not None
 
 
 def is_fake_model(model: Any, *inputs: Any) -> bool:
-    """Return whether a module or its inputs have a fake tensor that crossflops made."""
+    """Return True if a tensor of the module or its inputs is fake and was made by crossflops."""
     return any(map(is_ours, _model_leaves(model, *inputs)))
 
 
 def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
-    """Return the kind of the weights for the report: "fake", "meta" or "real"."""
+    """Return the kind of a model's weights: "fake" (shapes alone), "meta" (on that device) or
+    "real".
+    """
     if any(map(_is_bare, model.parameters())):
         return META
     return FAKE if is_fake_model(model, args, kwargs) else REAL
 
 
 def _is_bare(tensor: Any) -> bool:
-    """Return whether a tensor is on the meta device and not a fake tensor."""
+    """Return True if a tensor is on the meta device and is not a fake tensor."""
     return bool(tensor.device.type == "meta")
 
 
 def is_building() -> bool:
-    """Return whether a model is being built with fake tensors."""
+    """Return True if a model is being built with fake tensors now."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
     return getattr(_get_current_dispatch_mode(), "of_crossflops", False)
 
 
 def refuse_scripted(model: Any) -> None:
-    """Raise ValuesNeededError for a TorchScript model, as it stores tensors itself."""
+    """Raise ValuesNeededError if a part of the model is TorchScript, which stores tensors
+    itself.
+    """
     import torch
 
     if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
@@ -223,18 +235,18 @@ def refuse_scripted(model: Any) -> None:
 
 
 def is_fake(tensor: Any) -> bool:
-    """Return whether a tensor is a fake tensor: a shape without data."""
+    """Return True if a tensor is a fake tensor: it has a shape and no data."""
     return type(tensor).__name__ == "FakeTensor"
 
 
 def _new_fake_mode() -> Any:
-    """Return a new fake mode of crossflops that accepts real tensors as operands."""
+    """Return a new fake mode of crossflops; it accepts real tensors as operands."""
     return _fake_mode_class()(allow_non_fake_inputs=True)
 
 
 @functools.cache
 def _fake_mode_class() -> Any:
-    """Return the class of fake modes that note which operation first needed values."""
+    """Return the class of our fake modes, which record the first operation that needed values."""
     import torch
     from torch import _C
     from torch._subclasses.fake_tensor import (
@@ -280,7 +292,9 @@ def _fake_mode_class() -> Any:
                 raise
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-            """Run an operator's fake kernel, with grouped products of all float types."""
+            """Run the fake kernel of an operator, which accepts grouped products of all float
+            types; return its result.
+            """
             # runs a kernel, unless the mode remembers what an alike call gave
             with undone(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
@@ -290,7 +304,7 @@ def _fake_mode_class() -> Any:
 
 @contextmanager
 def _suspending_jit_trace() -> Iterator[None]:
-    """Suspend torch.jit's tracing in this context."""
+    """Suspend the tracing of torch.jit inside the block."""
     from torch import _C
 
     state = _C._get_tracing_state()
@@ -307,7 +321,7 @@ def _suspending_jit_trace() -> Iterator[None]:
 
 
 def _traceable() -> Any:
-    """Return a context in which torch.jit's tracer sees operators again."""
+    """Return a context in which the tracer of torch.jit sees operators again."""
     from torch import _C
 
     excluded = _C._dispatch_tls_local_exclude_set().remove(_C._parse_dispatch_key("Tracer"))
@@ -316,11 +330,13 @@ def _traceable() -> Any:
 
 @contextmanager
 def _no_scripts(mode: Any) -> Iterator[None]:
-    """Make TorchScript raise ValuesNeededError in this context."""
+    """Make the creation of a TorchScript module raise ValuesNeededError inside the block."""
     from torch.jit import RecursiveScriptModule
 
     def refuse(*args: Any, **kwargs: Any) -> None:
-        """Raise ValuesNeededError, as TorchScript needs real tensors; note it in the mode."""
+        """Raise ValuesNeededError, since TorchScript needs real tensors, and record it in the
+        mode.
+        """
         mode.asked = mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
@@ -330,7 +346,8 @@ def _no_scripts(mode: Any) -> Iterator[None]:
 
 @contextmanager
 def _real_imports() -> Iterator[None]:
-    """Run the code of imported modules without dispatch modes in this context.
+    """Run the code of modules that are imported inside the block without dispatch modes, so that
+    their tensors have values.
 
     Tensors that a module creates at import stay in it after this context.
     """
@@ -340,7 +357,7 @@ def _real_imports() -> Iterator[None]:
         usual = SourceFileLoader.exec_module
 
     def exec_module(loader: SourceFileLoader, module: ModuleType) -> None:
-        """Execute a module's file with all dispatch modes off, so tensors have values."""
+        """Execute the file of a module without dispatch modes, so that its tensors have values."""
         with _disable_current_modes():
             usual(loader, module)
 

@@ -1,4 +1,4 @@
-"""FlexAttention as a CPU runs it: unfused, from the operators of PyTorch's own implementation.
+"""FlexAttention as it runs on a CPU: as the operators of PyTorch's own implementation, not fused.
 
 PyTorch hands FlexAttention to its compiler, which is not part of the model, and refuses tensors
 that require a gradient on a CPU. The operators that it then runs there (`math_attention`) are
@@ -23,7 +23,7 @@ _INDEXING = "torch._dynamo._trace_wrapped_higher_order_op"
 
 
 class MaskedAttention(msgspec.Struct, frozen=True):
-    """One call: its dense products, those of the blocks that its mask keeps, and these blocks.
+    """One call of FlexAttention: MACs and blocks, in total and those that its mask keeps.
 
     `kept_macs` is None where the mask has no values.
     """
@@ -53,12 +53,12 @@ class Attending:
 
     @property
     def note(self) -> str:
-        """A note for the report that FlexAttention ran as operators, "" if it did not."""
+        """The note for the report that FlexAttention ran as operators; "" if it did not."""
         return AS_OPERATORS if self._calls else ""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run the model's FlexAttention as operators in this context, if it is used."""
+        """Run FlexAttention as operators inside the block, if PyTorch would refuse it."""
         if not self._is_refused or _API not in sys.modules:
             yield
             return
@@ -70,7 +70,8 @@ class Attending:
 def unfusing_flex_attention(
     calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
 ) -> Iterator[None]:
-    """Run FlexAttention as operators in this context; note masked calls in `calls`.
+    """Run FlexAttention as operators inside the block, and add a description of each call with a
+    mask to `calls`.
 
     `attended` is appended to at every call.
     """
@@ -79,7 +80,9 @@ def unfusing_flex_attention(
     api, operator, indexing = map(import_module, (_API, _OPERATOR, _INDEXING))
 
     def attend(*args: Any, **kwargs: Any) -> Any:
-        """Run flexible attention as plain tensor operations, and note calls with a mask."""
+        """Run FlexAttention as plain operators and return its result; record the call if it has a
+        mask.
+        """
         if attended is not None:
             attended[:] = [_API]
         if calls is not None:
@@ -102,16 +105,16 @@ def unfusing_flex_attention(
 
 @contextmanager
 def _no_compiler() -> Iterator[str]:
-    """Return the `eager` backend name within a context that compiles nothing."""
+    """Yield "eager", the name of the compiler backend that compiles nothing."""
     yield "eager"
 
 
 def _accept_any_tensors(*_tensors: Any) -> None:
-    """Accept any tensors, also ones that require gradients, by doing nothing."""
+    """Do nothing, so that tensors which require gradients are accepted."""
 
 
 def _indices() -> Any:
-    """Return a context in which indexing by one-element tensors does not read them.
+    """Return a context in which indexing a tensor by tensors does not read their values.
 
     It is a mode and not an assignment to `Tensor.__getitem__`: that would make PyTorch treat
     tensors as sequences from then on, in the whole process (see entry_points.py).
@@ -133,7 +136,7 @@ def _indices() -> Any:
 
 
 def _has_indices(index: Any) -> bool:
-    """Return whether an index has a tensor, and only tensors and integers."""
+    """Return True if an index consists of tensors and integers alone, with a tensor among them."""
     import torch
 
     indices = index if isinstance(index, tuple | list) else (index,)
@@ -143,7 +146,7 @@ def _has_indices(index: Any) -> bool:
 
 
 def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
-    """Return the FlexAttention calls with a mask that happen in a run."""
+    """Call `run`; return a description of each FlexAttention call with a mask in it."""
     calls: list[MaskedAttention] = []
     with unfusing_flex_attention(calls):
         run()
@@ -151,7 +154,9 @@ def observe_masks(run: Callable[[], Any]) -> list[MaskedAttention]:
 
 
 def describe_masks(calls: Sequence[MaskedAttention]) -> str:
-    """Return in words which share of masked products a block kernel runs, or ""."""
+    """Return a sentence on how many MACs a kernel does that skips masked blocks; "" if unknown or
+    without masks.
+    """
     if not calls or any(call.kept is None for call in calls):
         return ""
     macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)
@@ -165,7 +170,9 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
 def _mask_attention_calls(
     query: Any, key: Any, value: Any, _score_mod: Any, mask: Any
 ) -> Iterator[MaskedAttention]:
-    """Yield a description of an attention call if it has a mask."""
+    """Yield the description of a FlexAttention call, its MACs and blocks, if its mask has
+    blocks.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -196,14 +203,16 @@ def _mask_attention_calls(
 
 
 def _has_numbers(tensor: Any) -> bool:
-    """Return whether a tensor is a plain one with values, neither a subclass nor on `meta`."""
+    """Return True if a tensor has values: it is neither of a subclass nor on the meta device."""
     import torch
 
     return type(tensor) is torch.Tensor and not tensor.is_meta
 
 
 def _extents(length: int, block: int, blocks: int) -> Any:
-    """Return the sizes of an axis's blocks, of which the last may be smaller."""
+    """Return the sizes of the blocks of an axis with `length` elements, as a tensor; the last may
+    be smaller.
+    """
     import torch
 
     return (length - block * torch.arange(blocks)).clamp(max=block)

@@ -1,4 +1,4 @@
-"""The passes of a language model of transformers with its cache, as `generate` makes them.
+"""The passes of a language model of transformers with its cache, as `generate` runs them.
 
 A pass is a module of its own: tensors go in, among them those of the cache, and tensors come out.
 The cache between is transformers' own, made as `generate` makes it: from the config, one layer
@@ -38,7 +38,9 @@ def _new_cache(model: Any) -> Any:
 
 
 def _layers(cache: Any) -> Iterator[Any]:
-    """Yield the layers of a key-value cache; an encoder-decoder's own decoder layers first."""
+    """Yield the layers of a key-value cache; of an encoder-decoder those of self-attention
+    first.
+    """
     for part in ("self_attention_cache", "cross_attention_cache"):
         yield from getattr(getattr(cache, part, None), "layers", ())
     if not hasattr(cache, "self_attention_cache"):
@@ -46,7 +48,7 @@ def _layers(cache: Any) -> Iterator[Any]:
 
 
 def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
-    """Set keys and values of a cache layer, as they are after `context` tokens."""
+    """Set the keys and values of a cache layer, as they are after `context` tokens."""
     layer.lazy_initialization(keys, values)
     layer.keys, layer.values = keys, values
     if hasattr(layer, "cumulative_length"):
@@ -64,15 +66,17 @@ class _Pass(nn.Module):
         self.options = {_LOGITS: 1} if _LOGITS in taken else {}
 
     def _call_model(self, cache: Any, **inputs: Any) -> Any:
-        """Return the model's output for these inputs and a key-value cache."""
+        """Call the model with these inputs and a key-value cache; return its output."""
         return self.model(**inputs, past_key_values=cache, use_cache=True, **self.options)
 
 
 class Prefill(_Pass):
-    """The pass over a prompt. It returns the logits, then keys and values of each layer."""
+    """The pass over a prompt, which returns the logits, then the keys and values of each layer."""
 
     def forward(self, input_ids: Any, decoder_input_ids: Any = None) -> Any:
-        """Return logits, and keys and values by layer, of a run with an empty cache."""
+        """Run the model over a prompt with an empty cache; return logits, (keys, values) by layer,
+        and encoder output if any.
+        """
         decoder = {} if decoder_input_ids is None else {"decoder_input_ids": decoder_input_ids}
         cache = _new_cache(self.model)
         out = self._call_model(cache, input_ids=input_ids, **decoder)
@@ -84,7 +88,7 @@ class Prefill(_Pass):
 
 
 class DecodingStep(_Pass):
-    """The pass over one new token. `context` are the tokens of the decoder before it."""
+    """The pass over one new token; `context` is the number of decoder tokens before it."""
 
     def __init__(self, model: Any, context: int) -> None:
         """Wrap a model for a pass after `context` tokens."""
@@ -92,7 +96,9 @@ class DecodingStep(_Pass):
         self.context = context
 
     def forward(self, input_ids: Any, past: Any, encoder_output: Any = None) -> Any:
-        """Return logits, and keys and values by layer, of a run with `past` as cache."""
+        """Run the model over one token with `past` as its cache; return logits and (keys, values)
+        by layer.
+        """
         cache = _new_cache(self.model)
         for layer, (keys, values) in zip(_layers(cache), past, strict=True):
             _fill_layer(layer, keys, values, self.context)
@@ -109,7 +115,7 @@ class DecodingStep(_Pass):
 
 
 class TransformersPasses(GenerationPasses):
-    """The passes of one model."""
+    """The prefill and decoding passes of one model of transformers."""
 
     def __init__(self, model: Any) -> None:
         """Record the model. Raises InputError where it does not generate with such a cache."""
@@ -122,14 +128,16 @@ class TransformersPasses(GenerationPasses):
         )
 
     def prefill(self, batch: int, prompt: int) -> Source:
-        """Return the model's pass over `batch` prompts of `prompt` tokens each."""
+        """Return a source that runs the model over `batch` prompts of `prompt` tokens each."""
         inputs = {"input_ids": self._tokens(batch, prompt)}
         if self.is_encoder_decoder:
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
         return _source(Prefill(self._model), inputs)
 
     def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return the model's pass over one more token of each request, with its cache."""
+        """Return a source that runs the model over the `context`-th token of each request, with
+        its key-value cache.
+        """
         layers = list(_layers(_new_cache(self._model)))
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
@@ -167,18 +175,20 @@ class TransformersPasses(GenerationPasses):
         return _source(DecodingStep(self._model, context - 1), inputs)
 
     def _tokens(self, batch: int, length: int) -> Any:
-        """Return token ids of the shape [batch, length], all zero."""
+        """Return token ids, all zero, a tensor [batch, length]."""
         return self._zeros((batch, length), "int64")
 
     def _zeros(self, shape: Sequence[int], dtype: str) -> Any:
-        """Return zeros on the weights' device, without values if the weights have none."""
+        """Return a tensor of zeros on the device of the weights, without values if the weights
+        have none.
+        """
         weight = next(self._model.parameters())
         with getattr(weight, "fake_mode", None) or torch.device(weight.device):
             return torch.zeros(tuple(shape), dtype=getattr(torch, dtype))
 
 
 def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
-    """Return a source: the model in evaluation mode with these keyword inputs."""
+    """Return a source with the model in evaluation mode and these keyword inputs."""
     model = model.eval()
     return Source(model, (), inputs, weights=weights_kind(model, (), inputs))
 
@@ -186,7 +196,8 @@ def _source(model: nn.Module, inputs: dict[str, Any]) -> Source:
 def _cache_shapes_after(
     layer: Any, pair: Sequence[TensorSpec], context: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the shapes of the keys and values that a cache layer keeps of `context` tokens.
+    """Return the shapes of the keys and of the values that a cache layer keeps after `context`
+    tokens.
 
     Its own code decides, on tensors without values.
     """
@@ -203,7 +214,7 @@ def _cache_shapes_after(
 
 
 def _refuse_other_models(model: Any) -> None:
-    """Raise InputError unless a model generates text with a cache of keys and values."""
+    """Raise InputError unless the model generates text with a cache of keys and values."""
     name = type(model).__name__
     generates = getattr(model, "can_generate", None)
     if generates is None or not generates():

@@ -1,4 +1,6 @@
-"""Inputs of a PyTorch model: tensors of given specs, and whether the model takes its inputs."""
+"""The inputs of a PyTorch model: tensors from specs, and a check that the model accepts its
+inputs.
+"""
 
 import inspect
 import math
@@ -14,7 +16,8 @@ from crossflops.ir.graph import TensorSpec
 
 
 def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
-    """Return arguments for a PyTorch model: random floats, zeros of other types.
+    """Return positional and keyword arguments for a model, by specs: random floats, zeros of other
+    types.
 
     Inputs in `known` have these values. They have no data where the model's weights have none
     (PyTorch's device "meta"). The caller's random state is not used. Raises InputError when a
@@ -33,7 +36,9 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
 
 
 def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
-    """Return a tensor of this spec, without data if `generator` is None."""
+    """Return a tensor of this spec, without data if `generator` is None. Raises InputError if it
+    cannot be made.
+    """
     import torch
 
     dtype = getattr(torch, spec.dtype, None)
@@ -56,14 +61,16 @@ def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
 
 
 def tensors_from_npz(path: str) -> Arguments:
-    """Return tensors of an .npz file's arrays; InputError if it cannot be read."""
+    """Return the arrays of an .npz file as tensors, as arguments of a model. Raises InputError if
+    it cannot be read.
+    """
     import torch
 
     return from_npz(path, torch.from_numpy)
 
 
 def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise InputError if a PyTorch model does not take these arguments.
+    """Raise InputError if the signature of a model's forward does not take these arguments.
 
     Raises InputError, also for tensors that no run can take. A model with hooks, which may change
     the arguments of forward, is not checked.
@@ -92,7 +99,9 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
 
 
 def _check_tensor_kinds(tensors: Iterable[Any]) -> None:
-    """Raise InputError for nested tensors and for fake tensors that crossflops did not make."""
+    """Raise InputError if one of the tensors is nested, or is a fake tensor that crossflops did
+    not make.
+    """
     for tensor in tensors:
         if getattr(tensor, "is_nested", False):
             raise InputError(
@@ -107,7 +116,7 @@ def _check_tensor_kinds(tensors: Iterable[Any]) -> None:
 
 
 def _largest_input_bytes() -> int:
-    """Return a quarter of the machine's memory in bytes, the limit for one input."""
+    """Return the most bytes that one input may have: a quarter of the machine's memory."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf

@@ -1,4 +1,4 @@
-"""Models of Keras that run on PyTorch, in which every layer is a module."""
+"""Support for models of Keras that run on PyTorch, in which every layer is a torch module."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_torch_keras_layer(model: object) -> bool:
-    """Return whether the model is a layer or a model of Keras."""
+    """Return True if the model is a layer or a model of Keras."""
     keras = sys.modules.get("keras")
     return keras is not None and hasattr(keras, "Layer") and isinstance(model, keras.Layer)
 
@@ -23,7 +23,7 @@ def is_torch_keras_layer(model: object) -> bool:
 def as_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the inputs as Keras takes them, with NumPy arrays made tensors."""
+    """Return the positional and keyword inputs as Keras takes them, NumPy arrays as tensors."""
     import numpy as np
     import torch
     from torch.utils._pytree import tree_map_only
@@ -34,7 +34,7 @@ def as_arguments(
 
 
 def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Let a Keras model create its variables; InputError if that fails."""
+    """Let a Keras model create its variables for these inputs. Raises InputError if that fails."""
     if is_built(model):
         return
     import keras
@@ -42,7 +42,7 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
     from torch.utils._pytree import tree_map_only
 
     def symbol(tensor: Any) -> Any:
-        """Return Keras's symbolic tensor with a PyTorch tensor's shape and dtype."""
+        """Return a symbolic tensor of Keras with the shape and dtype of a PyTorch tensor."""
         return keras.KerasTensor(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
 
     try:
@@ -59,7 +59,9 @@ def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str
 
 @contextmanager
 def registering_keras_classes(model: Any) -> Iterator[None]:
-    """Register the classes of a Keras model's layers by name in this context."""
+    """Register the classes of a Keras model's layers by name inside the block, so that Keras can
+    copy them.
+    """
     if not is_torch_keras_layer(model):
         yield
         return
@@ -72,7 +74,7 @@ def registering_keras_classes(model: Any) -> Iterator[None]:
 
 @contextmanager
 def copying_keras_attributes(model: Any) -> Iterator[None]:
-    """Make Python copy Keras layers by their attributes in this context.
+    """Make Python copy Keras layers by their attributes, inside the block.
 
     Keras serializes them instead, which needs a `get_config` that many models leave out.
     """
@@ -86,7 +88,8 @@ def copying_keras_attributes(model: Any) -> Iterator[None]:
 
 
 def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
-    """Return what `copy` needs for a Keras layer: constructor, arguments and state.
+    """Return what `copy` needs for a Keras layer: (function that makes a new one, its arguments,
+    attributes).
 
     The methods that Keras binds to a layer at creation belong to it: the copy has its own.
     """
@@ -100,12 +103,14 @@ def _parts_of_copy(layer: Any) -> tuple[Any, ...]:
 
 
 def _make_like(kind: Any) -> Any:
-    """Return a new instance of a class without running its `__init__`."""
+    """Return a new instance of a class without a call of its `__init__`."""
     return kind.__new__(kind)
 
 
 def without_weights(model: "nn.Module") -> frozenset[int]:
-    """Return the ids of a Keras model's tensors that are statistics or seeds, not weights."""
+    """Return the ids of the tensors of a Keras model that are not weights, such as statistics and
+    seeds.
+    """
     if not is_torch_keras_layer(model):
         return frozenset()
     keras_model: Any = model

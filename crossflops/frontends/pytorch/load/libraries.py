@@ -1,4 +1,4 @@
-"""The libraries of PyTorch models that know them by a name: timm, torchvision, transformers.
+"""The libraries from which PyTorch models are built by name: timm, torchvision, transformers.
 
 Each makes the model without weights from anywhere, and tells its usual input: of timm that stands
 in `pretrained_cfg`, of torchvision it is what the transforms of the weights give, of transformers
@@ -43,13 +43,14 @@ class Timm(Library):
     package = "timm"
 
     def names(self) -> Sequence[str]:
-        """Return the model names that timm's files register."""
+        """Return the names of the models in timm's files."""
         return names_in_package("timm", "models", _TIMM_NAMES)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return a timm model, with random weights unless the arguments say otherwise.
+        """Build the timm model of this name, with random weights unless the arguments say
+        otherwise; return it with its usual input.
 
         A transformer with a fixed input size is built for the requested size.
         """
@@ -75,7 +76,7 @@ class Timm(Library):
 
 
 def _with_weight_dtype(model: Any, dtype: str) -> Any:
-    """Return the model in the dtype that an argument names, if any."""
+    """Return the model with its weights in this dtype; unchanged for ""."""
     if not dtype:
         return model
     import torch
@@ -97,13 +98,14 @@ class Torchvision(Library):
     package = "torchvision"
 
     def names(self) -> Sequence[str]:
-        """Return the model names that torchvision's files register, quantized ones excluded."""
+        """Return the names of the models in torchvision's files, without quantized ones."""
         return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return a torchvision model with random weights, its backbone's too.
+        """Build the torchvision model of this name with random weights, those of its backbone too;
+        return it with its usual input.
 
         A transformer with a fixed input size is built for the requested size.
         """
@@ -133,14 +135,14 @@ class Torchvision(Library):
 
 
 def _has_backbone(models: Any, name: str) -> bool:
-    """Return whether a torchvision model's builder has the argument `weights_backbone`."""
+    """Return True if the builder of a torchvision model has the argument `weights_backbone`."""
     return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
 
 
 def _torchvision_input_spec(
     name: str, model: Any, weights: Any, sizes: Mapping[str, int]
 ) -> TensorSpec | None:
-    """Return the spec of one image or clip for a torchvision model, None for others.
+    """Return the spec of an image or clip for a torchvision model; None if it takes other inputs.
 
     For segmentation the transforms only resize; detection and optical flow take lists and pairs.
     """
@@ -178,13 +180,14 @@ class Transformers(Library):
     names_models = False
 
     def names(self) -> Sequence[str]:
-        """Return no names, since Hugging Face repositories are not listed."""
+        """Return (), since the repositories of the Hugging Face hub are not listed."""
         return ()
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return a transformers model of a config with random weights.
+        """Build the transformers model of a config with random weights; return it with its usual
+        inputs.
 
         From 10^9 parameters on the weights never have values (PyTorch's device "meta"), so that no
         memory is needed. The key-value cache is disabled.
@@ -223,7 +226,9 @@ class Transformers(Library):
 
 
 def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
-    """Return a config's contents, from a file, folder, the hub's cache or the hub."""
+    """Return the content of a config; `name` is its file, its folder, or its repository on the
+    hub.
+    """
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / _CONFIG
@@ -237,7 +242,9 @@ def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
 def _notes_on_weights(
     name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
 ) -> Iterator[str]:
-    """Yield notes on the weights' dtype and on quantized stored weights."""
+    """Yield notes on the dtype of the weights and where it is from, and on stored weights that are
+    quantized.
+    """
     origin = "--arg" if is_argument else "its config"
     method = quantization(content)
     if dtype:
@@ -255,7 +262,7 @@ def _notes_on_weights(
 
 
 def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: str) -> Any:
-    """Return transformers' config object of these contents and weights' dtype."""
+    """Return the config object of transformers with this content and dtype of weights."""
     content = without_types(provided)
     if dtype:
         content["torch_dtype"] = dtype  # which every transformers reads
@@ -274,7 +281,7 @@ def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: st
 
 
 def _check_config_arguments(name: str, config: Any, arguments: Mapping[str, object]) -> None:
-    """Raise TargetError for an argument that configs of this kind do not have.
+    """Raise TargetError for an argument that a config of this kind does not have.
 
     Configs store any argument, but no model reads an unknown one.
     """
@@ -295,7 +302,9 @@ def _check_config_arguments(name: str, config: Any, arguments: Mapping[str, obje
 
 
 def _fetch_hub_config(name: str) -> str:
-    """Return the contents of a repository's config, from the cache or the hub."""
+    """Return the path of a repository's config file, from the local cache or fetched from the
+    hub.
+    """
     if name.endswith(".json") or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise TargetError(f"there is no {name}", "give hf:FOLDER, hf:config.json or hf:org/name")
     try:
@@ -320,7 +329,9 @@ def _fetch_hub_config(name: str) -> str:
 
 
 def _model(transformers: Any, config: Any, name: str) -> Any:
-    """Return a model of the class that a config names, or of its type's base class."""
+    """Build a model of the class that a config names, else of the base class of its type; return
+    it.
+    """
     import torch
 
     from crossflops.frontends.pytorch.load.fakes import is_building
@@ -352,14 +363,14 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
 
 
 def _build_config_model(kind: Any, config: Any) -> Any:
-    """Return a transformers model of this class in evaluation mode, random weights."""
+    """Build a model of this class with random weights; return it in evaluation mode."""
     model = kind._from_config(config)  # from_config of the classes that choose one ends here
     keep_single_precision(model)
     return model.eval()
 
 
 def _set_image_size(config: Any, sizes: Mapping[str, int]) -> None:
-    """Set the requested image size in the config of a model with a fixed size."""
+    """Set the requested image size in the config, if the config has one."""
     seen = getattr(config, "vision_config", None) or config
     if "image_size" in sizes and hasattr(seen, "image_size"):
         seen.image_size = sizes["image_size"]
@@ -393,7 +404,9 @@ _libraries: list[Any] = []  # a library that is collected takes its operators wi
 
 
 def repair_torchvision_import(error: Exception) -> bool:
-    """Return whether an error is torchvision's missing operators; declare them if so."""
+    """Return True if the error is about missing operators of torchvision, which are declared then,
+    so that a new import works.
+    """
     if not _names_its_operators(error) or _libraries:
         return False
     _declare_torchvision_schemas()
@@ -401,7 +414,7 @@ def repair_torchvision_import(error: Exception) -> bool:
 
 
 def _names_its_operators(error: BaseException | None) -> bool:
-    """Return whether an error, or one of its causes, is about torchvision's operators."""
+    """Return True if an error, or one of its causes, is about torchvision's operators."""
     while error is not None:
         if isinstance(error, RuntimeError) and "torchvision::" in str(error):
             return True
@@ -410,7 +423,7 @@ def _names_its_operators(error: BaseException | None) -> bool:
 
 
 def _declare_torchvision_schemas() -> None:
-    """Declare the schemas of torchvision's operators, and forget its failed import."""
+    """Declare the schemas of torchvision's operators, and remove its half-imported modules."""
     import torch
 
     # What the failed import left behind is half a module.

@@ -1,4 +1,6 @@
-"""A model object made ready to be counted, and left as it was: unwrapped, complete, run."""
+"""The preparation of a model to be counted (unwrapped, complete, copied), which leaves the user's
+model unchanged.
+"""
 
 import copy
 import functools
@@ -50,7 +52,8 @@ _KINETO = "KINETO_LOG_LEVEL"  # of the library behind PyTorch's profiler
 
 
 def compiler_tables() -> None:
-    """Let PyTorch's compiler and export build their tables of functions in advance.
+    """Let PyTorch's compiler and export build their tables of functions now, before a run is
+    recorded.
 
     If they were built in a recorded export, the lists would hold wrappers, and these the model.
     """
@@ -62,7 +65,7 @@ def compiler_tables() -> None:
 
 
 def forget_compiled() -> None:
-    """Reset PyTorch's compiler and the cache of fake operators.
+    """Reset PyTorch's compiler and its cache of results on fake tensors.
 
     Functions that it replaced (torch.cond) while a run was observed would raise in every other
     run. While it compiles, it runs the model's operators on fake tensors, and fewer of them every
@@ -78,7 +81,7 @@ def forget_compiled() -> None:
 def fresh(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return copies of a model's inputs, as a run may change them in place."""
+    """Return copies of a model's positional and keyword inputs, since a run may change them."""
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -92,7 +95,7 @@ def fresh(
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Suppress warnings, log lines and progress output in this context.
+    """Suppress warnings, log lines and printed output inside the block.
 
     Log lines of crossflops itself, which a user enables, are kept.
     """
@@ -105,13 +108,13 @@ def quiet() -> Iterator[None]:
 
 
 def _is_library_record(record: "LogRecord") -> bool:
-    """Return whether a log record comes from a library, not from crossflops."""
+    """Return True if a log record is of a library, False if it is of crossflops."""
     return not record.name.startswith("crossflops.")
 
 
 @contextmanager
 def quiet_profiler() -> Iterator[None]:
-    """Suppress the lines that PyTorch's profiler prints at start and stop.
+    """Suppress the lines that PyTorch's profiler prints at start and stop, inside the block.
 
     Their level is above errors. The level is read when the profiler first starts.
     """
@@ -126,7 +129,7 @@ def quiet_profiler() -> Iterator[None]:
 
 @contextmanager
 def without_stack_traces() -> Iterator[None]:
-    """Trace operators without Python stack traces in this context, which is faster.
+    """Trace operators without Python stack traces inside the block, which is faster.
 
     The search for lines takes a sixth of an export.
     """
@@ -141,7 +144,7 @@ def without_stack_traces() -> Iterator[None]:
 
 @contextmanager
 def spelling_module_names() -> Iterator[None]:
-    """Make PyTorch write module names into generated code as valid Python.
+    """Make PyTorch write module names that are no identifiers as valid Python, inside the block.
 
     PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
     without escaping: torch/fx/graph.py, `_format_target`.
@@ -153,7 +156,7 @@ def spelling_module_names() -> Iterator[None]:
 
 
 def _format_target(base: str, target: str) -> str:
-    """Return Python source of the attribute path `target` of `base`."""
+    """Return the Python source that reads the attribute path `target` of the expression `base`."""
     for name in target.split("."):
         plain = name.isidentifier() and not keyword.iskeyword(name)
         base = f"{base}.{name}" if plain else f"getattr({base}, {name!r})"
@@ -163,7 +166,8 @@ def _format_target(base: str, target: str) -> str:
 def prepare_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], owned: bool
 ) -> "nn.Module":
-    """Return the model prepared for export: not compiled, lazy layers initialized.
+    """Return the model as it can be exported: the original of a compiled one, with lazy layers
+    that have their sizes.
 
     A compiled model is replaced by the original. Lazy layers get their sizes by one run on these
     inputs, on a copy unless the model is `owned`. Raises InputError when that run raises.
@@ -187,14 +191,14 @@ def prepare_torch_model(
 
 
 def _is_compiler_imported() -> bool:
-    """Return whether PyTorch's compiler has been imported."""
+    """Return True if PyTorch's compiler has been imported."""
     import sys
 
     return "torch._dynamo" in sys.modules
 
 
 def _is_lazy(model: "nn.Module") -> bool:
-    """Return whether a model has lazy parameters or buffers, which have no shape yet."""
+    """Return True if a model has lazy parameters or buffers, which have no shape yet."""
     from torch.nn.parameter import is_lazy
 
     return any(
@@ -205,7 +209,7 @@ def _is_lazy(model: "nn.Module") -> bool:
 
 
 def weight_storage_bytes(model: "nn.Module") -> int:
-    """Return the bytes of a model's parameters and buffers, shared ones once."""
+    """Return the bytes of a model's parameters and buffers; shared ones count once."""
     tensors = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
@@ -246,7 +250,8 @@ def duplicate(model: "nn.Module", exported: bool = False) -> "nn.Module":
 
 
 def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
-    """Return a deep copy of a model; objects in `memo` and uncopyable ones are shared.
+    """Return a deep copy of a model that shares the objects of `memo`, by id, and those that
+    Python cannot copy.
 
     Layers of Keras are copied by their attributes; where a graph of many is too deep for that, as
     Keras copies them. Raises NormalizeError.
@@ -268,7 +273,8 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
 
 @contextmanager
 def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Module"]:
-    """Yield a copy of the model for one run, and free its parameters afterwards.
+    """Yield a copy of the model in training or evaluation mode for one run, and free its
+    parameters afterwards.
 
     Leftovers of a run (hooks, frames of recorded calls) may hold the copy for longer.
     """
@@ -288,7 +294,7 @@ def running_model_copy(model: "nn.Module", training: bool) -> Iterator["nn.Modul
 
 @contextmanager
 def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
-    """Restore variables of the model's classes and files that a run changes.
+    """Restore variables of the model's classes and files in which the block stores tensors.
 
     Code keeps anchors, masks and positions in caches of `functools`, or in variables of its
     modules and classes: these outlive every copy of the model. A tool has a process of its own,
@@ -318,7 +324,9 @@ _EMPTY = CellType()  # of a variable that has no value yet
 
 
 def clear_caches(model: "nn.Module") -> None:
-    """Clear the `functools` caches that may hold tensors, except PyTorch's own."""
+    """Clear the `functools` caches in this process that hold tensors, without those of PyTorch
+    itself.
+    """
     import torch
 
     for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
@@ -330,7 +338,8 @@ def clear_caches(model: "nn.Module") -> None:
 
 @functools.lru_cache(maxsize=1)
 def _caches(modules: int) -> list[Any]:
-    """Return all `functools` caches in the process that may hold a model's tensors.
+    """Return the `functools` caches in this process that may hold tensors of a model; the result
+    is cached by `modules`, the number of imported modules.
 
     They are cached by the number of imported modules, since a search takes 50 ms.
     """
@@ -340,7 +349,7 @@ def _caches(modules: int) -> list[Any]:
 
 
 def _own_caches(model: "nn.Module") -> Iterator[Any]:
-    """Yield the `functools` caches of a model's modules, their classes and files."""
+    """Yield the `functools` caches in attributes of a model's modules, their classes and files."""
     stored = (value for module in model.modules() for value in vars(module).values())
     for value in (*stored, *(value for _, _, value in _class_and_file_variables(model))):
         # by their exact types: to ask anything else for an attribute may load a whole library
@@ -356,17 +365,19 @@ _WITHOUT_MODEL_TENSORS = frozenset(("crossflops", "importlib", "sympy", "torch",
 
 
 def _package(code: Any) -> str:
-    """Return the top-level package of a function or class, "" without one."""
+    """Return the top-level package of a function or class; "" if it has none."""
     return (getattr(code, "__module__", None) or "").partition(".")[0]
 
 
 def _is_of_pytorch(code: Any) -> bool:
-    """Return whether a function or class is from the package `torch`."""
+    """Return True if a function or class is from the package `torch`."""
     return _package(code) == "torch"
 
 
 def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, Any]]:
-    """Yield the variables of a model's module classes and of their source files."""
+    """Yield (class or file, name, value) for each variable of a model's module classes and of
+    their source files.
+    """
     kinds = {kind for module in model.modules() for kind in type(module).__mro__[:-1]}
     own = [kind for kind in kinds if not _is_of_pytorch(kind)]
     files = {id(file): file for kind in own if (file := sys.modules.get(kind.__module__))}
@@ -377,12 +388,14 @@ def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, An
 
 
 def _variable_content(value: Any) -> Any:
-    """Return the content to restore for a variable: a copy of a container, or itself."""
+    """Return a copy of a variable's value if it is a dict or a list, else the value, to restore it
+    later.
+    """
     return copy.copy(value) if isinstance(value, (dict, list)) else value
 
 
 def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
-    """Restore a variable's old content, in place for dicts and lists."""
+    """Set a variable to `content`, which it had before; dicts and lists are changed in place."""
     if isinstance(value, dict) and isinstance(content, dict):
         value.clear()
         value.update(content)
@@ -395,7 +408,7 @@ def _restore_variable(space: Any, name: str, value: Any, content: Any) -> None:
 
 
 def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield the leaves of nested containers, down to a maximum depth."""
+    """Yield the values in nested dicts, lists, tuples and sets, down to `depth` levels."""
     inner = value.values() if isinstance(value, dict) else value
     if depth and isinstance(value, (dict, list, tuple, set)):
         for part in inner:
@@ -405,7 +418,7 @@ def _container_leaves(value: Any, depth: int = 3) -> Iterator[Any]:
 
 
 def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
-    """Return the data for a parameter's copy, None if Python can copy the parameter.
+    """Return the tensor for the copy of a parameter; None if Python's own copy is right.
 
     The numbers of a plain one are copied when one of the two is written.
     """
@@ -425,7 +438,7 @@ def _data_of_copy(parameter: "nn.Parameter", exported: bool) -> Any:
 
 
 def _storage(tensor: Any) -> int:
-    """Return an identity of a tensor's storage, 0 without storage.
+    """Return the id of a tensor's storage; 0 if it has none.
 
     The address would need write access.
     """
@@ -437,7 +450,7 @@ def _storage(tensor: Any) -> int:
 
 
 def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
-    """Yield the attributes of modules, parameters excluded, that Python cannot copy."""
+    """Yield each attribute of the modules, other than parameters, that Python cannot copy."""
     modules: dict[int, Any] = {id(module): module for module in model.modules()}
     for module in model.modules():
         for name, value in vars(module).items():
@@ -451,7 +464,7 @@ def _uncopyable_attributes(model: "nn.Module") -> Iterator[Any]:
 
 
 def switch(model: "nn.Module", training: bool) -> "nn.Module":
-    """Switch the model to training or evaluation mode, and return it."""
+    """Set the model to training or evaluation mode, if it has modes, and return it."""
     try:
         return model.train(training)
     except NotImplementedError:
@@ -461,7 +474,7 @@ def switch(model: "nn.Module", training: bool) -> "nn.Module":
 def run_torch_model(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], grad: bool
 ) -> None:
-    """Run the model on copies of its inputs; InputError if it raises."""
+    """Call the model on copies of its inputs. Raises InputError if it raises."""
     import torch
 
     args, kwargs = fresh(args, kwargs)
@@ -475,7 +488,7 @@ def run_torch_model(
 def try_out(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
-    """Run a copy of the model in this setting; InputError if it raises."""
+    """Call a copy of the model in this setting. Raises InputError if it raises."""
     with generators(), quiet(), running_model_copy(model, setting.training) as own:
         run_torch_model(own, args, kwargs, setting.grad)
 
@@ -487,7 +500,9 @@ def run_unwatched(
     setting: Setting,
     error: BaseException,
 ) -> None:
-    """Raise InputError for the error of an observed run if the plain model raises too."""
+    """Call a copy of the model without observation. Raises InputError with `error`, from the
+    observed run, if it raises as well.
+    """
     forget_compiled()
     try:
         with running_model_copy(model, setting.training) as own:
@@ -508,7 +523,7 @@ _OF_TYPES = (
 
 
 def model_run_error(error: BaseException, where: str = "on these inputs") -> InputError:
-    """Return an InputError with a model's own exception as one line, and a remedy."""
+    """Return the InputError that says on one line what the model raised, with a remedy."""
     leaves = isinstance(error, SystemExit)
     plain = "device meta" in str(error) or "meta tensor" in str(error)
     mistyped = re.search(r"dtype|BFloat16|Half|scalar type|not implemented for '", str(error))
@@ -530,7 +545,7 @@ WITHIN = "model_within"  # the model's name in a module around it
 
 
 def callable_by_export(model: "nn.Module") -> "nn.Module":
-    """Return the model, or a wrapper module if torch.export could not call it.
+    """Return the model, or a module that calls it if torch.export could not.
 
     torch.export interprets the nodes of a GraphModule, and refuses TorchScript, whose operators
     reach a tracer anyway. Its program is a GraphModule, which cannot hold a layer or a weight
@@ -558,7 +573,7 @@ def callable_by_export(model: "nn.Module") -> "nn.Module":
 
 
 def _name_parameters(model: "nn.Module") -> None:
-    """Turn TorchScript parameters of a model into Python parameters."""
+    """Replace the TorchScript parameters of a model by Python parameters."""
     import torch
     from torch.nn import Parameter
 
@@ -572,7 +587,9 @@ def _name_parameters(model: "nn.Module") -> None:
 
 
 def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """Return the model ready to call; on an accelerator a call waits for the result."""
+    """Return a function that runs the model on its inputs and waits for the device, with facts on
+    the run.
+    """
     import torch
 
     model, args, kwargs = source.model, source.args, source.kwargs
@@ -594,7 +611,7 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
         sync()
 
     def trace(runs: int, path: str) -> str:
-        """Profile this number of the model's runs; write a Chrome trace and return its path."""
+        """Profile this number of runs, write a Chrome trace to `path`, and return the path."""
         from torch import profiler
 
         kinds = [profiler.ProfilerActivity.CPU]
@@ -626,5 +643,5 @@ def to_ready_model(source: Source, threads: int, setting: Setting) -> RunnableMo
 
 
 def _run_mode_label(setting: Setting) -> str:
-    """Return a run's mode as text, such as `train, grad` or `eval, no grad`."""
+    """Return the mode of a run as text, such as "train, grad" or "eval, no grad"."""
     return f"{'train' if setting.training else 'eval'}, {'grad' if setting.grad else 'no grad'}"

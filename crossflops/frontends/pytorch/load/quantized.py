@@ -1,4 +1,4 @@
-"""Modules that torch.ao has quantized, in a form that torch.export takes.
+"""Replacements in quantized modules of torch.ao that torch.export accepts.
 
 Their weights are packed into objects of C++, and their activations have types for which PyTorch
 has no fake kernels. In the copy that is exported, packed weights become tensors of whole numbers,
@@ -26,7 +26,8 @@ _RANGE = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)
 
 
 class PackedWeight(msgspec.Struct, kw_only=True):
-    """The weight and the bias of one packed object, and what a convolution packs with them.
+    """The weight and the bias in one packed object, and the settings of a convolution that are
+    packed with them.
 
     For a recurrent layer, `inner` has those of the input and of the state.
     """
@@ -42,7 +43,7 @@ class PackedWeight(msgspec.Struct, kw_only=True):
 
 
 def is_quantized(model: "nn.Module") -> bool:
-    """Return whether a model has packed quantized weights or quantizing layers."""
+    """Return True if a model has packed quantized weights or quantized layers."""
     return any(
         next(_script_object_items(module), None) is not None
         or type(module).__module__.startswith("torch.ao.nn")
@@ -51,7 +52,8 @@ def is_quantized(model: "nn.Module") -> bool:
 
 
 def unpack_weights(model: "nn.Module") -> tuple[int, int]:
-    """Replace packed quantized weights by tensors; return their count and bytes.
+    """Replace packed quantized weights by tensors in the modules; return their number of elements
+    and their bytes.
 
     They are parameters of the model which PyTorch does not list. The modules are changed: pass a
     copy.
@@ -68,7 +70,7 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
 
 
 def dequantize_tensors(model: "nn.Module") -> None:
-    """Replace quantized tensors of a model by float tensors.
+    """Replace quantized tensors of a model by float tensors, in place.
 
     The modules are changed: pass a copy. PyTorch cannot make a fake tensor of one that is
     quantized by channel.
@@ -83,7 +85,7 @@ def dequantize_tensors(model: "nn.Module") -> None:
 
 
 def _read_scales(module: "nn.Module") -> None:
-    """Replace a quantized module's scale and zero point tensors by Python numbers."""
+    """Replace the scale and zero point tensors of a quantized module by Python numbers."""
     if not type(module).__module__.startswith("torch.ao.nn"):
         return
     for name, kind in (("scale", float), ("zero_point", int)):
@@ -94,14 +96,14 @@ def _read_scales(module: "nn.Module") -> None:
 
 
 def _tensors_in_packed(packed: PackedWeight) -> Iterator[Any]:
-    """Yield weight and bias of a packed quantized weight, those nested in it included."""
+    """Yield the weights and biases of a packed quantized weight, nested ones too."""
     yield from (tensor for tensor in (packed.weight, packed.bias) if tensor is not None)
     for inner in packed.inner:
         yield from _tensors_in_packed(inner)
 
 
 def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
-    """Yield name and value of a module's attributes that hold packed quantized weights."""
+    """Yield (name, value) of each attribute of a module that holds packed quantized weights."""
     import torch
 
     script: Any = torch.ScriptObject
@@ -111,7 +113,7 @@ def _script_object_items(module: "nn.Module") -> Iterator[tuple[str, Any]]:
 
 
 def _class_of(value: Any) -> str:
-    """Return the TorchScript class of a script object as text, "" if it cannot be read."""
+    """Return the TorchScript class of a script object as text; "" if it cannot be read."""
     try:
         return f"{value._type()}"
     except RuntimeError:
@@ -119,7 +121,7 @@ def _class_of(value: Any) -> str:
 
 
 def _unpack_script_object(value: Any) -> PackedWeight:
-    """Return weight, bias and settings in a packed quantized script object."""
+    """Return the weights, biases and settings in a script object that packs quantized weights."""
     import torch
 
     kind, library = _class_of(value), torch.ops.quantized
@@ -152,12 +154,12 @@ def _unpack_script_object(value: Any) -> PackedWeight:
 
 
 def _detach_bias(bias: Any) -> Any:
-    """Return a bias detached from autograd, None without one."""
+    """Return a bias detached from autograd; None for None."""
     return None if bias is None else bias.detach()
 
 
 def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
-    """Return weight and bias of a packed quantized linear layer."""
+    """Return the weight and the bias of a packed quantized linear layer."""
     import torch
 
     try:
@@ -169,7 +171,7 @@ def _unpack_linear_weights(value: Any) -> tuple[Any, Any]:
 
 
 def _integer_or_half_weight(weight: Any) -> Any:
-    """Return a quantized weight's integers, or another weight as float16."""
+    """Return the integers of a quantized weight; another weight as float16."""
     return weight.int_repr() if weight.is_quantized else weight.half()
 
 
@@ -181,7 +183,7 @@ _patched = functools.partial(patching_attribute, declared=inventory.QUANTIZED)
 
 @contextmanager
 def replacing_quantized_operators(packed: bool) -> Iterator[None]:
-    """Compute operators on quantized tensors as float ones in this context.
+    """Compute operators on quantized tensors by float operators, inside the block.
 
     A model without packed weights may quantize in its own code: the replacement starts at its
     first call, so that the operators of torch.ao are loaded only for models that need them.
@@ -209,10 +211,12 @@ _QUANTIZING = {
 
 
 def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., Any]:
-    """Return a function that quantizes and dequantizes a float tensor, or each of a list."""
+    """Return a function that returns a float tensor, or each of a list, rounded to a quantized
+    type, as float.
+    """
 
     def quantize(input: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a tensor, or each of a list, quantized and dequantized, in float."""
+        """Return a tensor, or each of a list, rounded to a quantized type, as float."""
         enter()
         requested = kwargs["dtype"] if "dtype" in kwargs else args[index]
         kind = str(requested).removeprefix("torch.q")
@@ -225,7 +229,7 @@ def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., 
 
 
 def _replace_operators(stack: ExitStack) -> None:
-    """Replace quantized operators by float versions until `stack` closes."""
+    """Replace quantized operators by float ones until `stack` closes."""
     import torch
     import torch.ao.quantization.fx._decomposed  # defines the operators below
     from torch import _VF
@@ -241,12 +245,14 @@ def _replace_operators(stack: ExitStack) -> None:
 
 
 def _quantize_and_dequantize(x: Any, kind: str = "uint8") -> Any:
-    """Return a float tensor quantized to integers and dequantized."""
+    """Return a float tensor that is quantized to integers and dequantized, so that it is float
+    again.
+    """
     return _float(_quantize(x, kind))
 
 
 def _quantize(x: Any, kind: str = "uint8") -> Any:
-    """Return a float tensor quantized to integers with scale 1 and zero point 0."""
+    """Return the integers of a float tensor, quantized with scale 1 and zero point 0."""
     import torch
 
     operator = torch.ops.quantized_decomposed.quantize_per_tensor.default
@@ -266,7 +272,7 @@ _READING: dict[str, Callable[..., Any]] = {
 
 
 def _float(x: Any) -> Any:
-    """Return a tensor of quantized integers, or of float16, as a float tensor."""
+    """Return quantized integers, or a float16 tensor, as a float32 tensor."""
     import torch
 
     if x.dtype == torch.float16:
@@ -277,14 +283,16 @@ def _float(x: Any) -> Any:
 
 
 def _last_axis_sizes(sizes: list[int], count: int) -> list[int]:
-    """Return the last `count` sizes of a convolution that is packed with more axes."""
+    """Return the last `count` of a convolution's sizes, since it is packed with more axes."""
     return sizes[-count:]
 
 
 def _float_convolution(
     axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any
 ) -> Any:
-    """Return a quantized convolution's result in float, its activations quantized."""
+    """Return the result of a quantized convolution, computed in float with quantized
+    activations.
+    """
     import torch
 
     transposed = bool(p.output_padding)
@@ -301,7 +309,9 @@ def _float_convolution(
 
 
 def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
-    """Return a quantized linear layer's result in float, its activations quantized."""
+    """Return the result of a quantized linear layer, computed in float with quantized
+    activations.
+    """
     import torch
 
     halves = p.weight.dtype == torch.float16
@@ -316,14 +326,16 @@ def _identity_function(x: Any) -> Any:
 
 
 def _relu(x: Any) -> Any:
-    """Return the elementwise ReLU of a tensor, by ATen's operator."""
+    """Return the ReLU of a tensor, by the operator of ATen."""
     import torch
 
     return torch.ops.aten.relu.default(x)
 
 
 def _product_functions() -> dict[str, Callable[..., Any]]:
-    """Return float versions of quantized convolutions and linear layers, by name."""
+    """Return the float functions that replace quantized convolutions and linear layers, by
+    name.
+    """
     table: dict[str, Callable[..., Any]] = {}
     for suffix, after in (("", _identity_function), ("_relu", _relu)):
         table[f"linear{suffix}"] = lambda x, p, *_, f=after, **__: _float_linear(False, f, x, p)
@@ -344,7 +356,7 @@ def _product_functions() -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _float_function_table() -> dict[str, Callable[..., Any]]:
-    """Return float versions of the operators of `torch.ops.quantized`, by name."""
+    """Return the float functions that replace the operators of `torch.ops.quantized`, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -383,7 +395,7 @@ def _float_function_table() -> dict[str, Callable[..., Any]]:
 
 
 def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
-    """Return float versions of quantized norms and activations, by name."""
+    """Return the float functions that replace quantized norms and activations, by name."""
     import torch
 
     aten = torch.ops.aten
@@ -415,7 +427,9 @@ def _norm_and_activation_table() -> dict[str, Callable[..., Any]]:
 
 
 def _functional_replacements() -> dict[str, Callable[..., Any]]:
-    """Return float replacements of torch.ao.nn.quantized functions."""
+    """Return the float functions that replace those of torch.ao.nn.quantized.functional, by
+    name.
+    """
     import torch.ao.nn.quantized.functional as quantized
     import torch.nn.functional as plain
 
@@ -435,7 +449,7 @@ def _functional_replacements() -> dict[str, Callable[..., Any]]:
 
 
 def _detach_weight(weight: Any) -> Any:
-    """Return a weight detached from autograd; other values unchanged."""
+    """Return a weight detached from autograd; another value as it is."""
     return weight.detach() if hasattr(weight, "detach") else weight
 
 
@@ -455,7 +469,9 @@ def _cell_functions() -> dict[str, Any]:
 def _run_float_cell(
     function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any
 ) -> Any:
-    """Return a quantized recurrent cell's result, computed in float with its inputs rounded."""
+    """Return the result of a quantized recurrent cell, computed in float with rounded input and
+    state.
+    """
     weights = _float(first.weight), _float(second.weight)
     states = (
         list(map(_quantize_and_dequantize, state[:1])) + list(state[1:])
@@ -467,7 +483,7 @@ def _run_float_cell(
 
 
 def _float_embedding_bag(packed: Any, indices: Any, offsets: Any, options: dict[str, Any]) -> Any:
-    """Return the sums of embedding rows for each bag of indices, computed in float."""
+    """Return the sum of the embedding rows in each bag of indices, computed in float."""
     import torch
 
     last = options.get("include_last_offset", False)
@@ -480,7 +496,9 @@ def _float_embedding_bag(packed: Any, indices: Any, offsets: Any, options: dict[
 
 
 def _flat_layer_weights(params: Any) -> list[Any]:
-    """Return all layers' weights in the flat order of a recurrent operator."""
+    """Return the weights and biases of all layers as a flat list, in the order of ATen's recurrent
+    operators.
+    """
     flat: list[Any] = []
     for cell in params:
         flat += [_float(layer.weight) for layer in cell.inner]
@@ -499,7 +517,9 @@ def _gru(x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
-    """Run a quantized recurrent layer in float, on a padded or a packed batch."""
+    """Return the result of the quantized recurrent layer `name`, computed in float, for a padded
+    or a packed batch.
+    """
     import torch
 
     packet = getattr(torch.ops.aten, name)
@@ -516,7 +536,9 @@ def _recurrence(name: str, x: Any, state: Any, *rest: Any) -> Any:
 
 
 def _is_states(value: Any) -> bool:
-    """Return whether a value is a list of tensors, the initial states of a recurrent layer."""
+    """Return True if a value is a list of tensors, as the initial states of a recurrent layer
+    are.
+    """
     import torch
 
     return isinstance(value, list) and all(isinstance(item, torch.Tensor) for item in value)

@@ -1,4 +1,6 @@
-"""Errors of PyTorch and its exporters -> one line of what is wrong, one line of what to do."""
+"""Short messages for errors of PyTorch and its exporters: one line of what is wrong, one of what
+to do.
+"""
 
 import re
 
@@ -49,7 +51,7 @@ _FALLBACK = "see what torch.export.export(model, inputs, strict=False) says abou
 
 
 def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
-    """Return the error for a model that runs but that torch.export cannot trace.
+    """Return the error for a model that runs, but that torch.export cannot trace.
 
     `derives` is the function by which the model differentiates while it runs, if any.
     """
@@ -63,7 +65,9 @@ def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
 
 
 def brief_error_text(error: BaseException) -> str:
-    """Return the first sentence of an exception's text, shortened; its class if empty."""
+    """Return the first sentence of an exception's text, at most 200 characters; its class name if
+    there is no sentence.
+    """
     name = type(error).__name__
     # Where the text is only what PyTorch stumbled over, the class says what it was.
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]

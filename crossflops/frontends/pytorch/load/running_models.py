@@ -8,12 +8,12 @@ class RunningModel(Protocol):
 
     @property
     def recording(self) -> bool:
-        """Whether the recorded model runs in the thread of the caller."""
+        """True if the recorded model runs in the thread of the caller."""
 
 
 RUNNING: list[RunningModel] = []
 
 
 def is_within_model() -> bool:
-    """Return whether the caller runs within a model that is being recorded."""
+    """Return True if the caller runs inside a model that is being recorded."""
     return any(model.recording for model in RUNNING)

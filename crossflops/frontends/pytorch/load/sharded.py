@@ -1,4 +1,5 @@
-"""Models that several processes share: counted as the whole model, on the batch of this process.
+"""Models that several processes share; they are counted as the whole model, on the batch of this
+process.
 
 Data parallelism wraps a module; FSDP gives modules a class and hooks of its own, tensor
 parallelism hooks; both cut parameters into pieces, DTensors, which say the shape of the whole.
@@ -22,7 +23,7 @@ _STATE = "__composable_api_"  # where FSDP keeps its own: torch/distributed/_com
 
 
 def unwrap_data_parallel(model: "nn.Module") -> "nn.Module":
-    """Return the module that DistributedDataParallel wraps, or the model itself."""
+    """Return the module inside DistributedDataParallel, or the model itself."""
     parallel = sys.modules.get("torch.nn.parallel.distributed")
     while parallel is not None and isinstance(model, parallel.DistributedDataParallel):
         model = model.module
@@ -30,14 +31,15 @@ def unwrap_data_parallel(model: "nn.Module") -> "nn.Module":
 
 
 def is_sharded(model: "nn.Module") -> bool:
-    """Return whether any tensor of the model is a shard of a larger one."""
+    """Return True if any tensor of the model is a DTensor, which processes share."""
     return _TENSORS in sys.modules and any(True for _ in _dtensors_in_model(model))
 
 
 def without_model_shards(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple["nn.Module", tuple[Any, ...], dict[str, Any]]:
-    """Return a copy with whole tensors without values instead of shards, and its inputs.
+    """Return a copy of the model in which DTensors are whole tensors without values, and its
+    inputs without values.
 
     Communication between the processes is left out: it is not the model's work.
     """
@@ -61,7 +63,7 @@ def without_model_shards(
 
 
 def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
-    """Yield the DTensors of a model: parameters, buffers, attributes, also in containers."""
+    """Yield the DTensors of a model: parameters, buffers and attributes, also in containers."""
     from torch.utils._pytree import tree_leaves
 
     kind = sys.modules[_TENSORS].DTensor
@@ -71,19 +73,19 @@ def _dtensors_in_model(model: "nn.Module") -> Iterator[Any]:
 
 
 def _own_class(kind: type) -> type:
-    """Return the class that a module had before FSDP replaced it."""
+    """Return the class that a module had before FSDP replaced it; the same class if it did not."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     provided = fsdp is not None and fsdp.FSDPModule in kind.__bases__
     return kind.__bases__[1] if provided else kind
 
 
 def _without_theirs(hooks: Any) -> Any:
-    """Return a module's hooks without those of `torch.distributed`."""
+    """Return the hooks of a module without those of `torch.distributed`."""
     return type(hooks)((key, hook) for key, hook in hooks.items() if not _distributes(hook))
 
 
 def _distributes(hook: Any) -> bool:
-    """Return whether a hook was registered by `torch.distributed`."""
+    """Return True if `torch.distributed` registered the hook."""
     while hasattr(hook, "func"):  # functools.partial
         hook = hook.func
     owners = getattr(hook, "__module__", ""), type(getattr(hook, "__self__", None)).__module__

@@ -1,4 +1,4 @@
-"""Tensors in nests of arguments and results -> specs; everything plain in them -> settings.
+"""The tensors in nested arguments and results as specs, and the plain values in them as settings.
 
 Some values hold tensors and are no lists, tuples or dicts, so that PyTorch's trees do not know
 them: a dataclass, a UserDict (a BatchEncoding of transformers is one) or a SimpleNamespace holds
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=128)
 def dtype_name(dtype: object) -> str:
-    """Return a dtype's name, such as "float32" for `torch.float32`."""
+    """Return the name of a dtype, such as "float32" for `torch.float32`."""
     name = str(dtype).removeprefix("torch.").replace("float8_", "float8")
     return name.removesuffix("fnu") if name == "float8e8m0fnu" else name
 
 
 def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
-    """Return the spec (name, dtype, shape) of a real, fake or traced tensor.
+    """Return name, dtype and shape of a real, fake or traced tensor.
 
     Modes that see calls of PyTorch, ours and those of an export, would see each query of a type or
     a shape, so it is read without them; a tensor class with its own `__torch_function__` is still
@@ -46,7 +46,7 @@ def torch_tensor_spec(name: str, tensor: Any) -> TensorSpec:
 
 
 def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
-    """Return a tensor's shape, None if a size depends on values or is ragged."""
+    """Return the shape of a tensor; None if a size depends on values or is ragged."""
     if tensor.is_nested:
         return None
     shape = tuple(tensor.shape)
@@ -57,7 +57,7 @@ def _static_tensor_shape(tensor: Any) -> tuple[int, ...] | None:
 
 
 def _static_extent(extent: Any) -> int | None:
-    """Return a size as an integer, None while it is an unknown symbol."""
+    """Return a size as an integer; None if it is an unknown symbol."""
     if isinstance(extent, int):
         return extent
     known = extent.node.maybe_as_int()
@@ -65,7 +65,9 @@ def _static_extent(extent: Any) -> int | None:
 
 
 def torch_tensor_specs(values: Any, name: str = "") -> Iterator[TensorSpec]:
-    """Yield specs of tensors in nested containers, named by path: "0", "1.0", "mask"."""
+    """Yield the spec of each tensor in nested containers, named by its path: "0", "1.0",
+    "mask".
+    """
     import torch
 
     if isinstance(values, torch.Tensor):
@@ -85,7 +87,7 @@ _WITHOUT_TENSORS = frozenset((bool, int, float, str, bytes, type(None)))
 
 
 def attributes_of(module: "nn.Module") -> Iterator[Any]:
-    """Yield the attributes of a module that may hold a tensor, without its submodules.
+    """Yield the attributes of a module that may hold a tensor; its submodules are left out.
 
     Most attributes are numbers and empty tables of hooks: to flatten each of them by PyTorch's
     trees would take longer than all else.
@@ -100,7 +102,9 @@ def attributes_of(module: "nn.Module") -> Iterator[Any]:
 
 
 def torch_value_kind(value: Any) -> str:
-    """Return the kind of a module's result: "tensor", "sequence", "mapping", "none", "object"."""
+    """Return the kind of a module's result: "tensor", "sequence", "mapping", "none" or
+    "object".
+    """
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -113,14 +117,14 @@ def torch_value_kind(value: Any) -> str:
 
 
 def plain_argument_settings(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Return the arguments that are plain values, by position or keyword."""
+    """Return the arguments that are plain JSON values, by position (as text) or keyword."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     plain_values = {name: plain_json_value(value) for name, value in named.items()}
     return {name: value for name, value in plain_values.items() if value is not None}
 
 
 def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of plain arguments that are lists, not tuples."""
+    """Return the positions or keywords of the plain arguments that are lists, not tuples."""
     named = {**{str(index): value for index, value in enumerate(args)}, **kwargs}
     return tuple(
         name for name, value in named.items() if type(value) is list and plain_json_value(value)
@@ -128,7 +132,7 @@ def lists(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def plain_json_value(value: Any) -> Scalar:
-    """Return a JSON value for a plain value, None for a tensor or an object.
+    """Return a plain value as JSON takes it; None for a tensor or an object.
 
     NumPy's scalars become Python's: some are a kind of float or str that JSON does not take.
     """
@@ -147,7 +151,8 @@ def plain_json_value(value: Any) -> Scalar:
 
 
 def to_exportable_result(result: Any) -> Any:
-    """Return a model's result, as a list of tensors if export rejects its type.
+    """Return the result of a model as it is, or as a tuple of its tensors if torch.export rejects
+    its type.
 
     Numbers, texts and None are dropped. Containers of classes that PyTorch cannot flatten are
     dropped too, but their tensors stay, so that the work behind them is not dead. A generator,
@@ -163,14 +168,16 @@ def to_exportable_result(result: Any) -> Any:
 
 
 def _is_tensor_or_symbol(value: Any) -> bool:
-    """Return whether a value is a tensor, or a symbolic number read from one."""
+    """Return True if a value is a tensor, or a symbolic number that was read from one."""
     import torch
 
     return isinstance(value, torch.Tensor | torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
-    """Yield the tensors and symbolic numbers nested in a model's output, in order."""
+    """Yield the tensors and symbolic numbers nested in the output of a model, in order; add ids of
+    visited values to `seen`.
+    """
     if _is_tensor_or_symbol(value):
         yield value
     elif id(value) not in seen:
@@ -180,7 +187,7 @@ def _tensors_in_output(value: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def _value_items(value: Any) -> Iterator[Any]:
-    """Yield the items of a container, dataclass or object with attributes."""
+    """Yield the values in a container, a dataclass or an object with attributes."""
     import torch
 
     if isinstance(value, Mapping):
@@ -197,7 +204,9 @@ def _value_items(value: Any) -> Iterator[Any]:
 
 
 def values_by_name(value: Any) -> dict[Any, Any] | None:
-    """Return the items of a dataclass, namespace or UserDict by name, None for others."""
+    """Return the values in a dataclass, a namespace or a UserDict by name; None for another
+    value.
+    """
     if isinstance(value, UserDict):
         return dict(value.data)
     if isinstance(value, SimpleNamespace):
@@ -209,7 +218,7 @@ def values_by_name(value: Any) -> dict[Any, Any] | None:
 
 
 def with_plain_dicts(value: Any) -> Any:
-    """Return a value with dataclasses and the like replaced by dicts, at any depth."""
+    """Return a value in which dataclasses, namespaces and UserDicts are dicts, at any depth."""
     from torch.utils._pytree import SUPPORTED_NODES
 
     if type(value) in (list, tuple):
@@ -226,7 +235,8 @@ def with_plain_dicts(value: Any) -> Any:
 
 @contextmanager
 def registering_input_containers(inputs: Any) -> Iterator[None]:
-    """Let PyTorch flatten dataclasses and the like in these inputs in this context.
+    """Let PyTorch flatten the dataclasses, namespaces and UserDicts in these inputs, inside the
+    block.
 
     The classes are registered, and removed when the context ends.
     """
@@ -245,7 +255,9 @@ def registering_input_containers(inputs: Any) -> Iterator[None]:
 
 
 def _container_classes(value: Any) -> Iterator[type]:
-    """Yield the classes of dataclasses and the like in a value, nested ones too."""
+    """Yield the class of each dataclass, namespace and UserDict in a value, also of nested
+    ones.
+    """
     if isinstance(value, list | tuple):
         inner: Any = value
     elif isinstance(value, dict):
@@ -261,7 +273,7 @@ def _container_classes(value: Any) -> Iterator[type]:
 
 
 class _InstanceExtras:
-    """The state of an instance without its named values. For a tree any two are equal."""
+    """The attributes of a container other than its named values; any two compare as equal."""
 
     def __init__(self, value: Any, names: Any) -> None:
         """Store an object's attributes except those with these names."""
@@ -281,22 +293,26 @@ class _InstanceExtras:
 
 
 def _register(kind: Any) -> None:
-    """Register a class as a PyTree container, so `torch.export` finds the tensors in it."""
+    """Register a class as a container of PyTorch's trees, so that `torch.export` finds the tensors
+    in it.
+    """
     from torch.utils import _pytree
 
     def flatten(value: Any) -> tuple[list[Any], Any]:
-        """Return the items of a container, and their names with its other attributes."""
+        """Return the values in a container, and (their names, its other attributes)."""
         stored = values_by_name(value) or {}
         return list(stored.values()), (tuple(stored), _InstanceExtras(value, stored))
 
     def with_keys(value: Any) -> tuple[list[Any], Any]:
-        """Return a container's items with their keys, and its names and other attributes."""
+        """Return (key, value) for each value in a container, and (their names, its other
+        attributes).
+        """
         items, context = flatten(value)
         keys = map(_pytree.MappingKey, context[0])
         return list(zip(keys, items, strict=True)), context
 
     def unflatten(items: Any, context: Any) -> Any:
-        """Return a container of the registered class with these items and attributes."""
+        """Return a container of the registered class with these values and attributes."""
         names, additional = context
         value = kind.__new__(kind)
         stored = dict(zip(names, items, strict=True))

@@ -1,4 +1,4 @@
-"""The functions of PyTorch that tools replace, and how they are put back.
+"""The functions of PyTorch that tools replace, and ways to restore them.
 
 PyTorch may not be imported yet: it is looked up among the loaded modules.
 """
@@ -14,14 +14,16 @@ Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
 def owner_attributes() -> Own:
-    """Return the current attributes of the torch modules and classes that tools patch."""
+    """Return (owner, its attributes now) for each torch module and class whose functions tools
+    replace; [] without torch.
+    """
     torch = sys.modules.get("torch")
     owners = () if torch is None else (torch, torch.nn.functional, torch.Tensor, torch.nn.Module)
     return [(owner, dict(vars(owner))) for owner in owners]
 
 
 def replaceable_functions() -> dict[tuple[int, str], Any]:
-    """Return the functions of PyTorch that tools replace, by owner's identity and name."""
+    """Return the functions of PyTorch that tools may replace, by (id of the owner, name)."""
     return {
         (id(owner), name): value
         for owner, names in owner_attributes()
@@ -32,7 +34,7 @@ def replaceable_functions() -> dict[tuple[int, str], Any]:
 
 @contextmanager
 def restoring_torch_functions() -> Iterator[None]:
-    """Restore functions of PyTorch that a tool replaces in this context.
+    """Restore the functions of PyTorch that a tool replaces inside the block.
 
     Attributes that hide an inherited function of tensors are removed as well.
     """
@@ -45,7 +47,9 @@ def restoring_torch_functions() -> Iterator[None]:
 
 @contextmanager
 def undone(before: Own) -> Iterator[None]:
-    """Restore the functions of `before` in this context, then put replacements back."""
+    """Restore the functions of `before` inside the block, and put the replacements back
+    afterwards.
+    """
     replaced = _restore_replacements(before)
     try:
         yield
@@ -55,7 +59,7 @@ def undone(before: Own) -> Iterator[None]:
 
 
 def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
-    """Restore replaced functions; return owner, name and replacement of each."""
+    """Restore the replaced functions; return (owner, name, replacement) of each."""
     replaced = []
     for owner, own in before:
         now = vars(owner)
@@ -73,7 +77,9 @@ def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
 def _replacement_attributes(
     owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return the attributes that replaced, or now hide, an owner's functions."""
+    """Return (name, value) of each attribute in `now` that replaces a function in `own` or hides
+    an inherited one.
+    """
     return [
         (name, value)
         for name, value in now.items()

@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def forgetting_graph_code() -> Iterator[None]:
-    """Let PyTorch drop the Python code of graphs made in this context.
+    """Drop the Python code of graphs that are made inside the block, which PyTorch would keep.
 
     A process that counts a thousand models would otherwise hold that of all of them.
     """

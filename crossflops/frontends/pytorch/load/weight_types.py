@@ -1,4 +1,6 @@
-"""The type of the weights of a model by name: an argument or the model's config names it."""
+"""The dtype of the weights of a model that is given by name, from an argument or the model's
+config.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +20,7 @@ _SETS_ONE = "--arg dtype=bfloat16 sets one"
 
 
 def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-    """Return the weights' dtype that the arguments name, "" for none, and the others.
+    """Return the dtype of weights that the arguments name ("" for none), and the other arguments.
 
     Raises TargetError for a type that weights cannot have.
     """
@@ -28,7 +30,7 @@ def split_type(arguments: Mapping[str, object]) -> tuple[str, dict[str, object]]
 
 
 def type_of_config(content: Mapping[str, Any], target: str) -> str:
-    """Return the dtype that a config or a nested config names, "" for none.
+    """Return the dtype of weights that a config, or a nested config, names; "" for none.
 
     The text model of several is preferred, as transformers builds all of them in one type. Raises
     TargetError for a type that weights cannot have.
@@ -43,7 +45,7 @@ def type_of_config(content: Mapping[str, Any], target: str) -> str:
 
 
 def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config's contents without weight dtypes and quantization settings."""
+    """Return the content of a config without dtypes of weights and settings of quantization."""
     left = (*_KEYS, *_QUANTIZATIONS)
     return {
         key: without_types(value) if isinstance(value, dict) and _is_config(key) else value
@@ -53,7 +55,9 @@ def without_types(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def quantization(content: Mapping[str, Any]) -> str:
-    """Return the quantization method of a config's stored weights, "" if none."""
+    """Return the name of the method by which a config says that stored weights are quantized; ""
+    if they are not.
+    """
     for _, config in _configs(content):
         for key in _QUANTIZATIONS:
             if isinstance(stored := config.get(key), dict):
@@ -65,7 +69,9 @@ def quantization(content: Mapping[str, Any]) -> str:
 
 
 def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpec, ...]:
-    """Return the input specs with floats in the dtype of the weights."""
+    """Return the input specs with float32 replaced by the dtype of the weights, if that is not
+    "".
+    """
     return tuple(
         msgspec.structs.replace(spec, dtype=dtype or USUAL) if spec.dtype == USUAL else spec
         for spec in specs
@@ -73,7 +79,7 @@ def with_float_dtype(specs: Sequence[TensorSpec], dtype: str) -> tuple[TensorSpe
 
 
 def keep_single_precision(model: Any) -> None:
-    """Convert parameters to float32 that transformers keeps so in half precision.
+    """Convert to float32 the parameters of 16 bits that transformers keeps in float32, in place.
 
     `_keep_in_fp32_modules_strict` names them for both types of 16 bits, `_keep_in_fp32_modules`
     for float16 alone. Source: transformers/modeling_utils.py (`_get_dtype_plan`).
@@ -94,7 +100,9 @@ def keep_single_precision(model: Any) -> None:
 
 
 def _weight_dtype_name(value: object, where: str) -> str:
-    """Return a weight dtype's name, "" for none or `auto`; TargetError if unusable."""
+    """Return the name of a dtype that weights can have; "" for None and "auto". Raises TargetError
+    for another value.
+    """
     if value is None or value == "auto":
         return ""
     name = str(value).removeprefix("torch.")
@@ -109,7 +117,7 @@ def _weight_dtype_name(value: object, where: str) -> str:
 
 
 def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield a config's contents and its nested ones, with their keys."""
+    """Yield (key, content) of a config and of each config nested in it."""
     yield key, content
     for name, value in content.items():
         if isinstance(value, dict) and _is_config(name):
@@ -117,5 +125,5 @@ def _configs(content: Mapping[str, Any], key: str = "") -> Iterator[tuple[str, M
 
 
 def _is_config(key: str) -> bool:
-    """Return whether a key of a config holds a nested config, such as `text_config`."""
+    """Return True if a key of a config has a nested config as its value, such as "text_config"."""
     return (key.endswith("_config") and key not in _QUANTIZATIONS) or key in ("encoder", "decoder")

@@ -59,7 +59,9 @@ class WatchedCall(msgspec.Struct):
 
 
 def frame_chains(recorder: Recorder) -> list[tuple[str, ...]]:
-    """Return for every frame its key and those of its enclosing frames, innermost first."""
+    """Return for each frame of the recorder its key and the keys of all frames that enclose it,
+    innermost first.
+    """
     by_key: dict[str | None, tuple[str, ...]] = {None: ()}
     for frame in recorder.frames:
         by_key[frame.key] = (frame.key, *by_key[frame.parent])
@@ -73,7 +75,8 @@ Around = Callable[[str | None, dict[str, Call]], str]
 def align_observed_calls(
     seen: Sequence[WatchedCall], calls: Sequence[Call], view: View, functions: Container[str]
 ) -> tuple[Call, ...]:
-    """Return the operators observed in a run as calls, aligned with the exported ones.
+    """Return the operators of a run as calls, each with the keys of the exported calls whose work
+    it does.
 
     `functions` are the keys of the calls of custom autograd functions.
     """
@@ -122,7 +125,9 @@ _Belonging: TypeAlias = tuple[
 def _function_operator_groups(
     calls: Sequence[Call], by_key: Mapping[str, Call], functions: Container[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each operator in a custom function all operators of that function."""
+    """Return for each operator in a custom autograd function, by its key, the keys of all
+    operators in that function.
+    """
     inside: dict[str, list[str]] = defaultdict(list)
     for call in calls:
         enclosing = call.parent
@@ -139,7 +144,8 @@ def _match_backward_calls(
     root: str,
     together: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
-    """Yield a training step's backward operators, each with the forward calls it serves.
+    """Yield (operator, its parent call, keys of forward calls) for each backward operator of a
+    training step that was observed.
 
     A gradient is matched by the autograd node that the forward pass made for the first operator
     with this number, or for a custom function whose operators are grouped in `together`; an
@@ -174,19 +180,23 @@ def _match_backward_calls(
 
 
 def _autograd_node_numbers(call: WatchedCall) -> list[int]:
-    """Return the numbers of the autograd nodes of an operator and of operators in it."""
+    """Return the numbers of the autograd nodes of an operator and of those inside it, each
+    once.
+    """
     below = [number for inner in call.inside for number in _autograd_node_numbers(inner)]
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
 def _likeness(call: WatchedCall) -> tuple[object, ...]:
-    """Return the key that matches a recomputed call with its original: name, module, shapes."""
+    """Return a key that a recomputed call and its original have in common: name, module and
+    shapes.
+    """
     index = _module_path(call.frames[0]) if call.frames else ""
     return call.target, index, tuple(spec.shape for spec in call.inputs)
 
 
 def _is_fused_gradient(call: WatchedCall) -> bool:
-    """Return whether the call is, or contains, the backward pass of a fused attention."""
+    """Return True if the call is, or contains, the backward pass of a fused attention."""
     fused = "_scaled_dot_product_" in call.target and "_backward" in call.target
     return fused or any(map(_is_fused_gradient, call.inside))
 
@@ -194,7 +204,9 @@ def _is_fused_gradient(call: WatchedCall) -> bool:
 def _convert_watched_call(
     observed: WatchedCall, like: Call, names: Counter[str]
 ) -> Iterator[Call]:
-    """Yield an observed operator as a call with a unique key, then the operators inside it."""
+    """Yield an observed operator as a call with a unique key and the other facts of `like`, then
+    the operators inside it.
+    """
     name = f"{like.parent}/{short_target_name(observed.target)}"
     names[name] += 1
     call = msgspec.structs.replace(
@@ -214,31 +226,41 @@ def _convert_watched_call(
 
 
 def _innermost_exported_call(frames: tuple[str, ...], by_key: dict[str, Call]) -> str | None:
-    """Return the key of the innermost enclosing frame that is among the exported calls."""
+    """Return the key of the innermost enclosing frame that is a call of the export; None if there
+    is none.
+    """
     return next((key for key in frames if key in by_key), None)
 
 
 def _innermost_module_call(key: str | None, by_key: dict[str, Call]) -> str:
-    """Return the key of the innermost module call at or around this one, "" if none."""
+    """Return `key` if it is a module call, else the key of the innermost module call that encloses
+    it; "" if none.
+    """
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _frame(key: str | None, by_key: dict[str, Call]) -> str:
-    """Return the key of the innermost module or function call at or around this, or ""."""
+    """Return `key` if it is a module or function call, else the key of the innermost one that
+    encloses it; "" if none.
+    """
     while key is not None and by_key[key].level == "operator":
         key = by_key[key].parent
     return key or ""
 
 
 def _has_run_in_view(call: Call, view: View) -> bool:
-    """Return whether a call appears in the view: tracers drop calls without any effect."""
+    """Return True if a call appears in the view: views of tracers leave out calls without any
+    effect.
+    """
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
 def _work_kind(seen: WatchedCall) -> str:
-    """Return an operator's bare name, `cond` for one within a branch."""
+    """Return the name by which an observed operator is matched: its bare name, or "cond" inside a
+    branch.
+    """
     return _CONDITION if seen.settings.get(BRANCH) else _bare_operator_name(seen.target)
 
 
@@ -249,7 +271,7 @@ def _assign_operator_work(
     by_key: dict[str, Call],
     enclosing: Around,
 ) -> list[tuple[str, ...]]:
-    """Return for each observed operator the keys of the exported calls it performs."""
+    """Return for each observed operator the keys of the exported calls whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
     for number, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
         waiting[index, kind].append(number)
@@ -274,7 +296,9 @@ def _assign_operator_work(
 def _nearest_free_work(
     location: str, free: dict[str, list[int]], by_key: dict[str, Call], enclosing: Around
 ) -> list[int]:
-    """Return the unassigned operators of this call, or of the nearest enclosing one."""
+    """Return the numbers of unassigned operators in the call `location`, or in the nearest
+    enclosing one that has some.
+    """
     while location:
         if free.get(location):
             return free[location]
@@ -283,7 +307,9 @@ def _nearest_free_work(
 
 
 def _bare_operator_name(target: str) -> str:
-    """Return an operator's bare name; all kinds of convolutions have one name."""
+    """Return an operator's name without namespace and overload; "convolution" for every kind of
+    convolution.
+    """
     name = target.partition(".")[2] if target.startswith("aten.") else target.rpartition(":")[2]
     name = name.partition(".")[0]
     return "convolution" if re.match(r"_?conv(olution|_?transpose|\dd)", name) else name
@@ -293,7 +319,7 @@ def _bare_operator_name(target: str) -> str:
 
 
 def hooks_matter(model: "nn.Module") -> bool:
-    """Return whether a model has a layer that runs differently when it has hooks.
+    """Return True if a model has a layer that runs differently when it has hooks.
 
     In PyTorch itself that is the layer of an encoder: torch/nn/modules/transformer.py.
     """
@@ -304,7 +330,7 @@ def hooks_matter(model: "nn.Module") -> bool:
 
 @contextmanager
 def hooks(model: "nn.Module", setting: Setting) -> Iterator[None]:
-    """Install empty forward hooks on the modules that the setting names, in this context."""
+    """Keep empty forward hooks on the modules that the setting names, inside the block."""
     hooked_modules: dict[bool | str, Iterable[Any]] = {
         False: (),
         True: model.modules(),
@@ -346,14 +372,14 @@ Ran: TypeAlias = tuple[tuple[str, ...], str]  # the frames around a kernel, and 
 
 
 def is_fused(operator: str) -> bool:
-    """Return whether a dispatched operator, `aten.name.overload`, is a fused kernel."""
+    """Return True if a dispatched operator, "aten.name.overload", is a fused kernel."""
     return operator.startswith(_FUSED)
 
 
 def observe_fused_kernels(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[Ran]:
-    """Run the model; return each fused kernel with its enclosing frames.
+    """Run the model; return (keys of enclosing frames, name) of each fused kernel.
 
     Modules and functions that handled nested tensors are returned as `NESTED` with their own frame
     alone, and the number of kept positions. The run may change the model (buffers in training
@@ -389,7 +415,9 @@ def observe_fused_kernels(
 
 
 def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[Ran]:
-    """Yield the kernel of each frame that handled a nested tensor, with its row count."""
+    """Yield ((frame key,), "nested:ROWS") for each frame that handled a nested tensor; ROWS is its
+    number of rows, or nothing.
+    """
     for chain, frame in zip(frame_chains(recorder), recorder.frames, strict=True):
         if _is_nested(frame):
             rows = next((left[key] for key in chain if key in left), "")
@@ -397,13 +425,13 @@ def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterato
 
 
 def _is_nested(frame: Frame) -> bool:
-    """Return whether a frame handled a nested tensor: in a real run only these have no shape."""
+    """Return True if a module or function call handled a nested tensor, which has no shape."""
     tensors = (*frame.inputs, *frame.outputs)
     return frame.level != "operator" and any(tensor.shape is None for tensor in tensors)
 
 
 def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
-    """Return the fused kernels by name, each with its count and the modules it ran in."""
+    """Return for each fused kernel its name, how often it ran, and the modules in which it ran."""
     owners: dict[str, list[str]] = {}
     for frames, name in kernels:
         if not name.startswith(NESTED):
@@ -414,13 +442,14 @@ def kernel_summary(kernels: list[Ran]) -> tuple[Kernel, ...]:
 
 
 def _module_path(key: str) -> str:
-    """Return the module's path in a call's key: "a.b" for "a.b@2/F.linear"."""
+    """Return the path of the module in the key of a call: "a.b" for "a.b@2/F.linear"."""
     path = key.partition("/")[0].partition("@")[0]
     return "" if path == ROOT else path
 
 
 def kernel_by_fused_call(kernels: list[Ran], calls: tuple[Call, ...]) -> dict[str, str]:
-    """Return the fused kernel that replaced each operator or function call, by call key.
+    """Return for each operator or function call that a fused kernel replaced, by its key, the name
+    of the kernel.
 
     The calls of modules and functions that handled nested tensors have `NESTED`, and the number of
     kept rows.

@@ -1,4 +1,4 @@
-"""The operators of a real run that reach a dispatch mode, as ptflops' and PyTorch's own do.
+"""The operators that a real run dispatches, as the dispatch modes of ptflops and PyTorch see them.
 
 Composites are gone there (`aten.linear` is `aten.addmm`, or `aten.mm` and `aten.add`), except in
 inference mode, where PyTorch's own mode takes them apart by itself. What a kernel calls inside is
@@ -51,7 +51,8 @@ Counted = list[tuple[WatchedCall, int]]  # with what PyTorch's own mode counts f
 def observe_dispatched_calls(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the operators with FLOPs that a run dispatched, in order, with their tensors.
+    """Run the model; return the operators that multiply and add and that PyTorch dispatched, in
+    order, with their tensors.
 
     The first entry is the run itself. The run may change the model (buffers in training mode):
     pass a copy.
@@ -93,7 +94,8 @@ def observe_dispatched_calls(
             return result
 
         def either(self, condition: Any, if_true: Any, if_false: Any, operands: Any) -> Any:
-            """Run both branches of a `cond`, merge their operators; return the first result.
+            """Run both branches of a `cond`, keep the operators that PyTorch's own counter would
+            count, and return the result of the first branch.
 
             It counts either branch in a copy of its tables, and merges these by the larger number
             for each operator. The copies share the tables that existed before: their numbers are
@@ -112,7 +114,9 @@ def observe_dispatched_calls(
             return result
 
         def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
-            """Run a composite operator's parts; return NotImplemented for other operators."""
+            """Run the operators of which a composite operator consists, and return the result;
+            NotImplemented for another operator.
+            """
             if not isinstance(func, torch._ops.OpOverload) or not _is_composite(func):
                 return NotImplemented
             self.depth += 1
@@ -136,7 +140,8 @@ def observe_dispatched_calls(
 
 
 def _place_in_step(functions: Running) -> tuple[Phase, int]:
-    """Return the phase of a training step, and the current autograd node's number.
+    """Return the phase of the training step in which an operator runs, and the number of its
+    autograd node.
 
     That is the last one that was made, of the operator itself or of the enclosing function, or the
     one that runs. There gradients are off, except in a checkpoint's recomputation, and in a custom
@@ -157,7 +162,9 @@ def _place_in_step(functions: Running) -> tuple[Phase, int]:
 
 
 def _larger(first: Counted, second: Counted) -> Counted:
-    """Merge two branches' operators: each name from the branch with more FLOPs of it."""
+    """Return the operators of two branches: of each name those of the branch in which it has more
+    FLOPs.
+    """
     sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for total, branch in zip(sums, (first, second), strict=True):
         for seen, weight in branch:
@@ -170,14 +177,16 @@ def _larger(first: Counted, second: Counted) -> Counted:
 
 
 def _packet(seen: WatchedCall) -> str:
-    """Return the operator's name without its overload."""
+    """Return the name of an operator without its overload."""
     return seen.target.rpartition(".")[0]
 
 
 def _dispatch_watched_call(
     func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
 ) -> WatchedCall:
-    """Return a record of an operator's call: name, frames, settings, tensor shapes."""
+    """Return the record of an operator call: name, enclosing frames, settings `facts` and
+    tensors.
+    """
     return WatchedCall(
         target=str(func),
         frames=tuple(frame.key for frame in reversed(recorder.stack)),
@@ -188,7 +197,7 @@ def _dispatch_watched_call(
 
 
 def _is_composite(func: Any) -> bool:
-    """Return whether PyTorch only defines the operator as a composition of others."""
+    """Return True if PyTorch defines the operator only as a composition of other operators."""
     return str(func).startswith("aten.") and func._can_decompose()
 
 
@@ -211,7 +220,8 @@ _MODE = "PythonDispatchMode"
 def observe_operator_events(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the operators that Python called, as profiler events with nested operators.
+    """Run the model under PyTorch's profiler; return the operators that Python called, with the
+    operators inside them.
 
     The first entry is the run itself.
 
@@ -251,14 +261,14 @@ def observe_operator_events(
 
 @contextmanager
 def _marking_frame_event(number: int) -> Iterator[None]:
-    """Mark in the profile all events that run in the frame with this number."""
+    """Mark in the profile that events inside the block belong to the frame with this number."""
     with _event_marker(f"{_MARK}{number}"):
         yield
 
 
 @contextmanager
 def _stops_marked() -> Iterator[None]:
-    """Mark in the profile where a checkpoint stops its recomputation, in this context."""
+    """Mark in the profile, inside the block, where a checkpoint stops its recomputation."""
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -288,23 +298,27 @@ def _event_marker(name: str) -> Any:
 
 
 class _Marking(Running):
-    """A watcher that marks in the events where a custom function's own backward pass runs."""
+    """An observer that marks in the profile where a custom function's own backward pass runs."""
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Run a custom function's backward pass, with its operators assigned to it."""
+        """Run a custom function's backward pass and return its result; mark its events in the
+        profile.
+        """
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
         with _event_marker(f"{_OWN}{node._sequence_nr()}"):
             return super().back(node, run)
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Run a read of saved tensors; operators recomputed by it are not the function's."""
+        """Read saved tensors and return them; mark in the profile that operators recomputed for
+        this are not of the function.
+        """
         with _event_marker(f"{_OWN}{-1}"):
             return super().unpack(node, run)
 
 
 class _OwnPass(NamedTuple):
-    """A custom function's own backward pass, by the number of its node; -1 while it is
+    """The backward pass of a custom function, by the number of its autograd node; -1 while it is
     suspended.
     """
 
@@ -315,7 +329,9 @@ _Open: TypeAlias = int | WatchedCall | _OwnPass
 
 
 def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> list[WatchedCall]:
-    """Return the outermost operators of a thread's profiler events, nested in a tree."""
+    """Return the outermost operators among the profiler events of a thread, each with the
+    operators inside it; `frames` are the keys of frames by number.
+    """
     tree: list[WatchedCall] = []
     open_: list[_Open] = []
     for event in thread:
@@ -360,7 +376,9 @@ def _operator_event_tree(thread: list[Any], frames: list[tuple[str, ...]]) -> li
 
 
 def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Phase:
-    """Return the phase of an operator event: "forward", "gradients", or "rerun"."""
+    """Return the phase in which an operator event ran: "forward", "gradients" (of the backward
+    pass) or "rerun" (by a checkpoint).
+    """
     enclosing = (call.target for call in (*open_, seen) if isinstance(call, WatchedCall))
     if not any(target.startswith(_ENGINE) for target in enclosing):
         return "forward"
@@ -370,7 +388,9 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
 def _mark_repeated(
     seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
 ) -> None:
-    """Mark operator events that only repeat the event of their caller."""
+    """Set two settings of each operator event: True if it only repeats its caller's event, and
+    True if a dispatch mode took it and ran it again.
+    """
     for call in seen:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
         call.settings = {
@@ -381,5 +401,5 @@ def _mark_repeated(
 
 
 def _specs_from_shapes(shapes: list[list[int]]) -> tuple[TensorSpec, ...]:
-    """Return a tensor spec for each shape, named by position and without a dtype."""
+    """Return a tensor spec for each shape, named by its position and without a dtype."""
     return tuple(TensorSpec(str(at), "", tuple(shape)) for at, shape in enumerate(shapes))

@@ -1,4 +1,4 @@
-"""The graph that torch.jit makes of a model: what tools that trace with it look at.
+"""The graph that torch.jit traces of a model, which tools that trace with it read.
 
 It is not the export's: a convolution is `aten::_convolution`, a cell its products and gates,
 shape arithmetic is traced with the tensors, work that no output needs is gone, and a fused path
@@ -35,7 +35,8 @@ _DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "Long": "
 def jit_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes of the model's `torch.jit` trace in order, or one with the error.
+    """Return the nodes of the model's `torch.jit` trace in order, or one entry with the error if
+    it cannot be traced.
 
     The first entry is the run itself. Where tracing raises only because it is observed, there is
     one `UNWATCHED` with the reason.
@@ -49,7 +50,8 @@ def jit_nodes(
 def observe_traced_nodes(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> list[WatchedCall]:
-    """Return the nodes of the unchanged model's `torch.jit` trace, as `jit_nodes` does.
+    """Return the nodes of the `torch.jit` trace of the unchanged model; `jit_nodes` traces it with
+    its result as a flat list.
 
     The tracer accepts only results of tensors, and lists, tuples and dicts of them.
     """
@@ -63,7 +65,9 @@ def _trace_jit_nodes(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> list[WatchedCall]:
-    """Return the nodes of the model's `torch.jit` trace as calls, or one with the error."""
+    """Return the nodes of the `torch.jit` trace of `full`, which may wrap the model, or one entry
+    with the error.
+    """
     try:
         return _observe_trace(full, model, args, kwargs, setting, within=("module", "function"))
     except (Exception, SystemExit) as error:
@@ -84,7 +88,8 @@ def _observe_trace(
     setting: Setting,
     within: tuple[str, ...],
 ) -> list[WatchedCall]:
-    """Return the nodes of the model's `torch.jit` trace as calls, with frames of `within`.
+    """Trace `full` by `torch.jit` while the model is recorded; return its nodes, each with the
+    frames of the levels in `within`.
 
     Raises whatever tracing raises.
     """
@@ -110,7 +115,7 @@ def _is_traced_unwatched(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> bool:
-    """Return whether torch.jit can trace the model if it is not recorded."""
+    """Return True if torch.jit can trace `full` when the model is not recorded."""
     import torch
 
     try:
@@ -124,7 +129,7 @@ def _is_traced_unwatched(
 
 @contextmanager
 def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator[None]:
-    """Give nodes that torch.jit traces in this context the number as their scope.
+    """Give the nodes that torch.jit traces inside the block this frame number as their scope.
 
     This is not done inside a custom autograd function, which is one node: PyTorch assigns the
     nodes inside it by that node's scope.
@@ -144,7 +149,7 @@ def _scope(number: int, recorder: Recorder, within: tuple[str, ...]) -> Iterator
 
 
 def _with_flat_result(model: "nn.Module") -> "nn.Module":
-    """Return a wrapper of the model that returns a flat list of tensors.
+    """Return a module that calls the model and returns the tensors of its result as a flat list.
 
     Results other than tensors and lists, tuples or dicts of tensors are left out, and so is the
     work behind them, as the tools do.
@@ -167,7 +172,7 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
 
 
 def _jit_result_tensors(result: Any) -> Iterator[Any]:
-    """Yield the tensors in a result of nested lists, tuples and dicts."""
+    """Yield the tensors in a result of nested lists, tuples and dicts, as torch.jit accepts it."""
     import torch
 
     if isinstance(result, torch.Tensor):
@@ -178,7 +183,9 @@ def _jit_result_tensors(result: Any) -> Iterator[Any]:
 
 
 def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
-    """Return a TorchScript node as a call: operator, frames, constants, tensor shapes."""
+    """Return a node of a torch.jit graph as a call: operator, enclosing frames, constants and
+    tensors.
+    """
     values = list(node.inputs())
     results = list(node.outputs())
     undefined = any(_is_undefined(value) for value in (*values, *results))
@@ -202,7 +209,9 @@ def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
 
 
 def _jit_input_names(node: Any, count: int) -> list[str]:
-    """Return a TorchScript node's input names from its schema, or their indices."""
+    """Return the names of a torch.jit node's inputs from its schema, or their positions as
+    text.
+    """
     import torch
 
     schema = node.schema()
@@ -214,12 +223,12 @@ def _jit_input_names(node: Any, count: int) -> list[str]:
 
 
 def _position_names(values: Sequence[Any]) -> list[str]:
-    """Return the positions of values as text: "0", "1", and so on."""
+    """Return the positions of the values as text: "0", "1" and so on."""
     return [str(index) for index in range(len(values))]
 
 
 def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpec]:
-    """Yield specs of the tensors among TorchScript values, and in lists of them."""
+    """Yield the spec of each tensor among torch.jit values, also in lists of them."""
     for name, value in zip(names, values, strict=True):
         if value.type().kind() == "TensorType":
             sizes = value.type().sizes()
@@ -233,17 +242,17 @@ def _jit_tensor_specs(values: list[Any], names: list[str]) -> Iterator[TensorSpe
 
 
 def _dtype(value: Any) -> str:
-    """Return the dtype name of a TorchScript value, "" if it has none."""
+    """Return the name of the dtype of a torch.jit value; "" if it has none."""
     name = value.type().scalarType() or ""
     return _DTYPES.get(name, name.lower())
 
 
 def _is_undefined(value: Any) -> bool:
-    """Return whether a TorchScript value is a tensor whose type is not known."""
+    """Return True if a torch.jit value is a tensor of unknown type, which was never made."""
     return value.type().kind() == "TensorType" and value.type().scalarType() is None
 
 
 def _jit_constant_value(value: Any) -> Scalar:
-    """Return the Python value of a TorchScript constant, None for tensors and other values."""
+    """Return the Python value of a torch.jit constant; None for a tensor or another value."""
     is_constant = value.node().kind() == "prim::Constant" and value.type().kind() != "TensorType"
     return plain_json_value(value.toIValue()) if is_constant else None

@@ -1,4 +1,4 @@
-"""Custom operators whose kernel is Python: what their bodies call when the model runs.
+"""The calls inside custom operators whose kernel is Python, seen in a real run of the model.
 
 An export runs the fake kernel of an operator that torch.library registered, and holds the operator
 as one call. A tool that replaces functions, or hooks modules, counts what the real kernel calls.
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
-    """Return the calls, with custom operators (of torch.library) and composite ones marked."""
+    """Return the calls with two flags set at operators: custom (of torch.library) and
+    composite.
+    """
     import torch
 
     defined: Any = torch.library
@@ -44,7 +46,7 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _is_taken_apart(target: str) -> bool:
-    """Return whether PyTorch implements an operator as a composite of other operators."""
+    """Return True if PyTorch runs the operator `target` as a composition of other operators."""
     import torch
 
     library: Any = torch._C
@@ -60,7 +62,7 @@ def _is_taken_apart(target: str) -> bool:
 
 
 def _packet(target: str) -> str:
-    """Return the name of an operator without its overload: `cases.linear`."""
+    """Return the name of an operator without its overload, such as "cases.linear"."""
     return ".".join(target.split(".")[:2])
 
 
@@ -71,7 +73,8 @@ def with_bodies(
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> tuple[Call, ...]:
-    """Return the calls with those made inside custom operators' kernels added below them.
+    """Return the calls, and behind each custom operator the calls that its kernel makes in a real
+    run.
 
     Fake tensors run no body, not even for a tool.
     """
@@ -92,7 +95,9 @@ def with_bodies(
 def _record_operator_run(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], setting: Setting
 ) -> Recorder:
-    """Run a model once and return a recorder with its calls, custom operators as frames."""
+    """Run the model once; return the recorder, in which calls of custom operators are frames,
+    too.
+    """
     import torch
 
     recorder = Recorder(ModuleIndex(model))
@@ -109,7 +114,7 @@ def _record_operator_run(
 
 @contextmanager
 def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
-    """Record calls of custom (non-PyTorch) operators in this context."""
+    """Record the calls, inside the block, of operators that are not PyTorch's own."""
     import torch
 
     kinds: tuple[tuple[Any, Patch], ...] = (
@@ -124,10 +129,10 @@ def _recording_foreign_operators(recorder: Recorder) -> Iterator[None]:
 
 
 def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operator's `__call__` that records calls of custom operators."""
+    """Return a replacement of an operator's `__call__` that records calls of custom operators."""
 
     def recording(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Call an operator; record the call if it is of a custom operator."""
+        """Call an operator and return its result; record the call if the operator is custom."""
         name = str(self)
         if not recorder.recording or name.startswith(OWN):
             return call(self, *args, **kwargs)
@@ -139,7 +144,8 @@ def _recording(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., An
 def _body_calls(
     recorder: Recorder, calls: Sequence[Call], custom: Sequence[Call]
 ) -> Iterator[tuple[str, Call]]:
-    """Yield each call made inside a custom operator, with the operator's key.
+    """Yield (key of the custom operator, call) for each call that the body of a custom operator
+    makes.
 
     Within one call of a module the first operator of a name is the first in the export, too.
     """
@@ -165,20 +171,26 @@ def _body_calls(
 
 
 def _nearest_module_call(key: str | None, by_key: Mapping[str, Call] | Mapping[str, Frame]) -> str:
-    """Return the key of the innermost module call at or around this one, "" if none."""
+    """Return `key` if it is a module call, else the key of the innermost module call that encloses
+    it; "" if none.
+    """
     while key is not None and by_key[key].level != "module":
         key = by_key[key].parent
     return key or ""
 
 
 def _is_transparent(frame: Frame, recorder: Recorder) -> bool:
-    """Return whether a tool does not show a frame: an operator or unregistered module."""
+    """Return True if a tool does not show the frame: it is an operator, or a module outside of the
+    model.
+    """
     unnamed = not recorder.index.rows[frame.module].names
     return frame.level == "operator" or (frame.level == "module" and unnamed)
 
 
 def _body_operator_call(frame: Frame, operator: Call, parent: str, recorder: Recorder) -> Call:
-    """Return the frame of a custom operator's body as a call below `parent`."""
+    """Return the frame of a call in a custom operator's body as a call with the parent
+    `parent`.
+    """
     named = recorder.index.rows[frame.module].names
     return replace(
         call_of(frame),

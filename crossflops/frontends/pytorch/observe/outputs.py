@@ -1,4 +1,6 @@
-"""The inputs and outputs of a run, as arrays."""
+"""The inputs and outputs of a run as arrays, and how much random numbers and rounding change
+them.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +21,8 @@ _ROUNDINGS = (1, 2)  # seeds of what the weights and inputs are rounded by
 
 
 def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
-    """Run copies of the model with two random seeds, and mark the outputs that differ.
+    """Run copies of the model; return its inputs and outputs as arrays, and how much random
+    numbers and rounding change each output.
 
     Further runs have weights and inputs that differ by one rounding: a deep model on a small batch
     in training may amplify that. Raises InputError where the model raises.
@@ -40,7 +43,9 @@ def run_torch_copies(source: Source, setting: Setting) -> ModelRun:
 
 
 def _torch_output_change(output: Any, other: Any) -> float:
-    """Return an output's change relative to its largest element; for integers the share."""
+    """Return how much two outputs differ: the largest difference over the largest element, for
+    integers the share of different ones.
+    """
     import torch
 
     if output.shape != other.shape or not output.numel():
@@ -58,7 +63,9 @@ def _torch_output_change(output: Any, other: Any) -> float:
 
 
 def _round_otherwise(tensor: Any) -> Any:
-    """Return the tensor with each number randomly moved by at most one rounding step."""
+    """Return the tensor with each number moved randomly by at most one rounding step; unchanged if
+    it is of integers or sparse.
+    """
     import torch
 
     is_real = tensor.is_floating_point()
@@ -69,7 +76,9 @@ def _round_otherwise(tensor: Any) -> Any:
 
 
 def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int = 0) -> list[Any]:
-    """Run a copy of the model with this seed; return its output tensors."""
+    """Run a copy of the model with this random seed, and with inputs and weights rounded if
+    `rounding` is not 0; return its output tensors.
+    """
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -90,7 +99,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
 
 
 def _tensors_in_export_order(values: Any) -> Iterable[Any]:
-    """Return the tensors in a nested value, in the order of exported outputs."""
+    """Return the tensors in a nested value, in the order of the outputs of an export."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -98,14 +107,16 @@ def _tensors_in_export_order(values: Any) -> Iterable[Any]:
 
 
 def _is_close_output(first: Any, second: Any) -> bool:
-    """Return whether two output tensors have the same shape and nearly equal values."""
+    """Return True if two output tensors have the same shape and nearly equal values."""
     import torch
 
     return bool(first.shape == second.shape and torch.allclose(first, second, equal_nan=True))
 
 
 def _torch_output_array(tensor: Any) -> Any:
-    """Return a tensor as a NumPy array, complex numbers as pairs on the last axis."""
+    """Return a tensor as a NumPy array, complex numbers as pairs on the last axis. Raises
+    InputError if NumPy has no such type.
+    """
     import torch
 
     if tensor.is_complex():

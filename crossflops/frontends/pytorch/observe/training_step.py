@@ -1,4 +1,4 @@
-"""A training step of a PyTorch model as it is run: forward, and back from the loss.
+"""A real training step of a PyTorch model: the forward pass, and the backward pass from the loss.
 
 Which outputs a loss is made of is told by a backward pass from it to them.
 """
@@ -33,7 +33,8 @@ def run_torch_training_step(
     setting: Setting,
     going_back: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Run the model, and in a training step also its backward pass from gradients of one.
+    """Run the model; if the setting has a training step, also run the backward pass, inside
+    `going_back()`.
 
     It begins with gradients of ones at the outputs of the loss, which are those of their sum: the
     work depends on no value, so the loss does no work of its own here. The model is changed:
@@ -52,7 +53,9 @@ def run_torch_training_step(
 
 
 def train_as_said(model: "nn.Module", step: StepSetting) -> None:
-    """Set the parameters' `requires_grad` as a step says, tied ones by any of their names."""
+    """Set `requires_grad` of each parameter as the step says; a parameter with several names by
+    any of them.
+    """
     names: dict[Any, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
@@ -62,7 +65,7 @@ def train_as_said(model: "nn.Module", step: StepSetting) -> None:
 
 
 def _torch_loss_outputs(result: Any, step: StepSetting) -> list[Any]:
-    """Return the outputs that are summed to the loss and have a gradient."""
+    """Return the outputs of which the loss is the sum and that have a gradient."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -80,7 +83,7 @@ _HINT = "give a callable that maps the model's outputs to one number"
 def torch_loss_dependence(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Return for each output, in flat order, whether the loss depends on it.
+    """Return for each output, in flat order, True if the loss depends on it.
 
     A copy of the model runs once, with all of it trained. Raises InputError where the model or the
     loss raises, and for a loss that is not a number or depends on no output; ValuesNeededError for
@@ -126,6 +129,6 @@ def torch_loss_dependence(
 
 
 def _output_value_label(value: Any) -> str:
-    """Return a value's type and shape as text for a message, such as `a Tensor of (2, 3)`."""
+    """Return the type and shape of a value as text for a message, such as "a Tensor of (2, 3)"."""
     shape = getattr(value, "shape", None)
     return f"a {type(value).__name__}" + (f" of {tuple(shape)}" if shape is not None else "")

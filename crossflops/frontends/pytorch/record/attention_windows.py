@@ -1,4 +1,4 @@
-"""The window of keys that each attention of a model sees, as its modules or its config say.
+"""The window of keys that each attention of a model can see, from its modules or its config.
 
 transformers keeps it as `sliding_window` in the module, by layer where layers differ, or in the
 config alone. A query sees so many keys, its own among them.
@@ -16,7 +16,9 @@ _NAME = "sliding_window"
 
 
 def attention_windows(model: "nn.Module") -> Mapping[str, int]:
-    """Return the sliding windows, in tokens, of causal attention modules by their path."""
+    """Return for each causal attention module with a sliding window, by its path, the number of
+    keys that a query sees.
+    """
     return {
         path: window
         for path, module in model.named_modules()
@@ -25,7 +27,7 @@ def attention_windows(model: "nn.Module") -> Mapping[str, int]:
 
 
 def _attention_window(module: Any) -> int:
-    """Return an attention module's sliding window in tokens; 0 if it has none."""
+    """Return the sliding window of an attention module in keys; 0 if it has none."""
     if getattr(module, "is_causal", True) is False:
         return 0
     has_own = hasattr(module, _NAME)
@@ -36,6 +38,6 @@ def _attention_window(module: Any) -> int:
 
 
 def _reads_config(forward: Any) -> bool:
-    """Return whether a `forward` reads the sliding window from the config."""
+    """Return True if the code of a `forward` reads the sliding window from the config."""
     code = getattr(inspect.unwrap(forward), "__code__", None)
     return code is not None and _NAME in (*code.co_names, *code.co_consts)

@@ -1,4 +1,5 @@
-"""The operators in each checkpoint, and the values they keep for the backward pass.
+"""The operators in each activation checkpoint, and the values that they keep for the backward
+pass.
 
 A checkpoint keeps its inputs alone and runs its part of the model again in the backward pass. The
 kind that is not reentrant stops once all that is kept was made again (torch/utils/checkpoint.py).
@@ -54,7 +55,9 @@ _OPERANDS = frozenset({
 
 
 def operator_kept_values(node: "fx.Node") -> Kept:
-    """Return which values an operator saves for backward: operands, results, nothing."""
+    """Return which values autograd keeps of an operator for its backward pass: "operands",
+    "results", "parts" or "nothing".
+    """
     packet = getattr(node.target, "overloadpacket", None)
     name = getattr(packet, "__name__", "")
     if name == "dropout":  # a mask where it drops, which is kept before it is multiplied with
@@ -69,14 +72,16 @@ def operator_kept_values(node: "fx.Node") -> Kept:
 
 
 def _to_tensor_tuple(provided: Any) -> tuple[Any, ...]:
-    """Return a list or tuple as a tuple, and one value as a tuple of one."""
+    """Return a list or tuple as a tuple, and another value as a tuple of one."""
     return tuple(provided) if isinstance(provided, list | tuple) else (provided,)
 
 
 def notice_checkpoints(
     replace: Callable[[Any, str, Any, Patch], None], recorder: "Recorder"
 ) -> None:
-    """Make the recorder note which operators run in activation checkpoints."""
+    """Replace the functions that run activation checkpoints (by `replace`), so that the recorder
+    notes which operators run in them.
+    """
     from torch.utils import checkpoint
 
     names: Any = vars(checkpoint)
@@ -86,7 +91,9 @@ def notice_checkpoints(
     own = checkpoint.CheckpointFunction.forward
 
     def generator(*args: Any, **kwargs: Any) -> Any:
-        """Run the checkpoint's generator of PyTorch, and record its kind and policy."""
+        """Run the generator of a checkpoint that is not reentrant, and record its kind and
+        policy.
+        """
         provided = parameters.bind(*args, **kwargs)
         provided.apply_defaults()
         asked = names["_enable_checkpoint_early_stop"]
@@ -103,10 +110,12 @@ def notice_checkpoints(
             yield from plain(*args, **kwargs)
 
     def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a reentrant checkpoint's forward pass with gradients on, and record it."""
+        """Run the forward pass of a reentrant checkpoint with gradients on, record it, and return
+        its result.
+        """
 
         def run_with_gradients(*provided: Any) -> Any:
-            """Run the checkpointed function with gradients enabled."""
+            """Call the checkpointed function with gradients on; return its result."""
             with checkpoint.torch.enable_grad():  # as the backward pass runs it
                 return function(*provided)
 
@@ -123,7 +132,8 @@ def notice_checkpoints(
 def _recording_checkpoint(
     recorder: "Recorder", kind: Any, policy: Any = None, *, weights: bool = False
 ) -> Iterator[None]:
-    """Assign operators recorded in this context to a new, maybe nested, checkpoint.
+    """Assign the operators that are recorded inside the block to a new checkpoint, which may be in
+    another one.
 
     In the forward pass of a custom function no values are kept, and nothing is recomputed.
     """
@@ -143,7 +153,8 @@ def _recording_checkpoint(
 
 
 def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
-    """Return whether a checkpoint policy saves this operator's result; None if unclear.
+    """Return True if the policy of a checkpoint saves this operator's result, False if not, None
+    if that is unclear.
 
     The policy is called for each PyTorch operator that the node runs as, as the checkpoint calls
     it; products decide where there are any. None: it saves only some of them, or fails.
@@ -160,7 +171,7 @@ def is_saved_by_policy(policy: Any, node: "fx.Node") -> bool | None:
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run an operator, and note whether the checkpoint's policy saves its result."""
+            """Run an operator, and record if the checkpoint's policy saves its result."""
             result = func(*args, **(kwargs or {}))
             if func not in names["SAC_IGNORED_OPS"] and not func.is_view:
                 context = names["SelectiveCheckpointContext"](is_recompute=False, op_output=result)

@@ -1,4 +1,5 @@
-"""Custom autograd functions: where they stand in a model that is exported.
+"""The custom autograd functions of a model that is exported: which operators they contain, and
+their operands.
 
 A subclass of torch.autograd.Function brings a backward pass of its own, which no operator tells:
 `own_backward` sees what that runs.
@@ -24,7 +25,7 @@ GIVEN = "crossflops given"  # stands at nodes whose result a custom function is 
 
 
 def function_of(method: Any) -> Callable[..., Any]:
-    """Return the plain function of a class method; it takes the class as first argument.
+    """Return a class method as a plain function, whose first argument is the class.
 
     From torch 2.14 on `Function.apply` is a method of C, which has no such function.
     """
@@ -34,11 +35,15 @@ def function_of(method: Any) -> Callable[..., Any]:
 
 
 def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a wrapper of `Function.apply` that notes custom autograd functions."""
+    """Return a replacement of `Function.apply` that records each custom autograd function in the
+    recorder.
+    """
     import torch
 
     def notice_function_call(function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run a custom autograd function, and record its name, its frame and its weights."""
+        """Apply a custom autograd function and return its result; record its name, its frame and
+        its parameters.
+        """
         if recorder.bare or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
         stored = parameter_names(recorder) if args else {}
@@ -68,12 +73,15 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
 
 
 def _append_use(use: tuple[int, int], uses: Any) -> Any:
-    """Return the uses of a tensor with one (function number, argument index) added."""
+    """Return the uses of a tensor with `use`, (number of the function, index of the argument),
+    added.
+    """
     return (*(uses or ()), use)
 
 
 def is_unseen(function: Any) -> bool:
-    """Return whether a custom function is a checkpoint or runs under a transform.
+    """Return True if a custom function is not recorded: it is a checkpoint, or a transform of
+    `torch.func` is active.
 
     A transform applies another function in its place, without the axis that `vmap` maps over.
     """
@@ -81,7 +89,7 @@ def is_unseen(function: Any) -> bool:
 
 
 def are_transforms_active() -> bool:
-    """Return whether `torch.func` transforms such as vmap or grad are active."""
+    """Return True if a transform of `torch.func`, such as vmap or grad, is active."""
     import torch
 
     library: Any = torch._C
@@ -89,14 +97,14 @@ def are_transforms_active() -> bool:
 
 
 def is_checkpoint(function: Any) -> bool:
-    """Return whether an autograd function is PyTorch's reentrant checkpoint."""
+    """Return True if an autograd function is PyTorch's reentrant checkpoint."""
     from torch.utils.checkpoint import CheckpointFunction
 
     return function is CheckpointFunction
 
 
 def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
-    """Return the names of the model's parameters by the id of their current tensor."""
+    """Return the names of the model's parameters by the id of the parameter."""
     names: dict[int, list[str]] = defaultdict(list)
     for row, module in zip(recorder.index.rows, recorder.index.objects, strict=False):
         for path in row.names:
@@ -109,7 +117,9 @@ def parameter_names(recorder: Recorder) -> dict[int, list[str]]:
 def members(
     calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return the index of the custom autograd function that each operator call is in."""
+    """Return for each operator call in a custom autograd function, by its key, the index of the
+    function in `applied`.
+    """
     if not applied:
         return {}
     calls = tuple(calls)
@@ -131,7 +141,8 @@ _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autogra
 def _calls_of_generated_functions(
     calls: Iterable[Call], parents: Mapping[str, str | None], applied: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
-    """Return by call the indices of autograd functions that `torch.library` generated.
+    """Return for each operator call whose autograd function `torch.library` generated, by its key,
+    the index of the function in `applied`.
 
     `torch.library` wraps an operator into a function when it is called, beside the call and not
     around it: the first of a name within a call is that of the first such operator there.
@@ -152,7 +163,8 @@ def _calls_of_generated_functions(
 def without_detached_calls(
     operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
 ) -> dict[str, Call]:
-    """Return the calls without `detach` calls inside custom autograd functions.
+    """Return the operator calls, by node name, without calls of `detach` inside custom autograd
+    functions.
 
     PyTorch does the same with the results of a function whose inputs have no gradient. A reentrant
     checkpoint is such a function; its results have a gradient where the inputs of the model do.
@@ -171,7 +183,7 @@ def with_functions(
     inside: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
 ) -> Graph:
-    """Return the graph with the custom autograd functions that the model applied.
+    """Return the graph with the custom autograd functions `applied`: their nodes and operands.
 
     `sources` are, by node of the exported program, the keys of the calls that made its value, or
     "=" and the name of a parameter; `inside` is the result of `members`.
@@ -206,7 +218,8 @@ def with_functions(
 
 
 class Running:
-    """An observer of running custom functions; of nested ones only the outermost is reported.
+    """An observer of custom functions while they run; of nested ones only the outermost is
+    observed.
 
     `node` is the autograd node whose own backward pass runs, `applied` the number of the function
     whose forward pass runs; None where none runs.
@@ -216,7 +229,9 @@ class Running:
     applied: int | None = None
 
     def apply(self, function: Any, run: Callable[[], Any]) -> Any:
-        """Run a custom function's forward pass, and note its autograd node's number."""
+        """Run a custom function's forward pass by `run` and return its result; meanwhile `applied`
+        is the number of its autograd node.
+        """
         from torch import autograd
 
         if self.applied is not None or is_checkpoint(function):
@@ -229,7 +244,9 @@ class Running:
             self.applied = None
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Run a custom function's backward pass, and note its autograd node meanwhile."""
+        """Run a custom function's backward pass by `run` and return its result; meanwhile `node`
+        is its autograd node.
+        """
         if self.node is not None or is_checkpoint(node._forward_cls):
             return run()
         self.node = node
@@ -239,7 +256,9 @@ class Running:
             self.node = None
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Read saved tensors, which may recompute a checkpoint outside of the function."""
+        """Read saved tensors by `run` and return them; meanwhile `node` is None, since a
+        checkpoint may recompute them.
+        """
         before, self.node = self.node, None
         try:
             return run()
@@ -247,37 +266,43 @@ class Running:
             self.node = before
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """Note the tensors that a custom function saves for backward; does nothing here."""
+        """Handle that a custom function saves tensors for its backward pass; does nothing in this
+        class.
+        """
 
 
 @contextmanager
 def running(watch: Running) -> Iterator[None]:
-    """Report forward and backward of custom functions to `watch` in this context."""
+    """Call the methods of `watch` when a custom autograd function runs forward or backward inside
+    the block.
+    """
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 
     own: Any = {owner: dict(vars(owner)) for owner in (Function, BackwardCFunction, FunctionCtx)}
     kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run an autograd function's `apply`, watched unless function transforms are active."""
+        """Apply an autograd function and return its result, by `watch` unless function transforms
+        are active.
+        """
         called = function_of(own[Function]["apply"])
         if are_transforms_active():
             return called(function, *args, **kwargs)
         return watch.apply(function, lambda: called(function, *args, **kwargs))
 
     def back(name: str) -> Callable[..., Any]:
-        """Return a method of backward nodes that runs PyTorch's own of this name, watched."""
+        """Return a method of backward nodes that runs PyTorch's method of this name by `watch`."""
         return lambda node, *grads: watch.back(
             node, lambda: own[BackwardCFunction][name](node, *grads)
         )
 
     def save(node: Any, *tensors: Any) -> Any:
-        """Save tensors for the backward pass, and note them as saved."""
+        """Save tensors for the backward pass, and report them to `watch`."""
         watch.save(tensors)
         return own[FunctionCtx]["save_for_backward"](node, *tensors)
 
     def unpack(node: Any) -> Any:
-        """Return a backward node's saved tensors, and note that they are read."""
+        """Return the saved tensors of a backward node, read by `watch`."""
         return watch.unpack(node, lambda: kept.__get__(node))
 
     with (

@@ -1,4 +1,4 @@
-"""A trace that knows values: what depends on data is decided by the data that is given.
+"""An export with real values: what depends on values is decided by the given inputs.
 
 torch.export works with fake tensors, which have shapes and no values: where a size or a path of
 the model is a value of a tensor, it has an unknown size or gives up. PyTorch can carry a real
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """Return whether all of a model's tensors and inputs have data, so that it can run."""
+    """Return True if no tensor of a model and its inputs is on the meta device, so that the model
+    can run.
+    """
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -46,7 +48,8 @@ def has_values(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 @contextmanager
 def carrying_real_tensors() -> Iterator[RandomDraws]:
-    """Make torch.export compute real tensors with the fake ones in this context.
+    """Make torch.export compute real tensors next to the fake ones, inside the block; yield an
+    object that says if random numbers were drawn.
 
     Random numbers begin at seed 0: the same ones when a program is traced again. Whether any were
     drawn is known after the context.
@@ -59,7 +62,9 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
     check = "_maybe_infer_fake_kernel_from_pytree_out"
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator on fake tensors, or on real ones where it depends on values."""
+        """Run an operator on fake tensors and return the result; on the real ones where it depends
+        on values.
+        """
         if not mode.propagate_real_tensors:
             return usual(mode, func, types, args, kwargs)
         if asks_for_values(func):
@@ -96,7 +101,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
 
 
 def _copy_real_tensor(copy: Any, source: Any) -> None:
-    """Copy a real tensor's values, those of parameters too, which PyTorch leaves out."""
+    """Copy the values of a real tensor or parameter to `copy`; PyTorch leaves out parameters."""
     import torch
 
     if type(source) in (torch.Tensor, torch.nn.Parameter):
@@ -107,7 +112,7 @@ _UNKNOWN = object()
 
 
 def asks_for_values(func: Any) -> bool:
-    """Return whether an operator's result or its shape depends on tensor values."""
+    """Return True if an operator's result, or the shape of it, depends on values of tensors."""
     import torch
 
     asking = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -122,12 +127,14 @@ _OPEN_COMPOSITES = frozenset({
 
 
 def _is_mutating_operator(func: Any) -> bool:
-    """Return whether an operator writes in place, so a failed one may have written."""
+    """Return True if an operator writes in place, or has no schema that says so."""
     return getattr(getattr(func, "_schema", None), "is_mutable", True)
 
 
 def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
-    """Return an operator's result on the real tensors, _UNKNOWN if one is missing."""
+    """Return an operator's result, computed on the real tensors, as fake tensors with real ones;
+    _UNKNOWN if a real one is missing.
+    """
     import torch
     from torch.utils._pytree import tree_map_only
 
@@ -139,7 +146,9 @@ def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _real(args: Any, kwargs: Any) -> Any:
-    """Return arguments with fake tensors replaced by real ones, None if one has none."""
+    """Return (positional, keyword arguments) in which real tensors replace fake ones; None if one
+    has no real tensor.
+    """
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils import _pytree
@@ -155,7 +164,8 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """Make an operator's random draws and in-place writes happen once in this context.
+    """Make the random draws and in-place writes of an operator happen once, although the block may
+    run it several times.
 
     The operator is computed for the real tensors, and possibly again in the decomposition of the
     fake ones: `index_add_` would add twice.
@@ -189,7 +199,7 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
 
 
 def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
-    """Yield the tensors among the arguments that the operator writes in place."""
+    """Yield the tensors among the arguments that an operator writes in place."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -200,7 +210,7 @@ def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
 
 
 def draws(func: Any) -> bool:
-    """Return whether an operator may draw random numbers."""
+    """Return True if an operator may draw random numbers."""
     import torch
 
     return torch.Tag.nondeterministic_seeded in getattr(func, "tags", ())
@@ -208,7 +218,8 @@ def draws(func: Any) -> bool:
 
 @contextmanager
 def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
-    """Make a retraced program use the random values in `drawn`, in this context.
+    """Make nodes of a traced program give the random values in `drawn`, by node name, inside the
+    block.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
     becomes a comparison with `rand`).
@@ -218,7 +229,9 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
     usual = original(Interpreter, "run_node", inventory.RUN_NODE)
 
     def run_node(self: Any, n: Any) -> Any:
-        """Run an FX node, with the random values of the first run written into its result."""
+        """Run an FX node and return its result, with the values of the first run if it drew
+        them.
+        """
         result = usual(self, n)
         if n.name in drawn:
             _overwrite(result, drawn[n.name])
@@ -229,7 +242,7 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _overwrite(result: Any, value: Any) -> None:
-    """Copy values into the real tensors behind a result, where the shapes agree."""
+    """Copy values into the real tensors of a result, where the shapes are equal."""
     import torch
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.utils._python_dispatch import _disable_current_modes
@@ -243,7 +256,8 @@ def _overwrite(result: Any, value: Any) -> None:
 
 
 def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
-    """Return an operator's result, with real sizes where its own are symbolic.
+    """Run an operator by `run`; return its result with fake tensors of the real sizes where these
+    are symbolic.
 
     A custom operator invents open sizes (torchvision's nms) without announcing them, and a fake
     kernel may be wrong (that of _pack_padded_sequence knows no lengths).
@@ -259,7 +273,9 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
         shapes.pending_fresh_unbacked_symbols[:] = pending
 
     def with_real_size(value: Any) -> Any:
-        """Return a fake tensor with the size of its real tensor if its own is symbolic."""
+        """Return a fake tensor with the size of its real tensor if its own is symbolic, else the
+        same.
+        """
         real = value.real_tensor
         if real is None or torch_tensor_spec("", value).shape == tuple(real.shape):
             return value
@@ -269,7 +285,7 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
 
 
 def _fake(mode: Any, real: Any) -> Any:
-    """Return a fake tensor that carries the given real tensor."""
+    """Return a fake tensor with this real tensor in it."""
     import torch
 
     if str(real.layout).startswith("torch.sparse"):
@@ -287,14 +303,18 @@ Known: TypeAlias = list[tuple[str, bool]]
 
 
 def loops(program: "ExportedProgram") -> bool:
-    """Return whether a program has a `while_loop`, which ends by tensor values."""
+    """Return True if a program has a `while_loop`, whose number of iterations depends on
+    values.
+    """
     return any(
         getattr(node.target, "__name__", "") == "while_loop" for node in program.graph.nodes
     )
 
 
 def open_sizes(program: "ExportedProgram") -> Known:
-    """Return each operator of a program, and whether it has tensors of unknown size."""
+    """Return (operator, True if it or an operand has an unknown size) for each operator of a
+    program that returns tensors.
+    """
     is_open = functools.cache(_is_open)  # each is asked for again by those that read it
     return [
         (str(node.target), _touches(node, is_open)) for node in _tensor_operator_nodes(program)
@@ -304,7 +324,8 @@ def open_sizes(program: "ExportedProgram") -> Known:
 def with_dependence_marks(
     program: "ExportedProgram", calls: dict[str, Call], known: Known | None
 ) -> dict[str, Call]:
-    """Return the calls by node name, those marked that depend on tensor values.
+    """Return the calls by node name, with `depends_on_inputs` set where work or size depends on
+    values of tensors.
 
     `known` are the open sizes of the same program, exported without values: then only sizes depend
     on values. Without it a path was chosen by a value that was read, and everything after this
@@ -324,24 +345,26 @@ def with_dependence_marks(
 
 
 def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
-    """Yield a program's nodes whose operators return tensors."""
+    """Yield the nodes of a program whose operators return tensors."""
     for node in program.graph.nodes:
         if node.op == "call_function" and any(torch_tensor_specs((node.meta.get("val"),))):
             yield node
 
 
 def _is_open(node: "fx.Node") -> bool:
-    """Return whether a node's result has a size that is not known."""
+    """Return True if a node's result has a size that is not known."""
     return any(tensor.shape is None for tensor in torch_tensor_specs((node.meta.get("val"),)))
 
 
 def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
-    """Return whether a test is true of a node or of one of its operands."""
+    """Return True if `test` is true of a node or of one of its operands."""
     return test(node) or any(map(test, node.all_input_nodes))
 
 
 def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
-    """Return the names of the nodes whose size or execution depends on values of tensors."""
+    """Return the names of the nodes whose size, or whether they run at all, depends on values of
+    tensors.
+    """
     sized: set[fx.Node] = set()
     by_order: set[str] = set()
     read = False
@@ -358,7 +381,7 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
 
 
 def reads_values(program: "ExportedProgram") -> bool:
-    """Return whether a program reads a tensor's values in Python code."""
+    """Return True if the program reads values of tensors for Python code."""
     return any(
         _passes_value_to_python(node.target) or _is_item(node)
         for node in program.graph.nodes
@@ -367,19 +390,20 @@ def reads_values(program: "ExportedProgram") -> bool:
 
 
 def _passes_value_to_python(operator: Any) -> bool:
-    """Return whether an operator passes a tensor's value to Python."""
+    """Return True if an operator gives a tensor's value to Python."""
     import torch
 
     return torch.Tag.data_dependent_output in getattr(operator, "tags", ())
 
 
 def _is_item(node: "fx.Node") -> bool:
-    """Return whether a node calls `aten.item`, which reads a tensor's number."""
+    """Return True if a node calls `aten.item`, which reads a tensor's number."""
     return str(node.target).startswith("aten.item.")
 
 
 def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
-    """Return whether a node's output size may depend on tensor values.
+    """Return True if the output size of a node may depend on values; `sized` are the nodes before
+    it for which this is so.
 
     An operator with an in-place variant keeps the fixed size of its operand.
     """
@@ -399,7 +423,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
 
 
 def _is_integer_indexing(node: "fx.Node") -> bool:
-    """Return whether a node indexes by integers, not by a boolean mask."""
+    """Return True if a node indexes a tensor by integers alone, not by a boolean mask."""
     import torch
 
     if node.target is not torch.ops.aten.index.Tensor:
@@ -410,7 +434,7 @@ def _is_integer_indexing(node: "fx.Node") -> bool:
 
 
 def _can_work_in_place(operator: Any) -> bool:
-    """Return whether an operator works in place or has an in-place variant."""
+    """Return True if an operator writes in place, or has a variant that does."""
     import torch
 
     schema = getattr(operator, "_schema", None)
@@ -431,7 +455,7 @@ _LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
 
 
 def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
-    """Set unknown shapes of an ONNX program to those of values from a run.
+    """Set the unknown shapes in an ONNX program to those that a run on its inputs gives.
 
     `known` are random numbers, by the operator that drew them. A value stays unknown where the
     program cannot be run, or ONNX's reference cannot evaluate a node.
@@ -455,7 +479,9 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
 
 
 def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
-    """Yield names of the exported program's values from which an ONNX node is computed."""
+    """Yield the names of the values of the exported program from which an ONNX node is computed;
+    `names` are all names in it.
+    """
     seen, todo = set(), [value for value in node.inputs if value is not None]
     while todo:
         value = todo.pop()
@@ -470,7 +496,8 @@ def _source_value_names(node: "ir.Node", names: set[str]) -> Iterator[str]:
 
 
 def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
-    """Return the values that a program's random nodes drew in one run, by node name.
+    """Return the values of the nodes that draw random numbers, by node name, from one run of the
+    program.
 
     `states` are those of generators other than PyTorch's.
     """
@@ -483,7 +510,8 @@ def _run_program_nodes(
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
-    """Run an exported program on its own inputs; return requested nodes' values by name.
+    """Run an exported program on its own inputs; return the values of the nodes for which
+    `requested` is true, by node name.
 
     `requested` selects nodes by their name, and by whether they drew random numbers. A value in
     `known`, by the name of the operator that a node came from, is not drawn again.
@@ -498,7 +526,9 @@ def _run_program_nodes(
         """An interpreter that keeps requested values before another node changes them in place."""
 
         def run_node(self, n: Any) -> Any:
-            """Run an FX node with its random state, and store its result if requested."""
+            """Run an FX node with its random state and return its result; store it if
+            requested.
+            """
             with setting_random_state(None if known else generator_of(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
@@ -518,7 +548,7 @@ def _run_program_nodes(
 
 
 def _is_like(result: Any, provided: Any) -> bool:
-    """Return whether both are tensors of the same shape and dtype."""
+    """Return True if both values are tensors of the same shape and dtype."""
     import torch
 
     if not isinstance(result, torch.Tensor) or not isinstance(provided, torch.Tensor):
@@ -527,7 +557,9 @@ def _is_like(result: Any, provided: Any) -> bool:
 
 
 def program_arguments(exported: Any) -> Iterator[Any]:
-    """Yield the arguments of a program's graph: weights, and copies of its inputs."""
+    """Yield the arguments of a program's graph in order: its weights, and its example inputs,
+    tensors as copies.
+    """
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -542,12 +574,12 @@ def program_arguments(exported: Any) -> Iterator[Any]:
 
 
 def _has_known_shape(value: "ir.Value") -> bool:
-    """Return whether all sizes of an ONNX value's shape are known integers."""
+    """Return True if all sizes of an ONNX value are known integers."""
     return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
 
 
 def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
-    """Set the shape of an ONNX value from its computed array, if its shape is not known."""
+    """Set the shape of an ONNX value to that of its computed array, if it is not known."""
     import onnx_ir as ir
 
     array = values.value_array(value)
@@ -564,7 +596,7 @@ class _Values:
         self._known: dict[int, Any] = {}
 
     def value_array(self, value: "ir.Value | None") -> Any:
-        """Return an ONNX value's array, computed if necessary; None if impossible."""
+        """Return the array of an ONNX value, computed if needed; None if that is not possible."""
         if value is None:
             return None
         if id(value) not in self._known:
@@ -575,7 +607,9 @@ class _Values:
         return self._known[id(value)]
 
     def _read(self, value: "ir.Value") -> Any:
-        """Return an ONNX value's array if it is a constant or was recorded, else None."""
+        """Return the array of an ONNX value that is a constant or was recorded in the run, else
+        None.
+        """
         import torch
 
         if value.const_value is not None:
@@ -587,7 +621,9 @@ class _Values:
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
 
     def _evaluate(self, node: "ir.Node") -> None:
-        """Compute an ONNX node's outputs by the reference, if its inputs are known."""
+        """Compute and store the outputs of an ONNX node by ONNX's reference, if its inputs are
+        known.
+        """
         inputs = [self.value_array(value) for value in node.inputs]
         missing = (
             array is None and value is not None
@@ -605,7 +641,7 @@ class _Values:
 
 
 def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
-    """Return ONNX inputs in the shapes that the reference implementation accepts."""
+    """Return the inputs of an ONNX operator `kind` in the shapes that ONNX's reference accepts."""
     if kind == "NonMaxSuppression":  # limits of one axis alone
         return [array if array is None else np.atleast_1d(array) for array in inputs]
     if kind == "CumSum":  # an axis without one
@@ -614,7 +650,9 @@ def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
 
 
 def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
-    """Return the results of one ONNX node by ONNX's reference implementation."""
+    """Return the outputs of one ONNX node for these inputs, by ONNX's reference; None for an
+    output that is left out.
+    """
     import onnx_ir as ir
     from onnx import helper
     from onnx.reference import ReferenceEvaluator

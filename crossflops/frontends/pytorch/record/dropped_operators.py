@@ -1,4 +1,5 @@
-"""The operators that an export makes of the model's own, and drops, as no output depends on them.
+"""The operators that an export makes of the model's own ones and drops, since no output depends on
+them.
 
 A composite operator becomes several: one under `torch.func.jvp` has a product of its values and
 products of their tangents, one under `vmap` has the axis that is mapped over. Of these some may be
@@ -14,7 +15,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 
 class DroppedOperator(NamedTuple):
-    """An operator with the arguments that its node loses when it is erased."""
+    """An operator with copies of the arguments that its node loses when it is erased."""
 
     target: Any
     args: tuple[Any, ...]
@@ -31,13 +32,13 @@ class DroppedOperators:
         self._paused = False
 
     def note(self, operators: Mapping[str, DroppedOperator]) -> None:
-        """Note dropped operators by node name, unless notes are paused."""
+        """Add dropped operators, by node name, unless notes are paused."""
         if not self._paused:
             self._operators.update(operators)
 
     @contextmanager
     def pausing_notes(self) -> Iterator[None]:
-        """Note no dropped operators in this context."""
+        """Ignore dropped operators inside the block."""
         self._paused = True
         try:
             yield
@@ -45,17 +46,19 @@ class DroppedOperators:
             self._paused = False
 
     def forget(self) -> None:
-        """Forget all noted operators, before the program is decomposed in another way."""
+        """Remove all dropped operators, before the program is decomposed in another way."""
         self._operators.clear()
 
     def operators_with_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
-        """Yield dropped operators, each with its source node's name in the model's program."""
+        """Yield (name of the original node in the model's program, dropped operator)."""
         for operator in self._operators.values():
             yield first_name(operator.meta["from_node"]), operator
 
 
 def first_name(sources: Any) -> str:
-    """Return the name of the original node that a decomposed node comes from."""
+    """Return the name of the original node from which a decomposed node was made; `sources` is its
+    "from_node".
+    """
     source = sources[-1]
     while source.from_node:
         source = source.from_node[-1]
@@ -63,7 +66,9 @@ def first_name(sources: Any) -> str:
 
 
 def origin_operator_names(exported: Any) -> dict[str, str]:
-    """Return the original node's name for each operator of a decomposed program."""
+    """Return for each operator of a decomposed program, by node name, the name of the original
+    node.
+    """
     return {
         node.name: first_name(node.meta["from_node"])
         for node in exported.graph.nodes
@@ -73,14 +78,16 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
 
 @contextmanager
 def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
-    """Call `note` on every FX graph before its dead code is removed, in this context."""
+    """Call `note` with each FX graph before its dead nodes are removed, inside the block."""
     import torch
 
     graph: Any = torch.fx.Graph
     eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Note the graph's unused nodes, then let FX eliminate them."""
+        """Call `note` with the graph, then let PyTorch remove its dead nodes; return what that
+        returns.
+        """
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
 
@@ -90,14 +97,16 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
 
 @contextmanager
 def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
-    """Note in `dropped` the operators removed as dead code in this context."""
+    """Add to `dropped` the operators that PyTorch removes as dead inside the block."""
     import torch
 
     graph: Any = torch.fx.Graph
     eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Eliminate an FX graph's unused nodes, and note which operators were dropped."""
+        """Let PyTorch remove the dead nodes of a graph, and add them to `dropped`; return what
+        that returns.
+        """
         there = {
             node.name: DroppedOperator(node.target, node.args, node.kwargs, node.meta)
             for node in self.nodes

@@ -1,4 +1,5 @@
-"""Seeing Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`, `module.forward`.
+"""The recording of calls of Python entry points: `torch.add`, `Tensor.__matmul__`, `F.relu`,
+`module.forward`.
 
 Tools that patch functions replace attributes, so attributes are what is wrapped here: it tells
 `x + y` from `torch.add(x, y)`. A TorchFunctionMode beside it catches functions that were captured
@@ -50,7 +51,9 @@ _HOOKS = {
 
 
 def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
-    """Record custom functions, vmap, scripts and hooks as calls until `undo` closes."""
+    """Record calls of custom functions, vmap, scripted functions, hooks and einops until `undo`
+    closes.
+    """
     import torch
     from torch._functorch import apis
 
@@ -74,7 +77,7 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _wrap_hooks(undo: ExitStack, recorder: Recorder) -> None:
-    """Wrap all forward hooks of the modules, so that their calls are recorded; undo at exit."""
+    """Record calls of the forward hooks of all modules until `undo` closes."""
     for module in recorder.index.objects:
         for kind, name in _HOOKS.items():
             hooks = getattr(module, kind)
@@ -90,10 +93,12 @@ def _wrap_entry_point(
     via: str = "attribute",
     compiled: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function that calls `function` and records the call under this name."""
+    """Return a function that calls `function` and records the call as `name`."""
 
     def call_unrecorded(*args: Any, **kwargs: Any) -> Any:
-        """Call the function with recording off, as a compiled function is run."""
+        """Call the function without recording what it calls, as a compiled function runs; return
+        its result.
+        """
         # The export runs the Python that it was compiled from, which no other caller does.
         with recorder.muting_recorder():
             return function(*args, **kwargs)
@@ -102,7 +107,7 @@ def _wrap_entry_point(
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        """Call the function, and record the call if recording is on."""
+        """Call the function, recorded if recording is on, and return its result."""
         if not recorder.recording:
             return function(*args, **kwargs)
         return recorder.function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
@@ -135,7 +140,7 @@ _FORWARDING = frozenset({"upsample"})
 
 @contextmanager
 def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
-    """Record all calls of modules, functions and operators of a model in this context.
+    """Record all calls of modules and functions inside the block, which runs the model.
 
     Without `captured` no TorchFunctionMode is set up, because PyTorch takes no fast path under
     one.
@@ -178,7 +183,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
 
 
 def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
-    """Make the recorder note that the model computes derivatives while it runs.
+    """Make the recorder note if the model computes derivatives while it runs, until `undo` closes.
 
     A tangent outside of torch.func transforms is lost in the export, silently.
     """
@@ -197,7 +202,9 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
         def notice_derivative(
             *args: Any, original: Any = original, name: str = name, **kwargs: Any
         ) -> Any:
-            """Run a function that derives, and note its name in the recorder."""
+            """Call a function that computes derivatives and return its result; store its name in
+            the recorder.
+            """
             if recorder.recording:
                 recorder.derives = name
             return original(*args, **kwargs)
@@ -206,7 +213,9 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
     make_dual = forward_ad.make_dual
 
     def refuse_dual(*args: Any, **kwargs: Any) -> Any:
-        """Make a dual tensor; RuntimeError in a model, as an export loses tangents."""
+        """Return a dual tensor; raise RuntimeError inside the model, since an export loses
+        tangents.
+        """
         if recorder.recording and torch._C._functorch.peek_interpreter_stack() is None:
             recorder.derives = "torch.autograd.forward_ad"
             raise RuntimeError("a tangent is lost in the exported program")
@@ -216,7 +225,7 @@ def _notice_derivatives(undo: ExitStack, recorder: Recorder) -> None:
 
 
 def _owners() -> tuple[tuple[Any, str], ...]:
-    """Return the torch modules and classes whose functions are recorded, with names."""
+    """Return (owner, its name) for each torch module and class whose functions are recorded."""
     import torch
     import torch.nn.functional
 
@@ -231,7 +240,7 @@ def _owners() -> tuple[tuple[Any, str], ...]:
 
 
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the functions of a module or class that PyTorch lets modes override."""
+    """Yield (attribute, function) for each function of a module or class that is recorded."""
     overridable = _overridable()
     for attribute in _function_names(owner, len(vars(owner))):
         function = getattr(owner, attribute, None)
@@ -258,7 +267,7 @@ def _function_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
 
 @functools.cache
 def _overridable() -> frozenset[int]:
-    """Return the ids of all functions that PyTorch lets `__torch_function__` override."""
+    """Return the ids of all functions that `__torch_function__` can override."""
     import torch
 
     by_owner = torch.overrides.get_overridable_functions()
@@ -271,7 +280,9 @@ _WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] 
 
 
 def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the recording wrapper of a torch function, from a cache."""
+    """Return the function that calls a torch function and records the call as `name`, from a
+    cache.
+    """
     known = _WRAPPERS.get((name, id(function)))
     if known is None:
         if len(_WRAPPERS) >= _KEPT_WRAPPERS:
@@ -281,11 +292,13 @@ def _wrapper_of(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a torch function that records its call under `name` in the active recorder."""
+    """Return a function that calls a torch function and records the call as `name` in the active
+    recorder.
+    """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        """Call the torch function, recorded if a recorder is active."""
+        """Call the torch function, recorded if a recorder is active, and return its result."""
         recorder = _RECORDERS[-1] if _RECORDERS else None
         if recorder is None or not recorder.recording:
             return function(*args, **kwargs)
@@ -310,14 +323,18 @@ def _run_function(recorder: Recorder, function: Callable[..., Any], args: Any, k
 
 
 def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Return a new tensor, marked as a gradient start if `requires_grad=True` made it."""
+    """Return the result of a call; mark it as a start of gradients if the call had
+    `requires_grad=True`.
+    """
     if kwargs.get("requires_grad") is True:
         mark_start(result)
     return result
 
 
 def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
-    """Note that the model asks for a tensor's gradient, or freezes or trains a weight."""
+    """Record that the model asks for the gradient of a tensor, or freezes a parameter or makes it
+    trainable.
+    """
     names = parameter_names(recorder).get(id(tensor), ())
     if names and tensor.requires_grad != graded:
         recorder.turned.update(names)
@@ -326,12 +343,16 @@ def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> Non
 
 
 def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
-    """Return a mode class that records functions called by references to the originals."""
+    """Return the class of a mode that records calls of functions that the model imported before
+    they were replaced.
+    """
     import torch
     from torch.overrides import TorchFunctionMode
 
     class CapturedCalls(TorchFunctionMode):
-        """A mode that sees calls through references older than the wrappers."""
+        """A mode that sees calls of functions that were imported by name before they were
+        replaced.
+        """
 
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -342,7 +363,9 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
             return _mark_gradient_start(result, kwargs) if recorder.recording else result
 
         def _call_function(self, func: Any, args: Any, kwargs: Any) -> Any:
-            """Run a torch function and record it, in a form that the export can hold."""
+            """Call a torch function in a form that an export can hold, record the call, and return
+            its result.
+            """
             if func in (torch.tensor, torch.as_tensor) and _holds_tensors(*args[:1]):
                 return _stack_tensor_list(*args, **kwargs)
             asked = (*args[1:2], *kwargs.values())  # whether it requires gradients; yes by default
@@ -378,7 +401,7 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
 
 
 def _marking_gradient_mode(recorder: Recorder) -> Any:
-    """Return a context that marks traced nodes as without gradients, if they are off."""
+    """Return a context that marks traced nodes as without gradients if gradients are off."""
     from torch.fx.traceback import annotate
 
     return nullcontext() if recorder.has_gradients() else annotate({UNGRADED: True})
@@ -388,7 +411,8 @@ def _marking_gradient_mode(recorder: Recorder) -> Any:
 def _using_default_generator(
     recorder: Recorder, kwargs: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the arguments with a custom random generator replaced by the default one.
+    """Yield the keyword arguments without a random generator of the model's own; the default one
+    has its state meanwhile.
 
     The default generator has the state of the other one meanwhile, which gets it back; traced
     nodes note which one it was.
@@ -410,7 +434,7 @@ def _using_default_generator(
 def _wrap_compiler(
     undo: ExitStack, originals: Sequence[tuple[Any, str, Callable[..., Any]]]
 ) -> None:
-    """Make `torch.jit.script` compile the original functions until `undo` closes.
+    """Make `torch.jit.script` compile with the original torch functions until `undo` closes.
 
     `torch.jit.script_if_tracing` compiles in the middle of a trace.
     """
@@ -419,7 +443,9 @@ def _wrap_compiler(
 
     @functools.wraps(script)
     def compile_with_originals(*args: Any, **kwargs: Any) -> Any:
-        """Run `torch.jit.script` with the original torch functions, without wrappers."""
+        """Call `torch.jit.script` while the original torch functions are restored; return its
+        result.
+        """
         with ExitStack() as redo:
             for owner, attribute, function in originals:
                 _replace_attribute(redo, owner, attribute, function, inventory.FUNCTIONS)
@@ -433,14 +459,16 @@ def _wrap_compiler(
 
 
 def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
-    """Record calls and `forward` of modules by wrapping them, until `undo` closes."""
+    """Record the calls of modules and of their `forward` until `undo` closes."""
     from torch import nn
 
     call = nn.Module._call_impl
 
     @functools.wraps(call)
     def call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a module and record it; the model itself runs in the recording mode."""
+        """Call a module, recorded, and return its result; the model itself is called under the
+        recording mode.
+        """
         if recorder.stack or not recorder.index.is_root(self):
             result = recorder.module_call(self, call, args, kwargs)
             if not recorder.bare and (self._backward_hooks or self._backward_pre_hooks):
@@ -469,18 +497,19 @@ def _wrap_modules(undo: ExitStack, recorder: Recorder, mode: Any) -> None:
 
 
 def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a module's `forward` that records direct calls of it."""
+    """Return a replacement of a module's `forward` that records direct calls."""
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run the module's `forward`, recorded."""
+        """Call the module's `forward`, recorded, and return its result."""
         return recorder.module_forward(self, forward, args, kwargs)
 
     return wrapper
 
 
 def _hide_autocast(undo: ExitStack) -> None:
-    """Hide autocast contexts from torch.export until `undo` closes.
+    """Hide autocast from torch.export until `undo` closes; the trace then has the dtypes without
+    autocast.
 
     The trace then has the types without autocast: the work is the same, its precision is not.
     """
@@ -492,7 +521,7 @@ def _hide_autocast(undo: ExitStack) -> None:
 
         @functools.wraps(method)
         def quiet(*args: Any, _method: Any = method, **kwargs: Any) -> Any:
-            """Call the method with `__torch_function__` off."""
+            """Call the method with `__torch_function__` off; return its result."""
             with torch._C.DisableTorchFunction():
                 return _method(*args, **kwargs)
 
@@ -500,7 +529,7 @@ def _hide_autocast(undo: ExitStack) -> None:
 
 
 def _holds_tensors(data: Any = None) -> bool:
-    """Return whether the data is a list of tensors, or of lists of them."""
+    """Return True if the data is a list with tensors in it, or in lists inside it."""
     import torch
 
     if not isinstance(data, list | tuple):
@@ -509,7 +538,7 @@ def _holds_tensors(data: Any = None) -> bool:
 
 
 def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-    """Return `torch.tensor` of nested lists of tensors, made by stacking them.
+    """Return what `torch.tensor` returns for nested lists with tensors, as a stack of these.
 
     A trace has no numbers to read.
     """
@@ -525,12 +554,13 @@ def _stack_tensor_list(data: Any, dtype: Any = None, device: Any = None, **_: An
 
 
 def _format_traced_number(self: Any, form: str) -> str:
-    """Return a traced scalar tensor formatted as its number."""
+    """Return the text of a traced tensor without axes, formatted as its number."""
     return format(self.item(), form) if self.dim() == 0 else object.__format__(self, form)
 
 
 def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """Apply `Module.to` and similar within a forward: replace weights by cast ones.
+    """Replace weights by cast ones inside a forward, as `Module.to` and similar do; return the
+    module.
 
     Traced weights cannot be swapped there.
 
@@ -554,5 +584,5 @@ def _cast_module_weights(self: Any, fn: Callable[[Any], Any], recurse: bool = Tr
 def _replace_attribute(
     undo: ExitStack, owner: Any, attribute: str, value: Any, declared: Patch
 ) -> None:
-    """Replace an attribute by a declared patch, and restore it when `undo` closes."""
+    """Replace an attribute as the patch `declared` says, and restore it when `undo` closes."""
     undo.enter_context(patching_attribute(owner, attribute, value, declared))

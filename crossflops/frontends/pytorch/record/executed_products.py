@@ -1,4 +1,5 @@
-"""The products that are executed, module by module: of a run, and of an exported program.
+"""The FLOPs of the products that are executed in each module: in a real run, and in a run of the
+exported program.
 
 Both run for real under the same dispatch mode, so that whatever PyTorch makes of an operator (the
 kernel of an attention, the order of an einsum) it makes in both. Operators are weighed by
@@ -27,7 +28,7 @@ Executed = Counter[str]  # twice the MACs of products, by the path of the module
 def model_run_products(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Executed:
-    """Return matrix-product FLOPs by module path of a real run; pass a copy of the model.
+    """Run the model; return the FLOPs of its matrix products and convolutions by module path.
 
     Gradients are on: without them modules take fast paths, which no export takes. The run may
     change the model.
@@ -38,7 +39,7 @@ def model_run_products(
     recorder = Recorder(index, without_wrappers=True)
 
     def current_module_path() -> str:
-        """Return the path of the module that is running, "" outside of all."""
+        """Return the path of the module that runs now; "" outside of all."""
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
     args, kwargs = fresh(args, kwargs)
@@ -54,7 +55,8 @@ def model_run_products(
 def program_run_products(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> Executed:
-    """Return matrix-product FLOPs by module path of the exported program's run.
+    """Run an exported program; return the FLOPs of its matrix products and convolutions by module
+    path.
 
     Operators on fake tensors are run once for all equal nodes: a large model repeats a few blocks
     many times.
@@ -70,14 +72,18 @@ def program_run_products(
         """An interpreter that keeps the module of the running node."""
 
         def run_node(self, n: Any) -> Any:
-            """Run an FX node with its random state, in its module's path."""
+            """Run an FX node with its random state and return its result; meanwhile `at` has the
+            path of its module.
+            """
             if n.op == "call_function":
                 at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
             with setting_random_state(generator_of(n, recorder.generators)):
                 return super().run_node(n)
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-            """Call an operator, or take result and work from an earlier equal call."""
+            """Call an operator and return its result; take result and FLOPs from an equal earlier
+            call if there is one.
+            """
             key = _likeness(target, args, kwargs)
             if key in known:
                 result, work = known[key]
@@ -103,13 +109,15 @@ def program_run_products(
 
 
 def _is_writing_node(node: Any) -> bool:
-    """Return whether an FX call may change a tensor in place; one without a schema may."""
+    """Return True if an FX call may change a tensor in place."""
     schema = getattr(node.target, "_schema", None)
     return node.op == "call_function" and (schema is None or schema.is_mutable)
 
 
 def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
-    """Return a key equal for calls of the same work, None if values may matter."""
+    """Return a key that calls of an operator with equal work have in common; None if values may
+    matter.
+    """
     import torch
     from torch.utils._pytree import tree_flatten
 
@@ -134,7 +142,9 @@ def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
 
 @contextmanager
 def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
-    """Yield a counter of FLOPs of products run in this context, by the path `here()`."""
+    """Yield a counter of the FLOPs of products that run inside the block, by the path that
+    `here()` returns.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils.flop_counter import flop_registry
 
@@ -168,12 +178,14 @@ def _weighing_products(here: Callable[[], str]) -> Iterator[Executed]:
 
 
 def _may_be_composite(func: Any) -> bool:
-    """Return whether an operator may be a composite; `prim` operators are not."""
+    """Return True if an operator may consist of others; False for operators of the namespace
+    `prim`.
+    """
     import torch
 
     return isinstance(func, torch._ops.OpOverload) and func.namespace != "prim"
 
 
 def differing(run: Executed, exported: Executed) -> list[str]:
-    """Return the paths of modules with different product FLOPs in the two counts."""
+    """Return the sorted paths of the modules whose FLOPs of products differ in the two counts."""
     return sorted(path for path in {*run, *exported} if run[path] != exported[path])

@@ -1,4 +1,4 @@
-"""The experts that a token chooses, of those that a module holds: seen in its calls.
+"""The experts that a token chooses, among those of a module, as its calls show them.
 
 Two forms are known by what they are called with. Experts in one module have weights with an axis
 for the expert in front, and get rows of tokens beside the numbers of the experts that each chose.
@@ -31,7 +31,7 @@ _BATCHED = (
 
 
 def idle_parameters(trace: Trace) -> int:
-    """Return the number of parameters in experts that a token is not routed to.
+    """Return the number of parameter elements in experts that a token does not choose.
 
     A parameter of several modules is counted once, by its storage. Where some tokens choose more
     experts than others (with a limit for each expert) the mean counts, rounded up.
@@ -47,7 +47,9 @@ def idle_parameters(trace: Trace) -> int:
 
 
 def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
-    """Return the calls of a level, by the id of the module that is called or around them."""
+    """Return the calls of a level by the id of their module: the called one, or the one that
+    encloses them.
+    """
     calls = defaultdict[int, list[Call]](list)
     for call in trace.calls:
         if call.level == level:
@@ -56,7 +58,9 @@ def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
 
 
 def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
-    """Yield storage and unused elements of the weights of experts stacked in a module."""
+    """Yield (storage number, elements that a token does not use) for each weight of a module that
+    stacks experts.
+    """
     matrices = [stored for stored in module.params if len(stored.shape) == 3]
     counts = {stored.shape[0] if len(stored.shape) > 1 else 0 for stored in module.params}
     widths = {size for stored in matrices for size in stored.shape[1:]}
@@ -71,12 +75,16 @@ def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterato
 
 
 def _idle(stored: Parameter, experts: int, used: int) -> int:
-    """Return how many elements of stacked expert weights a token does not use."""
+    """Return how many elements of a weight that stacks `experts` a token does not use, if it uses
+    `used` of them.
+    """
     return stored.numel - stored.numel // experts * used
 
 
 def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> int:
-    """Return how many expert indices a call takes per row, 0 if it takes none."""
+    """Return the number of expert indices that a call gets for each row of its first input, whose
+    width must be in `widths`; 0 if it gets none.
+    """
     if not inputs or not inputs[0].shape or "float" not in inputs[0].dtype:
         return 0
     *rows, width = inputs[0].shape
@@ -92,7 +100,8 @@ def _choices_per_row(inputs: Sequence[TensorSpec], widths: Container[int]) -> in
 def _topk_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> dict[int, int]:
-    """Return the unused elements of expert weights near each `topk`, by storage.
+    """Return how many elements a token does not use of each weight whose experts a `topk` chooses,
+    by storage number.
 
     Groups of experts are chosen before experts are: of several choices the largest counts.
     """
@@ -105,7 +114,7 @@ def _topk_idle_weights(
 
 
 class _Choice(NamedTuple):
-    """A choice of `used` among a number of experts by a number of tokens."""
+    """A choice of `used` experts among all `experts` by each of `tokens` tokens."""
 
     tokens: int
     used: int
@@ -115,7 +124,9 @@ class _Choice(NamedTuple):
 def _expert_choices(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[_Choice, Sequence[Parameter]]]:
-    """Yield each `topk` over expert scores, with the stacked weights of the experts."""
+    """Yield (choice, weights that stack the experts) for each `topk` over the scores of
+    experts.
+    """
     holders = {child: module.id for module in trace.modules for _, child in module.children}
     for call in trace.calls:
         if call.target != _CHOICE or not call.inputs[0].shape or not call.outputs[0].shape:
@@ -135,7 +146,8 @@ def _expert_choices(
 
 
 def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
-    """Return the keys of calls that multiply all tokens with all experts' weights.
+    """Return (number of chosen experts, number of all) for each call that computes all experts for
+    each token, by call key.
 
     Each has the number of experts that a token chose, and the number of all.
     """
@@ -164,7 +176,7 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
 
 
 def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _Choice) -> bool:
-    """Return whether a call multiplies all tokens with the weights of every expert."""
+    """Return True if a call multiplies all tokens with the weights of every expert."""
     if call.target not in _BATCHED:
         return False
     rows = choice.experts * choice.tokens
@@ -182,7 +194,7 @@ def _expert_weight_stacks(
     experts: int,
     used: int,
 ) -> Iterator[Parameter]:
-    """Yield the weights in a module and its descendants that stack this many experts.
+    """Yield the weights, in a module and the modules inside it, that stack this number of experts.
 
     Each weight has a first axis for the expert. A module that gets expert indices may hold them as
     rows of a matrix, one expert below the other. PyTorch's own layers are not experts: their first
@@ -206,7 +218,9 @@ def _expert_weight_stacks(
 
 
 def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
-    """Return whether a call takes `used` expert indices for each row."""
+    """Return True if an input after the first has `used` integers, numbers of experts, in each
+    row.
+    """
     numbers = [spec.shape for spec in inputs[1:] if spec.dtype.startswith("int")]
     return any(shape is not None and len(shape) > 1 and shape[-1] == used for shape in numbers)
 
@@ -224,7 +238,8 @@ class _ListedExperts(NamedTuple):
 def _expert_lists(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[_ListedExperts]:
-    """Yield module lists that are experts, with how many of them a token uses.
+    """Yield the lists of modules that are experts, each with the number of experts that a token
+    uses.
 
     Where all experts get the rows of all tokens, the `topk` over their scores says how many.
     """
@@ -263,7 +278,9 @@ def _expert_lists(
 def _expert_list_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield storage and unused elements of experts that are modules in a list."""
+    """Yield (storage number, elements that a token does not use) for each list of modules that are
+    experts.
+    """
     for listed in _expert_lists(trace, modules, calls):
         weights = list(_module_tree_parameters(listed.experts[0], modules))
         idle = len(listed.experts) - listed.used
@@ -273,7 +290,8 @@ def _expert_list_idle_weights(
 def _expert_table_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
 ) -> Iterator[tuple[int, int]]:
-    """Yield storage and unused elements of embedding tables that hold experts.
+    """Yield (storage number, elements that a token does not use) for each embedding table whose
+    rows are experts.
 
     They are two of one shape, in the module with the `topk`, and indexed by its results alone: a
     table of words is indexed by tokens as well.
@@ -300,27 +318,31 @@ def _expert_table_idle_weights(
 
 
 def _module_tree_parameters(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:
-    """Yield the parameters of a module and of all its descendants."""
+    """Yield the parameters of a module and of all modules inside it."""
     yield from module.params
     for _, number in module.children:
         yield from _module_tree_parameters(modules[number], modules)
 
 
 def _module_tree_ids(module: Module, modules: Mapping[int, Module]) -> Iterator[int]:
-    """Yield the ids of a module and of all its descendants."""
+    """Yield the ids of a module and of all modules inside it."""
     yield module.id
     for _, number in module.children:
         yield from _module_tree_ids(modules[number], modules)
 
 
 def _input_row_count(call: Call) -> int:
-    """Return the row count of a call's first input: the product of all axes but the last."""
+    """Return the number of rows of a call's first input, the product of all axes except the last;
+    0 without input.
+    """
     first = call.inputs[0] if call.inputs else None
     return prod(first.shape[:-1]) if first is not None and first.shape else 0
 
 
 def _call_token_count(call: Call) -> int:
-    """Return how many tokens a call takes: rows of features, or token ids."""
+    """Return the number of tokens that a call gets: token ids, or rows of features; 0 without
+    input.
+    """
     first = call.inputs[0] if call.inputs else None
     is_numbered = first is not None and first.dtype.startswith("int")
     return (

@@ -57,7 +57,7 @@ def _find_references(
     if len(_SEARCHED) >= _KEPT_SEARCHES:  # wrappers that are wrapped have new ids each time
         _SEARCHED.clear()
     searched = _SEARCHED.setdefault(frozenset(wrappers), {})
-    found = []
+    references = []
     for module in list(sys.modules.values()):
         stored = getattr(module, "__dict__", None)
         if not isinstance(stored, dict):
@@ -68,8 +68,8 @@ def _find_references(
             if str(stored.get("__file__")).startswith(_INSTALLED):
                 searched[id(stored)] = known
         if known.names:
-            found.append((stored, known.names))
-    return found
+            references.append((stored, known.names))
+    return references
 
 
 def _search(

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def full_class_name(cls: type) -> str:
-    """Return the full dotted name of a class."""
+    """Return the full name of a class, such as "torch.nn.modules.linear.Linear"."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def module_identity(module: "nn.Module") -> int:
-    """Return an identity of a module object, the same for its export proxies.
+    """Return an id of a module that its proxies in an export have, too.
 
     The export wraps modules in proxies that share the attribute dictionary of the module, so the
     dictionary, not the object, identifies it.
@@ -33,7 +33,9 @@ def module_identity(module: "nn.Module") -> int:
 
 
 class ModuleIndex:
-    """The modules of a model, found by object. Ids count from 0, the root."""
+    """The modules of a model, which are found by their object. Ids count from 0, the model
+    itself.
+    """
 
     def __init__(self, model: "nn.Module") -> None:
         """Index a model's modules by identity, with their names, parameters and settings."""
@@ -63,11 +65,13 @@ class ModuleIndex:
         return {type(module) for module in self._objects.values()}
 
     def is_root(self, module: "nn.Module") -> bool:
-        """Return whether the module is the model itself."""
+        """Return True if the module is the model itself."""
         return self._ids.get(module_identity(module)) == 0
 
     def row(self, module: "nn.Module") -> Module:
-        """Return the description of a module object; unregistered ones have no names."""
+        """Return the description of a module; a module outside of the model gets a new id and no
+        names.
+        """
         key = module_identity(module)
         if key not in self._ids:
             self._ids[key] = len(self._rows)
@@ -76,7 +80,9 @@ class ModuleIndex:
         return self._rows[self._ids[key]]
 
     def _row(self, key: int, names: tuple[str, ...]) -> Module:
-        """Return the trace's description of a module: names, classes, parameters, children."""
+        """Return the description of a module: id, names, classes, parameters, children and
+        settings.
+        """
         module = self._objects[key]
         children = tuple(  # before Keras is asked for parameters, which it then registers
             (name, self._ids[module_identity(child)])
@@ -107,18 +113,24 @@ class ModuleIndex:
         )
 
     def _storage(self, parameter: "Tensor") -> int:
-        """Return the number of a parameter's object; shared parameters have the same one."""
+        """Return a number for a parameter object; modules that share a parameter have the same
+        number.
+        """
         return self._storages.setdefault(id(parameter), len(self._storages))
 
 
 def _user_module_class(module: "nn.Module") -> type:
-    """Return a module's class as the user wrote it, not an export proxy's class."""
+    """Return the class of a module as the user wrote it; for a proxy of an export the class behind
+    it.
+    """
     cls = type(module)
     return cls.__mro__[1] if cls.__name__ == "AttrProxy" else cls
 
 
 def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
-    """Return the number of ones in a pruned parameter's mask, `weight_mask`."""
+    """Return the number of ones in the pruning mask of a parameter; None if it is not pruned or
+    the mask has no values.
+    """
     if not name.endswith("_orig"):
         return None
     # not by `_buffers`: of a scripted module that is no dict
@@ -131,7 +143,9 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
 
 
 def module_settings(module: "nn.Module") -> dict[str, Scalar]:
-    """Return a module's plain public attributes, such as in_channels or kernel_size."""
+    """Return the plain public attributes of a module, such as in_channels or kernel_size, by
+    name.
+    """
     settings: dict[str, Scalar] = {}
     for name, value in vars(module).items():
         if name.startswith("_") or name == "training":
@@ -148,7 +162,7 @@ def module_settings(module: "nn.Module") -> dict[str, Scalar]:
 
 
 def _python(value: object) -> object:
-    """Return a NumPy scalar as a Python number, other values unchanged."""
+    """Return a NumPy scalar as a Python number; another value as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -156,7 +170,8 @@ def _python(value: object) -> object:
 
 
 def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Graph, Trace]:
-    """Return graph and trace with nodes assigned to modules of the source model.
+    """Return graph and trace with the modules of the source model, if the model is an exported
+    program's module.
 
     `module()` of a program runs everything in one module, and the notes (`nn_module_stack`) of its
     nodes have the original ones. They are matched by order; where the operators differ, graph and
@@ -195,7 +210,7 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
 
 
 def _with_module_number(call: Call, moved: dict[int, int]) -> Call:
-    """Return the call with its module's number replaced by the new one in `moved`, if any."""
+    """Return the call with the new number of its module, which `moved` gives by the old one."""
     return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
 
 
@@ -203,7 +218,9 @@ Stack = tuple[tuple[str, str], ...]  # path and class of the modules around a no
 
 
 def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
-    """Yield the enclosing modules (path, class) of each call, while calls match nodes."""
+    """Yield for each call the modules (path, class) that enclose it in the model's graph; stop
+    where calls and nodes differ.
+    """
     nodes = (
         node
         for node in model.graph.nodes
@@ -218,18 +235,19 @@ def _stacks(model: Any, calls: list[Call]) -> Iterator[Stack]:
 
 
 def _class_path_name(kind: Any) -> str:
-    """Return a class's module and qualified name; a text unchanged."""
+    """Return the full name of a class; a text as it is."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _with_module_path(node: Node, owners: dict[str, Stack]) -> Node:
-    """Return the node with the path of the innermost module that owns its call."""
+    """Return the node with the path of the innermost module that encloses its call."""
     stack = owners.get(node.call)
     return msgspec.structs.replace(node, path=stack[-1][0]) if stack else node
 
 
 def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Module]:
-    """Return the module descriptions with source classes, and modules without parameters.
+    """Return the descriptions of modules with their source classes, and with modules added that
+    only the program names.
 
     The class that tools see stays among the bases. A new module follows its siblings.
     """
@@ -250,12 +268,14 @@ def _module_table_rows(rows: tuple[Module, ...], stacks: list[Stack]) -> list[Mo
 
 
 def _is_within_path(path: str, above: str) -> bool:
-    """Return whether a module path is `above` or below it; "" is above all."""
+    """Return True if a module path is `above` or inside it; every path is inside ""."""
     return not above or path == above or path.startswith(f"{above}.")
 
 
 def _export_only_module(path: str, kind: str) -> Module:
-    """Return a module of a path and class that only an exported program names."""
+    """Return the description of a module that only an exported program names, by path and
+    class.
+    """
     return Module(
         id=-1,
         names=(path,),

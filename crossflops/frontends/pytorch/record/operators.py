@@ -1,4 +1,4 @@
-"""The undecomposed operators of an exported program, as calls of the operator level."""
+"""The operators of an exported program, before decomposition, as calls."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,14 +35,14 @@ _DETACHES = ("aten.detach.", "aten.detach_.", "aten.detach_copy.")
 
 
 def detaches(call: Call | None) -> bool:
-    """Return whether a call's operator detaches a tensor from autograd."""
+    """Return True if a call's operator detaches a tensor from autograd."""
     return call is not None and call.target.startswith(_DETACHES)
 
 
 def operator_calls(
     program: "ExportedProgram", frames: list[Frame], policies: Mapping[int, Any]
 ) -> dict[str, Call]:
-    """Return the program's operator calls by the name of their FX node, in order.
+    """Return the operator calls of a program by the name of their FX node, in order.
 
     `policies` give, by the numbers of checkpoints, what each saves.
     """
@@ -79,7 +79,7 @@ def operator_calls(
 def calls_of_dropped_operators(
     dropped: DroppedOperators, calls: Mapping[str, Call]
 ) -> tuple[Call, ...]:
-    """Return a call for each dropped operator, below the operator that it came from.
+    """Return a call for each dropped operator, whose parent is the call from which it was made.
 
     `calls` are the calls of the model's own operators, by the names of their nodes.
     """
@@ -104,36 +104,42 @@ def calls_of_dropped_operators(
 def _checkpoint_at_node(
     checkpoint: Checkpoint, node: "fx.Node", policies: Mapping[int, Any]
 ) -> Checkpoint:
-    """Return the checkpoint of a node, with which of the node's values it saves."""
+    """Return the checkpoint with the facts of a node in it: which values it keeps, and if the
+    policy saves its result.
+    """
     policy = policies.get(checkpoint.number)
     saved = is_saved_by_policy(policy, node) if policy else False
     return replace(checkpoint, keeps=operator_kept_values(node), saved=saved)
 
 
 def _is_operator(node: "fx.Node") -> bool:
-    """Return whether an FX node calls an operator, other than `getitem`."""
+    """Return True if an FX node calls an operator other than `getitem`."""
     # A getitem only picks one of several results.
     return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
 
 
 def frame_of(node: "fx.Node") -> int | None:
-    """Return the number of the recorded call frame in which an FX node was traced."""
+    """Return the number of the recorded frame in which an FX node was traced; None if it has no
+    mark.
+    """
     mark: int | None = (node.meta.get("custom") or {}).get(MARK)
     return mark
 
 
 def asks_for_gradient(node: "fx.Node") -> bool:
-    """Return whether the model asks for the gradient of an FX node's result."""
+    """Return True if the model asks for the gradient of an FX node's result."""
     return _STARTS in (node.meta.get("custom") or {})
 
 
 def mark_start(tensor: Any) -> None:
-    """Mark a tensor's traced node as a start of gradients that the model asks for."""
+    """Mark the traced node of a tensor as a start of gradients: the model asks for its
+    gradient.
+    """
     mark_tensor_node(tensor, _STARTS, lambda _: True)
 
 
 def mark_gradient_hooks(results: Any) -> None:
-    """Mark these tensors' traced nodes as having gradient hooks."""
+    """Mark the traced nodes of all tensors in `results`: a hook may change their gradients."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -143,7 +149,7 @@ def mark_gradient_hooks(results: Any) -> None:
 
 
 def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
-    """Set a mark on a tensor's traced node; `value` maps the old mark to the new one."""
+    """Set the mark `name` at the traced node of a tensor to `value(old mark)`."""
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 
@@ -156,13 +162,15 @@ def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> Non
 
 
 def generator_of(node: "fx.Node", states: Sequence[Any]) -> Any:
-    """Return the random generator state that a node used, None for the default one."""
+    """Return the state of the random generator that a node used; None for PyTorch's default
+    generator.
+    """
     number = (node.meta.get("custom") or {}).get(GENERATOR)
     return None if number is None else states[number]
 
 
 def _target(node: "fx.Node | DroppedOperator") -> str:
-    """Return an operator's full name, or a function's bare name.
+    """Return the full name of an operator, such as "aten.add.Tensor", or the name of a function.
 
     The address of a function changes with the run.
     """
@@ -172,7 +180,7 @@ def _target(node: "fx.Node | DroppedOperator") -> str:
 
 
 def _schema_arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]]:
-    """Return an FX call's arguments as pairs of schema name and value."""
+    """Return (schema name or position, value) for each argument of an FX call."""
     schema = getattr(node.target, "_schema", None)
     names = [argument.name for argument in schema.arguments] if schema else []
     placed = [
@@ -183,7 +191,9 @@ def _schema_arguments(node: "fx.Node | DroppedOperator") -> list[tuple[str, Any]
 
 
 def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec, ...]:
-    """Return the specs of an FX call's input tensors, named by the operator's arguments."""
+    """Return the specs of the tensors among an FX call's arguments, named as in the operator's
+    schema.
+    """
     inputs: list[TensorSpec] = []
     for name, value in _schema_arguments(node):
         values = value if isinstance(value, list | tuple) else [value]
@@ -197,7 +207,9 @@ def _operator_input_specs(node: "fx.Node | DroppedOperator") -> tuple[TensorSpec
 
 
 def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
-    """Return an operator's plain arguments by name, default values included."""
+    """Return the plain arguments of an operator by name, with default values of those that are
+    left out.
+    """
     schema = getattr(node.target, "_schema", None)
     settings: dict[str, Scalar] = {}
     for argument in schema.arguments if schema else ():
@@ -210,7 +222,7 @@ def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
 
 
 def _varying(program: "ExportedProgram") -> set["fx.Node"]:
-    """Return the FX nodes that depend on an input of the model."""
+    """Return the FX nodes whose value depends on an input of the model."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()
     for node in program.graph.nodes:
@@ -228,7 +240,9 @@ def _varying(program: "ExportedProgram") -> set["fx.Node"]:
 
 
 def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
-    """Return the FX nodes from which an end is reached through users or writes."""
+    """Return the FX nodes for which `ends` is true, and those whose value or write they use,
+    directly or through other nodes.
+    """
     reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
         reaches = ends(node) or node in reaching
@@ -242,12 +256,14 @@ def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> 
 
 
 def _bases(node: "fx.Node") -> list["fx.Node"]:
-    """Return the tensors that an operator writes in place, and those they are views of."""
+    """Return the FX nodes of the tensors that an operator writes in place, and of those that they
+    are views of.
+    """
     return [seen for argument in write_argument_nodes(node) for seen in _views(argument)]
 
 
 def write_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
-    """Return the FX nodes of the tensors that an operator writes in place."""
+    """Return the FX nodes of the tensors that an operator writes in place, each once."""
     from torch.fx import Node
 
     schema = getattr(node.target, "_schema", None)
@@ -262,7 +278,9 @@ def write_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
 
 
 def write_and_return_node(node: "fx.Node") -> "fx.Node | None":
-    """Return the FX node of the tensor an operator writes and returns, None if not so."""
+    """Return the FX node of the tensor that an operator both writes in place and returns; None if
+    there is none.
+    """
     from torch.fx import Node
 
     schema: Any = getattr(node.target, "_schema", None)
@@ -281,14 +299,14 @@ def write_and_return_node(node: "fx.Node") -> "fx.Node | None":
 
 
 def is_third_party_operator(node: "fx.Node") -> bool:
-    """Return whether an FX node's operator is not one of PyTorch's own."""
+    """Return True if the operator of an FX node is not one of PyTorch's own."""
     from torch._ops import OpOverload
 
     return isinstance(node.target, OpOverload) and not str(node.target).startswith(OWN)
 
 
 def _stores(node: "fx.Node") -> bool:
-    """Return whether a node writes into a weight, buffer or input of the model.
+    """Return True if a node writes into a weight, a buffer or an input of the model.
 
     For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
     """
@@ -300,7 +318,7 @@ def _stores(node: "fx.Node") -> bool:
 
 
 def _views(tensor: "fx.Node") -> list["fx.Node"]:
-    """Return a tensor's FX node and those of which it is a view or an in-place result."""
+    """Return the FX node of a tensor, then those of which it is a view or an in-place result."""
     views: list[fx.Node] = [tensor]
     while _is_alias(views[-1]) and views[-1].all_input_nodes:
         views.append(views[-1].all_input_nodes[0])
@@ -308,13 +326,13 @@ def _views(tensor: "fx.Node") -> list["fx.Node"]:
 
 
 def _is_alias(node: "fx.Node") -> bool:
-    """Return whether an operator's result shares memory with an argument, by its schema."""
+    """Return True if an operator's result shares memory with an argument, as its schema says."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
 
 
 def _is_mutating_node(node: "fx.Node") -> bool:
-    """Return whether an operator changes an argument in place, by its schema."""
+    """Return True if an operator changes an argument in place, as its schema says."""
     schema = getattr(node.target, "_schema", None)
     return bool(schema is not None and schema.is_mutable)
 
@@ -335,7 +353,9 @@ _STRICT = {
 
 
 def type_mismatch_call(trace: Trace) -> Call | None:
-    """Return the first call whose operands have different dtypes but may not, or None."""
+    """Return the first call whose operands have different dtypes although the operator needs equal
+    ones; None if there is none.
+    """
     for call in trace.calls:
         operands = [call.input(name) for name in _STRICT.get(call.target, ())]
         if len({operand.dtype for operand in operands if operand is not None}) > 1:
@@ -350,7 +370,8 @@ _CONVERSIONS = ("aten.to.", "aten._to_copy.", "aten.type_as.", "aten.copy", "ate
 
 
 def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[str, Call]:
-    """Insert explicit casts where operators compute in another dtype (autocast).
+    """Insert the casts that autocast makes into the program; return the calls by node name, those
+    of casts included.
 
     The program is changed. Returns `calls` including the casts, by node name: each belongs to the
     operator call that it serves.
@@ -367,7 +388,7 @@ def write_out_casts(program: "ExportedProgram", calls: dict[str, Call]) -> dict[
 
 
 def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
-    """Yield the float inputs that autocast converts to another dtype for a node."""
+    """Yield the operands of a node that autocast casts to another float dtype."""
     import torch
 
     provided = [node.meta.get("val"), *node.args, *node.kwargs.values()]
@@ -386,7 +407,7 @@ def _miscast(node: "fx.Node") -> Iterator["fx.Node"]:
 
 
 def _promote_dtypes(kinds: list[Any]) -> set[Any]:
-    """Return the dtype to which these dtypes promote, as a set of one."""
+    """Return the dtype to which PyTorch promotes these dtypes, as a set of one."""
     import torch
 
     result = kinds[0]
@@ -396,7 +417,9 @@ def _promote_dtypes(kinds: list[Any]) -> set[Any]:
 
 
 def _float_type(node: "fx.Node") -> Any:
-    """Return the float dtype of a node's tensor (the first of several), None for others."""
+    """Return the float dtype of a node's result (the first of several); None if it is no float
+    tensor.
+    """
     import torch
 
     value = node.meta.get("val")
@@ -408,7 +431,7 @@ def _float_type(node: "fx.Node") -> Any:
 def _insert_float_cast(
     program: "ExportedProgram", node: "fx.Node", source: "fx.Node"
 ) -> "fx.Node":
-    """Insert a cast of `source` to the node's float type before it, and return the new node."""
+    """Insert a cast of `source` to the float dtype of `node` before it; return the new node."""
     import torch
 
     dtype = _float_type(node)

@@ -1,4 +1,5 @@
-"""Steps that a run does in Python, for an export that knows values.
+"""The parts of a run that happen in Python, for an export with real values: NumPy arrays, loops,
+packed sequences.
 
 A run hands tensors to NumPy, PyTorch's `while_loop` asks its condition after every iteration, and
 `pad_packed_sequence` reads the lengths of sequences in C++. Where real tensors are carried, this
@@ -21,8 +22,8 @@ _LOOP = "torch._higher_order_ops.while_loop"
 
 
 class Arrays:
-    """A note on whether a model read a tensor as an array, whose NumPy operations no graph
-    holds.
+    """A record of whether a model read a tensor as a NumPy array; no graph has the operations on
+    that.
     """
 
     taken = False
@@ -30,7 +31,9 @@ class Arrays:
 
 @contextmanager
 def using_real_values() -> Iterator[Arrays]:
-    """Give NumPy arrays real values, and end `while_loop` by them, in this context."""
+    """Give NumPy arrays the real values inside the block, and run `while_loop` as a Python loop;
+    yield a record that says if an array was read.
+    """
     import importlib
 
     import torch
@@ -40,7 +43,7 @@ def using_real_values() -> Iterator[Arrays]:
     usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a tensor's NumPy array, from its real values if it is a fake tensor."""
+        """Return the NumPy array of a tensor, for a fake tensor that of its real values."""
         stored = _real(self)
         if stored is None:
             return usual(self, *args, **kwargs)
@@ -65,7 +68,7 @@ def using_real_values() -> Iterator[Arrays]:
 
 @contextmanager
 def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
-    """Replace `tensor.data` by `tensor.detach()` in this context, while `inside()`.
+    """Make `tensor.data` return `tensor.detach()` inside the block, while `inside()` is true.
 
     torch.export loses track of tensors that come from `data`.
     """
@@ -74,7 +77,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
     usual: Any = torch.Tensor.data
 
     def data(self: Any) -> Any:
-        """Return a tensor's `data`; while the model runs, the detached tensor instead."""
+        """Return a tensor's `data`, or the detached tensor while the model runs."""
         return self.detach() if inside() else usual.__get__(self)
 
     with patching_attribute(torch.Tensor, "data", property(data, usual.__set__), inventory.DATA):
@@ -100,7 +103,8 @@ def _pad_sequence_pieces(
     padding_value: float,
     total_length: int,
 ) -> tuple[Any, Any]:
-    """Return the result of `_pad_packed_sequence`, computed piece by piece as in C++.
+    """Return what `_pad_packed_sequence` returns, the padded batch and the lengths, computed from
+    real lengths.
 
     Source: native/PackedSequence.cpp.
 
@@ -128,7 +132,8 @@ def _pad_sequence_pieces(
 
 
 def _real(tensor: Any) -> Any:
-    """Return the real tensor behind a traced one, None without one.
+    """Return the real tensor of a traced one, or None; nodes traced later get a mark, since a
+    value was read before them.
 
     Nodes traced from here on have a mark, as the graph has no operator for the values that were
     read.

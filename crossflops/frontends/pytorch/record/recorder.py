@@ -57,7 +57,8 @@ class Frame(msgspec.Struct):
 
 
 class AppliedFunction(msgspec.Struct, frozen=True):
-    """A custom function that a model applied: its class, its frame, and parameters it is given.
+    """A custom autograd function that a model applied: its class, its frame, and the parameters
+    among its arguments.
 
     `parameters` are their specs by the index of the argument, with all names of the parameter.
     """
@@ -68,8 +69,8 @@ class AppliedFunction(msgspec.Struct, frozen=True):
 
 
 class Recorder:
-    """A recorder with the stack of running frames, and all frames in the order in which they
-    began.
+    """A recorder of a model's calls: the stack of running frames, and all frames in the order in
+    which they began.
 
     `around` is entered for each frame, with its number: the export uses it to mark traced nodes. A
     `bare` recorder keeps the tree alone: it reads no shape, which a tracer would trace, and leaves
@@ -111,7 +112,7 @@ class Recorder:
 
     @property
     def recording(self) -> bool:
-        """Whether the model's own Python code is running and is to be recorded.
+        """True if code of the model runs in this thread and its calls are to be recorded.
 
         Code that PyTorch's compiler traces (the branches of torch.cond) runs later, or never. That
         is checked first: the compiler cannot trace the check of the thread.
@@ -123,7 +124,7 @@ class Recorder:
         return not self._is_inside or self._is_in_own_mode()
 
     def _is_in_own_mode(self) -> bool:
-        """Return whether a TorchFunctionMode of the model handles the innermost frame.
+        """Return True if a TorchFunctionMode that the model has set handles the innermost frame.
 
         PyTorch passes it the function that the class has by the name: a tool that replaced
         `Tensor.mul` sees it here, once for every such mode, also where `x * y` was called. Modes
@@ -133,7 +134,9 @@ class Recorder:
 
     @contextmanager
     def resuming_model_code(self) -> Iterator[None]:
-        """Record the model's code again, below its outermost frame, in this context."""
+        """Record calls inside the block again, with the outermost frame of the model as their
+        parent.
+        """
         self.stack.append(self.frames[0])
         self._entered.append(_function_mode_count())
         try:
@@ -144,7 +147,7 @@ class Recorder:
 
     @contextmanager
     def muting_recorder(self) -> Iterator[None]:
-        """Record no calls in this context."""
+        """Record no calls inside the block."""
         self.muted += 1
         try:
             yield
@@ -153,7 +156,7 @@ class Recorder:
 
     @contextmanager
     def primitive(self) -> Iterator[None]:
-        """Record no calls in this context, except those by a mode of the model."""
+        """Record no calls inside the block, except those by a TorchFunctionMode of the model."""
         outer, self._is_inside = self._is_inside, True
         try:
             yield
@@ -163,7 +166,7 @@ class Recorder:
     def module_call(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run a module's `__call__`, recorded as a module call."""
+        """Run the `__call__` of a module, recorded as a call, and return its result."""
         if _is_traced_by_compiler():
             return run(module, *args, **kwargs)
         # What calls the model (the export's wrapper) is no part of it.
@@ -178,7 +181,9 @@ class Recorder:
     def module_forward(
         self, module: "nn.Module", run: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run `module.forward`, recorded as a call unless `__call__` called it."""
+        """Run the `forward` of a module and return its result; record it as a call unless
+        `__call__` called it.
+        """
         if not self.recording:
             return run(module, *args, **kwargs)
         row = self.index.row(module)
@@ -189,13 +194,14 @@ class Recorder:
         return self._module(row, "forward", lambda: run(module, *args, **kwargs), args, kwargs)
 
     def _is_detached(self, tensor: Any) -> bool:
-        """Return whether this very tensor object was noted as detached."""
+        """Return True if this very tensor object is a result of `detach` that was recorded."""
         return any(tensor is other for other in self._detached)
 
     def function(
         self, name: str, via: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run a torch function, recorded as a call; a nested entry of the same is not.
+        """Run a torch function, recorded as a call, and return its result; a function inside one
+        of the same name is not recorded.
 
         Custom autograd functions, which share one name, are always separate: a reentrant
         checkpoint is one, which may call another. So are entries by a mode of the model's own.
@@ -232,7 +238,9 @@ class Recorder:
     def operator(
         self, name: str, run: Callable[[], Any], args: Any, kwargs: Mapping[str, Any]
     ) -> Any:
-        """Run an operator, recorded as a frame, with calls of its Python kernel below it."""
+        """Run an operator, recorded as a frame, and return its result; calls of its Python kernel
+        are below it.
+        """
         parent = self.stack[-1]
         key, ordinal = self._key(f"{parent.key}/{name}")
         frame = Frame(
@@ -253,7 +261,7 @@ class Recorder:
     def _module(
         self, row: Module, via: str, run: Callable[[], Any], args: Any, kwargs: Any
     ) -> Any:
-        """Run a module's call in a new frame of its key, class, settings and inputs."""
+        """Run the call of a module in a new frame, and return its result."""
         parent = self.stack[-1].key if self.stack else None
         here = row.names[0] if row.names else f"{parent}/{short_target_name(row.bases[0])}"
         key, ordinal = self._key(here or ROOT)
@@ -275,7 +283,9 @@ class Recorder:
         )
 
     def _run(self, frame: Frame, run: Callable[[], Any]) -> Any:
-        """Run a call in this frame, and note its gradient mode, checkpoint and outputs."""
+        """Run a call in this frame and return its result; record gradient mode, checkpoint and
+        outputs in the frame.
+        """
         self.autocast |= _autocasts()
         frame.grad = self.has_gradients()
         frame.checkpoint = self.checkpoint
@@ -304,7 +314,8 @@ class Recorder:
             return result if self.stack else to_exportable_result(result)
 
     def has_gradients(self) -> bool:
-        """Return whether gradients are on; always true if they are off for the model.
+        """Return True if gradients are on for the code that runs now; always True if they are off
+        for the whole model.
 
         They are off in the forward pass of a custom autograd function, which has its own backward:
         calls in it have gradients where the function itself has.
@@ -325,7 +336,7 @@ class Recorder:
         return torch.is_grad_enabled() or not self._graded
 
     def _inputs(self, args: Any, kwargs: Mapping[str, Any]) -> tuple[TensorSpec, ...]:
-        """Return the specs of a call's input tensors; none for a bare recorder."""
+        """Return the specs of the tensors among a call's arguments; () for a `bare` recorder."""
         return (
             ()
             if self.bare
@@ -333,41 +344,47 @@ class Recorder:
         )
 
     def _key(self, name: str) -> tuple[str, int]:
-        """Return a unique key (`name@2` for a second call) and the number of the call."""
+        """Return a unique key (`name`, for the second call `name@2`) and the number of the
+        call.
+        """
         self._seen[name] += 1
         ordinal = self._seen[name]
         return (name if ordinal == 1 else f"{name}@{ordinal}"), ordinal
 
 
 def _function_mode_count() -> int:
-    """Return how many TorchFunctionModes are active."""
+    """Return the number of active TorchFunctionModes."""
     from torch._C import _len_torch_function_stack
 
     return int(_len_torch_function_stack())
 
 
 def _autocasts() -> bool:
-    """Return whether autocast to a lower precision is enabled on the CPU."""
+    """Return True if autocast is enabled on the CPU."""
     import torch
 
     return bool(torch.is_autocast_enabled("cpu"))
 
 
 def _is_traced_by_compiler() -> bool:
-    """Return whether TorchDynamo is compiling the running code."""
+    """Return True if PyTorch's compiler is tracing the code that runs."""
     import torch
 
     return bool(torch.compiler.is_dynamo_compiling())
 
 
 def _is_in_place(name: str) -> bool:
-    """Return whether a function changes its tensor in place, such as `Tensor.mul_`."""
+    """Return True if the name of a function, such as "Tensor.mul_", says that it changes its
+    tensor in place.
+    """
     method = short_target_name(name).removeprefix("Tensor.")
     return method == "__setitem__" or _IN_PLACE.fullmatch(method) is not None
 
 
 def short_target_name(name: str) -> str:
-    """Return the short name of a function or class: "F.conv2d", "Linear"."""
+    """Return the short name of a function or class, such as "F.conv2d" or "Linear"; another name
+    as it is.
+    """
     for prefix, replacement in (("torch.nn.functional.", "F."), ("torch.Tensor.", "Tensor.")):
         if name.startswith(prefix):
             return replacement + name.removeprefix(prefix)
@@ -378,7 +395,7 @@ def short_target_name(name: str) -> str:
 
 
 def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
-    """Return recorded frames and operators as one list of calls, parents first.
+    """Return frames and operators as one list of calls, parents first.
 
     Functions that contain neither an operator nor a module are dropped.
     """
@@ -396,7 +413,7 @@ def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ..
 
 
 def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
-    """Return these frames' keys with those of all frames that enclose them."""
+    """Return these keys of frames, and the keys of all frames that enclose them."""
     parents = {frame.key: frame.parent for frame in frames}
     kept: set[str] = set()
     for key in keys:
@@ -408,7 +425,7 @@ def _with_all_around(frames: list[Frame], keys: list[str]) -> set[str]:
 
 
 def call_of(frame: Frame) -> Call:
-    """Return the trace's call of a recorded frame."""
+    """Return a recorded frame as a call of the trace."""
     return msgspec.convert(
         {field: getattr(frame, field) for field in frame.__struct_fields__},
         Call,
@@ -417,7 +434,7 @@ def call_of(frame: Frame) -> Call:
 
 
 def with_node_keys(calls: tuple[Call, ...], graph: Graph) -> tuple[Call, ...]:
-    """Return the calls, each with the keys of the graph's nodes made for it."""
+    """Return the calls, each with the keys of the graph nodes that were made for it."""
     nodes: dict[str, list[str]] = {}
     for node in graph.nodes:
         nodes.setdefault(node.call, []).append(node.key)

@@ -1,4 +1,4 @@
-"""Sparse tensors that a model holds, as torch.export takes them."""
+"""A way to make torch.export accept the sparse tensors of a model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 
 def is_sparse(value: Any) -> bool:
-    """Return whether a value is a tensor of any sparse layout."""
+    """Return True if a value is a tensor of a sparse layout."""
     return str(getattr(value, "layout", "")).startswith("torch.sparse")
 
 
 def has_sparse(program: "ExportedProgram") -> bool:
-    """Return whether any tensor of the program is sparse."""
+    """Return True if any tensor of the program is sparse."""
     return any(is_sparse(node.meta.get("val")) for node in program.graph.nodes)
 
 
 @contextmanager
 def sparse_constants() -> Iterator[None]:
-    """Let torch.export accept sparse constant tensors, and `smm`, in this context.
+    """Make torch.export accept sparse constant tensors, and the product `smm`, inside the block.
 
     It reads the strides of such a constant, which compressed layouts lack. A product `smm` begins
     with an empty result, which has a size only where it has values. Source:
@@ -36,7 +36,9 @@ def sparse_constants() -> Iterator[None]:
     usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
     def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return a sparse constant as a fake tensor, other values as PyTorch's tracer does."""
+        """Return a sparse constant as a fake tensor; for another value what PyTorch's tracer
+        returns.
+        """
         mode = detect_fake_mode(value) if is_sparse(value) else None
         if mode is None or type(value) not in (torch.Tensor, torch.nn.Parameter):
             return usual(value, *args, **kwargs)
@@ -51,7 +53,7 @@ def sparse_constants() -> Iterator[None]:
 
 
 def _smm(input: Any, mat: Any) -> Any:
-    """Return the sparse result of a sparse matrix times a dense one, `smm`."""
+    """Return `smm`, the product of a sparse and a dense matrix, as a sparse tensor."""
     import torch
 
     indices = torch.empty((2, 0), dtype=torch.long, device=input.device)

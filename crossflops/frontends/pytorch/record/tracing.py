@@ -1,4 +1,6 @@
-"""A model under torch.export: as it is, and with values where shapes alone decide too little."""
+"""The export of a model by torch.export, without values, or with them where shapes do not decide
+enough.
+"""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -75,7 +77,9 @@ _QUESTIONS = {
 
 
 class Answers:
-    """A note on whether code outside of PyTorch asked one of these questions and got True."""
+    """A record of whether code outside of PyTorch asked one of these questions and got True as the
+    answer.
+    """
 
     def __init__(self) -> None:
         """Start with no positive answer noted."""
@@ -84,7 +88,9 @@ class Answers:
 
 @contextmanager
 def watching_trace_questions(denied: bool) -> Iterator[Answers]:
-    """Watch calls of `is_exporting` and similar in this context; `denied` answers False."""
+    """Yield a record of whether the model asks, inside the block, if it is exported or compiled;
+    the answer is False if `denied`.
+    """
     asked = Answers()
     wrappers = {
         id(original): _wrap_question(original, asked, denied)
@@ -100,10 +106,14 @@ def watching_trace_questions(denied: bool) -> Iterator[Answers]:
 def _wrap_question(
     original: Callable[..., bool], asked: Answers, denied: bool
 ) -> Callable[..., bool]:
-    """Return a question like `is_exporting` that notes, and may deny, answers to models."""
+    """Return a function that answers a question such as `is_exporting`, records the answer, and
+    answers False if `denied`.
+    """
 
     def answer(*args: Any) -> bool:
-        """Answer whether a trace runs; note answers to a model's code, denied if asked."""
+        """Return the answer to the question; for code outside of PyTorch record a True, and return
+        False if `denied`.
+        """
         value = original(*args)
         if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return value
@@ -115,7 +125,7 @@ def _wrap_question(
 
 
 def _is_pytorch(module: str) -> bool:
-    """Return whether a module's name is of PyTorch or of crossflops."""
+    """Return True if the name of a module is of PyTorch or of crossflops."""
     return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
 
 
@@ -128,7 +138,9 @@ def _is_pytorch(module: str) -> bool:
 
 
 def is_asked(model: "nn.Module") -> bool:
-    """Return whether a model has Transformer modules, which detect causal masks."""
+    """Return True if a model has an encoder or decoder of PyTorch, which asks if its mask is
+    causal.
+    """
     from torch import nn
 
     kinds = nn.TransformerEncoder, nn.TransformerDecoder
@@ -138,7 +150,8 @@ def is_asked(model: "nn.Module") -> bool:
 def causal_mask_answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """Return a real run's answers whether masks are causal, in order; empty if it raises.
+    """Run the model; return its answers, in order, to the question if a mask is causal; [] if the
+    run raises.
 
     It runs with gradients: without them an encoder takes its fast path, which not all layers can
     follow.
@@ -146,10 +159,10 @@ def causal_mask_answers(
     denials: list[bool] = []
 
     def record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
-        """Return a causal-mask detection that notes each of its answers."""
+        """Return a function that detects if a mask is causal and records the answer."""
 
         def detect(*args: Any, **kwargs: Any) -> bool:
-            """Return whether a mask is causal, and note the answer."""
+            """Return True if a mask is causal, and record the answer."""
             denials.append(original(*args, **kwargs))
             return denials[-1]
 
@@ -166,14 +179,18 @@ def causal_mask_answers(
 
 @contextmanager
 def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
-    """Make causal-mask detection give these answers in order, in this context."""
+    """Make the detection of causal masks return these answers in order, inside the block."""
     left = iter(known)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
-        """Return a causal-mask detection that repeats the noted answers in order."""
+        """Return a function that returns the next recorded answer, and detects a causal mask when
+        none is left.
+        """
 
         def detect(*args: Any, **kwargs: Any) -> bool:
-            """Return the next replayed answer whether a mask is causal, else detect it."""
+            """Return the next recorded answer, or, when none is left, True if the mask is
+            causal.
+            """
             answer = next(left, None)
             return original(*args, **kwargs) if answer is None else answer
 
@@ -187,7 +204,9 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
 def _replacing_mask_detection(
     make: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
-    """Replace PyTorch's detection of causal masks by the one that `make` returns."""
+    """Replace PyTorch's function that detects causal masks by `make(function)`, inside the
+    block.
+    """
     from torch.nn.modules import transformer
 
     names = vars(transformer)
@@ -235,7 +254,8 @@ class TracedProgram(msgspec.Struct, frozen=True):
 
 
 def trace_request(asked: ExportRequest) -> TracedProgram:
-    """Return the exported model, with real values if an export without them is wrong.
+    """Export the model and return the traced program; with real values if an export without them
+    fails or is wrong.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
@@ -259,7 +279,9 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
 
 
 def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
-    """Return the export of a model without values; ValuesNeededError if it needs them."""
+    """Export a model without values and return the traced program. Raises ValuesNeededError if
+    values would decide something.
+    """
     refuse_scripted(asked.model)
     if is_asked(asked.model):
         raise ValuesNeededError("the values of a mask show whether it is causal")
@@ -281,7 +303,9 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
 
 
 def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
-    """Return the export, or one with real values if sizes are open or products differ."""
+    """Return the traced program, or an export with real values if it has open sizes or other
+    products than a run.
+    """
     known = open_sizes(plain.program)
     is_open = any(is_open for _, is_open in known) or loops(plain.program)
     difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
@@ -297,7 +321,8 @@ def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
 
 
 def _with_values(asked: ExportRequest) -> TracedProgram | str:
-    """Return an export with real values, or the reason why it fails ("" without values).
+    """Export the model with real values; return the traced program, or the reason why it failed
+    ("" if there are no values).
 
     Returns the reason where both fail; "" where there are no values.
     """
@@ -313,7 +338,8 @@ def _with_values(asked: ExportRequest) -> TracedProgram | str:
 
 
 def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
-    """Return in which modules a run does other products than the program, "" if none.
+    """Return a sentence that names the modules in which a run computes other products than the
+    program, or says that this could not be checked; "" if there are none.
 
     Where one of them cannot be observed, the text says so. Without values neither runs.
     """
@@ -342,14 +368,16 @@ def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
 
 
 def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
-    """Return the traced program with these notes added, empty ones left out."""
+    """Return the traced program with these notes added; empty ones are left out."""
     return msgspec.structs.replace(trace, notes=(*trace.notes, *filter(None, notes)))
 
 
 def _attempt_export(
     asked: ExportRequest, with_values: bool = False, denied: bool = False
 ) -> TracedProgram:
-    """Return one torch.export of a copy of the model, with its recording."""
+    """Export a copy of the model once; return the traced program and what was recorded. Raises
+    NormalizeError if it fails.
+    """
     own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
     dequantize_tensors(own)
     quantized = is_quantized(own)
@@ -378,7 +406,9 @@ def _attempt_export(
 
 
 def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
-    """Export a model copy to an FX program, and record its calls; raise why it fails."""
+    """Export a model, which may be changed, with its calls recorded; return the exported program.
+    Raises an error that says why it fails.
+    """
     import torch
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
@@ -417,7 +447,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
 
 
 def _running_scripts_unoptimized(model: "nn.Module") -> Any:
-    """Return a context in which TorchScript runs unoptimized, as in its first run.
+    """Return a context in which TorchScript runs without optimization, as in its first run.
 
     From the second run on it differentiates parts of a module by itself, and detaches their
     inputs.
@@ -434,7 +464,9 @@ def _running_scripts_unoptimized(model: "nn.Module") -> Any:
 
 
 def _refuse_wrapped(program: Any) -> None:
-    """Raise RuntimeError if a program's constant is a wrapped tensor of torch.func."""
+    """Raise RuntimeError if a constant of the program is a tensor that a transform of torch.func
+    wraps.
+    """
     import torch
 
     library: Any = torch._C._functorch
@@ -443,7 +475,8 @@ def _refuse_wrapped(program: Any) -> None:
 
 
 def _refuse_tangents(program: Any) -> None:
-    """Raise RuntimeError if a program has tangents of torch.func.jvp, which are lost.
+    """Raise RuntimeError if the program has operators whose tangents, of torch.func.jvp, the
+    export lost.
 
     They decompose a linear layer with a bias together with its tangent, and keep other composites
     whole, without one.
@@ -464,7 +497,7 @@ def _refuse_tangents(program: Any) -> None:
 
 
 def _marking_module_number(number: int) -> Any:
-    """Return a context in which FX nodes are annotated with this number."""
+    """Return a context in which traced FX nodes get this frame number as a mark."""
     from torch.fx.traceback import annotate
 
     return annotate({MARK: number})

@@ -1,4 +1,4 @@
-"""Custom autograd functions under `torch.func` transforms, as torch.export takes them.
+"""A way to make torch.export accept custom autograd functions under transforms of `torch.func`.
 
 PyTorch runs such a function as an operator of its own, which goes through the transforms, `vmap`
 and `grad`, before its forward pass runs. An export traces operators before the transforms have
@@ -19,7 +19,9 @@ from crossflops.patches.patching import original, patching_attribute
 
 @contextmanager
 def transforms_first() -> Iterator[None]:
-    """Apply transforms such as vmap to custom functions before tracing, in this context."""
+    """Apply transforms such as vmap to custom autograd functions before these are traced, inside
+    the block.
+    """
     from torch._functorch import autograd_function, vmap
     from torch._functorch.pyfunctorch import dispatch_functorch
     from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -28,7 +30,9 @@ def transforms_first() -> Iterator[None]:
     call = original(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
 
     def run(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call a higher-order operator, through functorch if function transforms are active."""
+        """Call the operator of a custom function and return its result, through the transforms if
+        any are active.
+        """
         if are_transforms_active():
             return dispatch_functorch(self, (function, *args), kwargs)
         return call(self, function, *args, **kwargs)
@@ -38,7 +42,9 @@ def transforms_first() -> Iterator[None]:
     unwrap = original(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
 
     def take_out(results: Any, level: int) -> tuple[Any, Any]:
-        """Return results without the batch axis of a `vmap` level, and the former axes."""
+        """Return the results without the batch axis of a `vmap` level, and the position that this
+        axis had in each.
+        """
         values, axes = unwrap(results, level)
         flat, tree = tree_flatten(results)
         indices = zip(flat, tree.flatten_up_to(values), tree.flatten_up_to(axes), strict=True)

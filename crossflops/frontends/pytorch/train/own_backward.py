@@ -37,7 +37,8 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward cost of each custom autograd function, in call order.
+    """Return the cost of the backward pass of each custom autograd function, in order of their
+    calls, or the text of why there is none.
 
     Where the model does not run without values, or raises, the reason is returned.
     """
@@ -84,7 +85,7 @@ Kernel: TypeAlias = tuple[Hashable, ...]
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """An operator with fake tensors of its operands' sizes."""
+    """An operator call with fake tensors of its operands' sizes."""
 
     run: Any
     args: Any
@@ -92,7 +93,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 class _Ran(msgspec.Struct, frozen=True):
-    """An operator that a function ran, with the memories that it read and wrote."""
+    """An operator that a custom function ran, with the memories that it read and wrote."""
 
     kernel: Kernel
     read: frozenset[Hashable]
@@ -120,7 +121,9 @@ class _ApplicationRecord:
         self._kept: list[Any] = []  # so that no other object gets the identity of one
 
     def operator(self, func: Any, args: Any, kwargs: Any, result: Any, phase: Phase) -> None:
-        """Note an operator's call in a custom function, with its operands and results."""
+        """Record an operator that ran in this application of a custom function, with its operands
+        and results.
+        """
         import torch
         from torch.utils._pytree import tree_flatten
 
@@ -155,7 +158,9 @@ class _ApplicationRecord:
             self._operators.append(_Ran(key, read, written, phase, repeats))
 
     def gave(self, results: Any) -> None:
-        """Drop noted forward operators that the results need, as the graph has them."""
+        """Remove recorded forward operators on which the results depend, since the graph has
+        them.
+        """
         needed = set(map(_storage_identity, _tensors_in_nest(results)))
         additional: list[_Ran] = []
         for operator in reversed(self._operators):
@@ -168,7 +173,9 @@ class _ApplicationRecord:
         self.kernels = {key: call for key, call in self.kernels.items() if key in left}
 
     def note_gradients(self, result: Any, needed: Sequence[bool]) -> None:
-        """Note which operands' gradients the backward pass returned, and which are needed."""
+        """Record for which operands the backward pass returned a gradient, and which of these are
+        needed.
+        """
         import torch
 
         self.ran = True
@@ -179,11 +186,13 @@ class _ApplicationRecord:
         self.graded = frozenset(index for index in provided if needed[index])
 
     def same(self, tensor: Any, other: Any) -> None:
-        """Note that two tensors hold equal values."""
+        """Record that two tensors have equal values."""
         self._put(tensor, self._value(other))
 
     def _value(self, leaf: Any) -> Any:
-        """Return a tensor's value number, a new one if unknown; other values as text."""
+        """Return a number for the value of a tensor, the same for equal values; for another value
+        its text.
+        """
         import torch
 
         if not torch.is_tensor(leaf):
@@ -194,26 +203,29 @@ class _ApplicationRecord:
         return self._put(leaf, len(self._kept))
 
     def _put(self, tensor: Any, value: int) -> int:
-        """Note that a tensor and its memory have this value number, and return it."""
+        """Record this value number for a tensor and its memory, and return it."""
         self._kept.append(tensor)
         self._values[id(tensor)] = self._values[_view(tensor)] = value
         return value
 
     def note_unpacked_tensor(self, tensor: Any, saved: Any) -> None:
-        """Note that a saved tensor, or its recomputed copy, is read in the backward pass."""
+        """Record that the backward pass reads a saved tensor, or a recomputed copy of it."""
         self.same(tensor, saved)
         indices = frozenset([_storage_identity(saved)]), frozenset([_storage_identity(tensor)])
         self._operators.append(_Ran((), *indices, "back", again=False))
 
     @property
     def forward_only_kernels(self) -> Counter[Kernel]:
-        """The counts of forward kernels on which the function's results do not depend."""
+        """The recorded forward operators on which no result of the function depends, with their
+        counts.
+        """
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
     def to_own_backward(
         self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
     ) -> OwnBackward:
-        """Return the noted backward work, by the operands whose gradients it serves.
+        """Return the cost of the recorded backward work, by the operands whose gradients it
+        serves.
 
         `first` are the `early` operators of the first application.
         """
@@ -250,7 +262,8 @@ class _ApplicationRecord:
 def _summarize_applications(
     applications: Sequence[_ApplicationRecord], costs: "dict[Kernel, Cost | str]"
 ) -> OwnBackward:
-    """Return the backward work of one custom function from its repeated applications.
+    """Return the cost of the backward pass of one custom function, from all records of its
+    application.
 
     Under reentrant checkpoints only the last application runs backward.
     """
@@ -259,7 +272,9 @@ def _summarize_applications(
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
-    """Yield a kernel call with its results; a convolution's gradients one by one."""
+    """Yield (operator call, its result tensors); the backward pass of a convolution as one call
+    for each gradient.
+    """
     import torch
 
     if call.run is not torch.ops.aten.convolution_backward.default:
@@ -287,7 +302,7 @@ def _output_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def _tensors_in_nest(nested: Any) -> list[Any]:
-    """Return all tensors in nested containers."""
+    """Return all tensors in nested lists, tuples and dicts."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -295,12 +310,12 @@ def _tensors_in_nest(nested: Any) -> list[Any]:
 
 
 def _shape_and_dtype(tensor: Any) -> Hashable:
-    """Return a tensor's shape and dtype."""
+    """Return (shape, dtype) of a tensor."""
     return tuple(tensor.shape), tensor.dtype
 
 
 def _storage_identity(tensor: Any) -> Hashable:
-    """Return an identity of a tensor's memory, the object's id without memory."""
+    """Return the id of a tensor's memory; the id of the object if it has none."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):
@@ -308,7 +323,9 @@ def _storage_identity(tensor: Any) -> Hashable:
 
 
 def _view(tensor: Any) -> Hashable:
-    """Return a key of a tensor's memory with offset, shape and strides."""
+    """Return a key that views of the same memory with equal offset, shape and strides have in
+    common.
+    """
     import torch
 
     plain = tensor.layout == torch.strided
@@ -317,7 +334,8 @@ def _view(tensor: Any) -> Hashable:
 
 
 class _Scope:
-    """A reentrant checkpoint, or the whole model, with its function numbers and nested scopes.
+    """A reentrant checkpoint, or the whole model, with the numbers of its functions and its nested
+    scopes.
 
     They come in the same order when it runs again.
     """
@@ -328,7 +346,7 @@ class _Scope:
         self.next = 0
 
     def take(self, make: Callable[[], Any]) -> Any:
-        """Return the next stored item, made by `make` if there is none yet."""
+        """Return the next stored item; store one that `make` returns if there is none."""
         if self.next == len(self.held):
             self.held.append(make())
         self.next += 1
@@ -352,12 +370,14 @@ class _Watch(Running):
 
     @contextmanager
     def going_back(self) -> Iterator[None]:
-        """Mark this context as the backward pass of the training step."""
+        """Mark that from this block on the backward pass of the training step runs."""
         self._goes_back = True
         yield
 
     def apply(self, function: Any, run: Callable[[], Any]) -> Any:
-        """Run a custom function's `apply` in a new record, or in a checkpoint's scope."""
+        """Run the forward pass of a custom function and return its result, with a new record for
+        its operators.
+        """
         import torch
 
         library: Any = torch
@@ -379,7 +399,9 @@ class _Watch(Running):
             self._current = None
 
     def _run_in_scope(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
-        """Run a function within a scope of the current custom function's node."""
+        """Run a function inside the scope of a reentrant checkpoint, which autograd node `node`
+        runs; return its result.
+        """
         scope.next = 0
         self._scopes.append((scope, node))
         try:
@@ -388,7 +410,9 @@ class _Watch(Running):
             self._scopes.pop()
 
     def back(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Run a custom function's backward pass, and note its operators and results."""
+        """Run the backward pass of a custom function and return its result; record its operators
+        and gradients.
+        """
         known = self._known.get(node._sequence_nr())
         if isinstance(known, _Scope):
             return self._run_in_scope(known, node, run)
@@ -403,7 +427,9 @@ class _Watch(Running):
         return result
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Read saved tensors, without noting a checkpoint's recomputed operators."""
+        """Read saved tensors and return them, without a record of operators that a checkpoint
+        recomputes.
+        """
         current, self._current = self._current, None
         try:
             tensors = run()
@@ -416,17 +442,17 @@ class _Watch(Running):
         return tensors
 
     def save(self, tensors: tuple[Any, ...]) -> None:
-        """Note the tensors that a custom function saves in its forward pass."""
+        """Record the tensors that a custom function saves in its forward pass."""
         if self._current is not None and self.node is None:
             self._current.saved = tensors
 
     def direct(self, gradient: Any) -> None:
-        """Note that a custom function computes this gradient of a parameter itself."""
+        """Record that a custom function itself computes this gradient of a parameter."""
         if self._current is not None and self.node is not None:
             self._current.reached[_storage_identity(gradient)].add(DIRECTLY)
 
     def operators(self) -> Any:
-        """Return a dispatch mode that notes the operators run in custom functions."""
+        """Return a dispatch mode that records the operators which custom functions run."""
         from torch.utils._python_dispatch import TorchDispatchMode
 
         watch = self
@@ -446,7 +472,9 @@ class _Watch(Running):
         return Operators()
 
     def _phase(self) -> Phase:
-        """Return the phase of the running custom function: `forward`, `back`, or `graded`."""
+        """Return where the custom function runs: "forward", "back" (its backward pass) or "graded"
+        (that with gradients on).
+        """
         import torch
 
         library: Any = torch
@@ -460,7 +488,7 @@ class _Watch(Running):
 
 
 def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
-    """Return the cost of each kernel, or the reason why it has none, as text."""
+    """Return the cost of each operator call, or the text of why it has none."""
     costs: dict[Kernel, Cost | str] = dict.fromkeys(kernels, ZERO)
     if not kernels:
         return costs
@@ -487,7 +515,7 @@ def _costs(kernels: Mapping[Kernel, _Call]) -> dict[Kernel, Cost | str]:
 
 
 def _kernel_node_cost(node: Node) -> Cost | str:
-    """Return the cost of a kernel's node by its rule, or why it has none."""
+    """Return the cost of a node by the rule of its operator, or the text of why it has none."""
     known = find_operator_rule(node.op)
     if known is None:
         return missing_rule_reason(node.op)
@@ -498,7 +526,7 @@ def _kernel_node_cost(node: Node) -> Cost | str:
 
 
 def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a model that makes these kernel calls, one layer each, and its inputs."""
+    """Return a model in which each of these operator calls is one layer, and its inputs."""
     import torch
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
@@ -514,7 +542,9 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             self.plain = [None if torch.is_tensor(leaf) else (leaf,) for leaf in leaves]
 
         def forward(self, provided: list[Any]) -> Any:
-            """Return the kernel call's result, or the tensors it writes if it returns none."""
+            """Return the result of the operator call, or the tensors that it writes if it returns
+            none.
+            """
             left = iter(provided)
             leaves = [next(left) if leaf is None else leaf[0] for leaf in self.plain]
             args, kwargs = tree_unflatten(leaves, self.form)
@@ -525,7 +555,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
         """A module that makes all calls."""
 
         def forward(self, *provided: list[Any]) -> list[Any]:
-            """Return the tensors of all kernel calls' results, in order."""
+            """Return the tensors in the results of all operator calls, in order."""
             results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 

@@ -30,7 +30,7 @@ _BODIES: Mapping[str, Body] = {
 
 
 def add_bodies(model: Any) -> None:
-    """Add an ONNX function with a body for each opaque PyTorch node that has one, in place.
+    """Add to an ONNX model a function for each opaque PyTorch node whose body is known, in place.
 
     Other nodes keep their name, which no function has: each function has a number, too.
     """
@@ -47,7 +47,9 @@ def add_bodies(model: Any) -> None:
 
 
 def _write_function(node: Any, overload: str) -> Any:
-    """Return the ONNX function of an opaque node, None if its body is unknown."""
+    """Return the ONNX function that computes an opaque node; None if its body, or a shape, is
+    unknown.
+    """
     import onnx_ir as ir
 
     opaque = read_node(node)

@@ -1,4 +1,6 @@
-"""Products of complex numbers, of which a file holds pairs of real ones on the last axis."""
+"""Function bodies for products of complex numbers, which an ONNX file stores as pairs of real ones
+on the last axis.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,18 +14,22 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 
 
 def _are_pairs(node: OpaqueNode) -> bool:
-    """Return whether all operands and results of a node are complex numbers as pairs."""
+    """Return True if all operands and results of a node are complex numbers, stored as pairs on
+    the last axis.
+    """
     described = (*node.operands, *node.results)
     return all(row.shape[-1:] == (2,) and row.dtype.is_floating_point() for row in described)
 
 
 def _real_and_imaginary(write: BodyWriter, pairs: Any) -> list[Any]:
-    """Write in ONNX the real and imaginary parts of complex numbers, tensors (..., 2)."""
+    """Write ONNX nodes that take the real and the imaginary part of complex numbers (..., 2);
+    return both.
+    """
     return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
 
 
 def _join(write: BodyWriter, *parts: Any) -> Any:
-    """Write in ONNX the stack of tensors along a new last axis."""
+    """Write ONNX nodes that stack tensors along a new last axis; return the result."""
     last = write.integers(-1)
     return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
 
@@ -31,11 +37,13 @@ def _join(write: BodyWriter, *parts: Any) -> Any:
 def _multiply(
     write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
 ) -> Any:
-    """Write ONNX nodes for the complex product (a + bi) (c + di) = ac - bd + (ad + bc) i."""
+    """Write ONNX nodes for the complex product (a + bi)(c + di) by an operator for real ones;
+    return the result.
+    """
     (a, b), (c, d) = _real_and_imaginary(write, left), _real_and_imaginary(write, right)
 
     def product(first: Any, second: Any) -> Any:
-        """Write in ONNX the product of two real tensors with the complex product's operator."""
+        """Write the node for the product of two real tensors; return the result."""
         return write(operator, first, second, **attributes)
 
     return _join(
@@ -46,14 +54,18 @@ def _multiply(
 
 
 def _complex_matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write ONNX nodes for the complex matrix product A B, of matrices or batches of them."""
+    """Write ONNX nodes for the product A B of complex matrices or batches; return [result], None
+    if not in pairs.
+    """
     return [_multiply(write, *x)] if _are_pairs(node) else None
 
 
 def _complex_linear_layer(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write ONNX nodes for the complex linear layer x W^T + b, with W of shape [out, in]."""
+    """Write ONNX nodes for the complex layer x W^T + b, with W [out, in]; return [result], None if
+    W is no matrix.
+    """
     if not _are_pairs(node) or len(node.operands[1].shape) != 3:
         return None
     numbers, weight, *bias = x
@@ -62,7 +74,9 @@ def _complex_linear_layer(
 
 
 def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write ONNX nodes for the complex sum beta b + alpha A B; None for complex factors."""
+    """Write ONNX nodes for the complex sum beta b + alpha A B; return [result], None if beta or
+    alpha is complex.
+    """
     names = ("beta", "alpha")
     if not _are_pairs(node) or any(f"{name}{IMAGINARY}" in node.settings for name in names):
         return None
@@ -75,7 +89,9 @@ def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
 def _complex_pair_einsum(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write ONNX nodes for an `einsum` of one or two complex operands."""
+    """Write ONNX nodes for an `einsum` of one or two complex operands; return [result], None for
+    more operands.
+    """
     equation = node.settings["equation"]
     if not _are_pairs(node) or len(x) > 2:
         return None

@@ -1,4 +1,4 @@
-"""Distances of vectors."""
+"""Function bodies for distances of vectors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,9 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 
 
 def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
-    """Write ONNX nodes for the p-norm of vectors along the last axis: (sum of |x|^p)^(1/p)."""
+    """Write ONNX nodes for the p-norm along the last axis, (sum of |x|^p)^(1/p); return the
+    result.
+    """
     last = write.integers(-1)
     if power == 2:
         return write("ReduceL2", gaps, last, keepdims=0)
@@ -29,19 +31,25 @@ def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
 
 
 def _pairwise_vector_distances(write: BodyWriter, first: Any, second: Any, power: float) -> Any:
-    """Write ONNX nodes for the distances [..., P, R] of vectors [..., P, M] and [..., R, M]."""
+    """Write ONNX nodes for the distances of vectors [..., P, M] and [..., R, M]; return them,
+    [..., P, R].
+    """
     rows = write("Unsqueeze", first, write.integers(-2))
     columns = write("Unsqueeze", second, write.integers(-3))
     return _norms(write, write("Sub", rows, columns), power)
 
 
 def _cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write in ONNX `torch.cdist`: distances of all row pairs of two matrices."""
+    """Write ONNX nodes for `torch.cdist`, the distances between the rows of two matrices; return
+    [result].
+    """
     return [_pairwise_vector_distances(write, x[0], x[1], float(node.settings.get("p", 2)))]
 
 
 def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write ONNX nodes for `pdist`: the distances of each pair of rows."""
+    """Write ONNX nodes for `pdist`, the distance of each pair of rows of a matrix; return
+    [result].
+    """
     pairs = _pairwise_vector_distances(write, x[0], x[0], float(node.settings.get("p", 2)))
     indices = write.count_up(node.operands[0].shape[0])
     flat = write.integers(-1)
@@ -50,7 +58,8 @@ def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
 
 
 def _hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write ONNX nodes for `hypot`: m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|.
+    """Write ONNX nodes for `hypot` as m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|;
+    return [result].
 
     No square overflows.
     """

@@ -1,4 +1,4 @@
-"""Bodies of functions that gather in groups: rows of a table in bags, numbers in bins."""
+"""Function bodies that collect values in groups: rows of a table in bags, numbers in bins."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ _LOWEST = -3.4e38
 
 
 def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write in ONNX `embedding_bag`: table rows summed, averaged or maximized bag by bag.
+    """Write ONNX nodes for `embedding_bag`, the sum, mean or maximum of table rows in each bag;
+    return its results, None if more than the first is used.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html
     """
@@ -40,7 +41,9 @@ def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
 
 
 def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
-    """Write for each of `number` indices its bag: the last that begins at or before it."""
+    """Write ONNX nodes that give each of `number` indices the last bag that starts at or before
+    it; return the bags.
+    """
     begun = write(
         "GreaterOrEqual", write.as_column(write.count_up(number)), write.as_int64(starts)
     )
@@ -49,13 +52,17 @@ def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
 
 
 def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
-    """Write ONNX nodes for the sum, mean or maximum of the rows in each bag."""
+    """Write ONNX nodes for the sum, mean or maximum (by the node's mode) of the rows in each bag;
+    return the result.
+    """
     bags, width = node.results[0].shape
     mode = int(node.settings.get("mode", 0))
     shape = write.integers(bags, width)
 
     def gather(start: float, added: Any, reduction: str) -> Any:
-        """Write in ONNX bins with `start`, and reduce `added` into them by index."""
+        """Write ONNX nodes that fill the bags with `start` and reduce the rows `added` into them;
+        return the result.
+        """
         empty = write("Expand", write.real(start, rows), shape)
         return write("ScatterND", empty, indices, added, reduction=reduction)
 
@@ -70,7 +77,8 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> An
 
 
 def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write ONNX nodes for a histogram: how many numbers lie in each of several equal bins.
+    """Write ONNX nodes for a histogram, the count of numbers in each of several equal bins; return
+    [result].
 
     The upper end belongs to the last bin.
 
@@ -97,14 +105,16 @@ def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _histogram_weight_sums(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write ONNX nodes for `bincount` with weights: the sum of the weights of each number."""
+    """Write ONNX nodes for `bincount` with weights, the sum of weights by number; return [result],
+    None without weights.
+    """
     if len(x) != 2 or node.results[0].dtype != node.operands[1].dtype:
         return None
     return [_add_up(write, write.as_int64(x[0]), x[1], node.results[0].shape[0])]
 
 
 def _add_up(write: BodyWriter, indices: Any, amounts: Any, number: int) -> Any:
-    """Write for each of `number` indices the sum of the amounts added there."""
+    """Write ONNX nodes that add each amount at its index, of `number` indices; return the sums."""
     empty = write("Expand", write.real(0.0, amounts), write.integers(number))
     return write("ScatterND", empty, write.as_column(indices), amounts, reduction="add")
 

@@ -1,4 +1,4 @@
-"""Products by groups, of small integers, and running ones."""
+"""Function bodies for products in groups, products of small integers, and running products."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,8 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 def _write_grouped_product(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write in ONNX a grouped matrix product: one axis is cut into groups.
+    """Write ONNX nodes for a matrix product in groups, into which one axis is cut; return
+    [result], None for other shapes.
 
     Rows [T, K] meet the matrix of their group, [G, K, N]; columns [K, N] that of theirs, [G, M,
     K]; of [M, K] and [K, N] the pieces of K give [G, M, N]. Other groups are zeros.
@@ -43,7 +44,9 @@ def _write_grouped_product(
 
 
 def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
-    """Write in ONNX a boolean matrix [groups, indices]: which indices lie in each group."""
+    """Write ONNX nodes for a boolean matrix [groups, indices], True where an index is in a group;
+    return it.
+    """
     ends = write.as_int64(offsets)
     indices = write.count_up(number)
     before = write("Less", indices, write.as_column(ends))  # the groups end in order
@@ -53,14 +56,18 @@ def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
 
 
 def _integer_matrix_product(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write ONNX nodes for a matrix product of int8 operands, summed in int32."""
+    """Write the ONNX node for a matrix product of int8 operands, summed in int32; return
+    [result].
+    """
     return [write("MatMulInteger", *x)]
 
 
 def _write_cumulative_product(
     write: BodyWriter, node: OpaqueNode, x: Sequence[Any]
 ) -> list[Any] | None:
-    """Write ONNX nodes for `cumprod`: running products along an axis."""
+    """Write ONNX nodes for `cumprod`, running products along an axis; return [result], None if the
+    dtype changes.
+    """
     import onnx_ir as ir
 
     shape, dtype = node.operands[0].shape, node.operands[0].dtype

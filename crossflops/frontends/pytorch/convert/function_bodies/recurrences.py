@@ -1,4 +1,6 @@
-"""Recurrent layers that ONNX has no operator for: projected states, packed sequences."""
+"""Function bodies for recurrent layers that ONNX has no operator for: projected states, packed
+sequences.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +13,9 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 
 
 class _Cell(NamedTuple):
-    """A layer in one direction: its kind and its weights, ready for products with rows."""
+    """A recurrent layer in one direction: its kind, and its weights as they are multiplied with
+    rows.
+    """
 
     kind: str
     into: Any
@@ -21,7 +25,9 @@ class _Cell(NamedTuple):
 
 
 def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write ONNX nodes for an LSTM step: c' = f c + i g, h' = W_hr (o tanh(c'))."""
+    """Write ONNX nodes for an LSTM step, c' = f c + i g, h' = W_hr (o tanh(c')); return [h',
+    c'].
+    """
     hidden, memory = states
     sums = write("Add", fed, _write_input_part(write, hidden, cell.again, cell.biases[1:]))
     i, f, g, o = write.several(4, "Split", sums, axis=-1, num_outputs=4)
@@ -35,7 +41,9 @@ def _lstm_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) 
 
 
 def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write ONNX nodes for a GRU step: n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n)."""
+    """Write ONNX nodes for a GRU step, n = tanh(x + r (W_hn h + b_hn)), h' = n + z (h - n); return
+    [h'].
+    """
     back = _write_input_part(write, states[0], cell.again, cell.biases[1:])
     fed_gates = write.several(3, "Split", fed, axis=-1, num_outputs=3)
     back_gates = write.several(3, "Split", back, axis=-1, num_outputs=3)
@@ -45,7 +53,9 @@ def _gru_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -
 
 
 def _plain_step(write: BodyWriter, cell: _Cell, fed: Any, states: Sequence[Any]) -> list[Any]:
-    """Write in ONNX a simple RNN step: tanh or relu of the input plus state product."""
+    """Write ONNX nodes for a step of a simple RNN, tanh or relu of input plus state product;
+    return [state].
+    """
     function = "Relu" if "relu" in cell.kind else "Tanh"
     sums = write("Add", fed, _write_input_part(write, states[0], cell.again, cell.biases[1:]))
     return [write(function, sums)]
@@ -61,13 +71,14 @@ _STEPS: Mapping[str, tuple[int, Callable[..., list[Any]]]] = {  # states, and wh
 
 
 def _write_input_part(write: BodyWriter, rows: Any, weight: Any, bias: Sequence[Any]) -> Any:
-    """Write in ONNX a recurrent cell's input part: rows @ weight, plus the bias if any."""
+    """Write ONNX nodes for rows @ weight, plus the bias if there is one; return the result."""
     product = write("MatMul", rows, weight)
     return write("Add", product, bias[0]) if bias else product
 
 
 def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write ONNX nodes for a recurrent layer on sequences [T, B, I] of equal length.
+    """Write ONNX nodes for a recurrent layer on sequences [T, B, I] of equal length; return its
+    results.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.LSTM.html
     """
@@ -78,7 +89,9 @@ def _on_padded(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 
 
 def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any] | None:
-    """Write in ONNX a recurrent layer on a packed batch: padded, run, packed again."""
+    """Write ONNX nodes for a recurrent layer on packed sequences, which are padded, run and packed
+    again; return its results.
+    """
     (steps,), batch = node.operands[1].shape, node.operands[2].shape[1]
     sizes = write.as_column(x[1])
     mask = write("Less", write.count_up(batch), sizes)
@@ -97,7 +110,7 @@ def _on_packed(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[An
 def _write_recurrent_layers(
     write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], there: Any
 ) -> list[Any]:
-    """Write in ONNX all recurrent layers; return the last output and all final states.
+    """Write ONNX nodes for all layers of a recurrent network; return [last output, final states].
 
     `there` masks the steps that a sequence does not have.
     """
@@ -126,7 +139,9 @@ def _write_recurrent_layers(
 
 
 def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
-    """Write in ONNX a dropout with probability `share`, as in training, between layers."""
+    """Write the ONNX node for a dropout in training mode with probability `share`; return the
+    result.
+    """
     import onnx_ir as ir
 
     training = write("Cast", write.integer(1), to=int(ir.DataType.BOOL))
@@ -134,12 +149,12 @@ def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
 
 
 def _recurrent_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
-    """Return a recurrent cell of its weights: w_ih, w_hh, biases and projection, if any."""
+    """Return the weights of a recurrent cell, with its matrices transposed by ONNX nodes."""
     into, again, *rest = weights
     biases = rest[:2] if node.settings["has_biases"] else []
 
     def turn(matrix: Any) -> Any:
-        """Write ONNX nodes for the transpose of a matrix."""
+        """Write the ONNX node for the transpose of a matrix; return the result."""
         return write("Transpose", matrix, perm=[1, 0])
 
     projects = rest[len(biases) :]
@@ -156,7 +171,9 @@ def _write_recurrent_scan(
     way: int,
     there: Any,
 ) -> list[Any]:
-    """Write in ONNX a recurrence over all steps; return last states and all outputs."""
+    """Write an ONNX Scan of a recurrent cell over all steps; return [final states, outputs of all
+    steps].
+    """
     import onnx_ir as ir
 
     kind, truth = ir.TensorType(node.operands[0].dtype), ir.TensorType(ir.DataType.BOOL)
@@ -183,7 +200,8 @@ def _write_recurrent_scan(
 
 
 def _pack(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
-    """Write in ONNX the packing of sequences [T, B, ...]: rows by step, and counts per step.
+    """Write ONNX nodes that pack sequences [T, B, ...]; return [rows by step, number of sequences
+    in each step].
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.rnn.pack_padded_sequence.html
     """

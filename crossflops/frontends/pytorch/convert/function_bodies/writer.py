@@ -1,4 +1,6 @@
-"""The parts of a function body: the node that it stands for, and nodes of ONNX."""
+"""The description of a node that a function body computes, and the writer of the body's ONNX
+nodes.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +27,7 @@ class OpaqueNode(msgspec.Struct, frozen=True):
 
 
 def read_node(node: Any) -> OpaqueNode | None:
-    """Return an opaque ONNX node's description, None if a shape or dtype is unknown."""
+    """Return the description of an opaque ONNX node; None if a shape or a dtype is unknown."""
     values = (*node.inputs, *node.outputs)
     described = [_describe_onnx_value(value) for value in values]
     known = [row for row in described if row is not None]
@@ -37,7 +39,7 @@ def read_node(node: Any) -> OpaqueNode | None:
 
 
 def _describe_onnx_value(value: Any) -> TensorDescription | None:
-    """Return shape, dtype and use of an ONNX value; None if shape or dtype is unknown."""
+    """Return shape, dtype and use of an ONNX value; None if its shape or dtype is unknown."""
     if value is None or value.shape is None or value.dtype is None:
         return None
     if not all(isinstance(extent, int) for extent in value.shape):
@@ -59,7 +61,7 @@ class BodyWriter:
         return self.several(1, operator, *operands, **attributes)[0]
 
     def several(self, number: int, operator: str, *operands: Any, **attributes: Any) -> list[Any]:
-        """Append an ONNX node to the body, and return its `number` results."""
+        """Append an ONNX node of an operator to the body; return its `number` results."""
         import onnx_ir as ir
 
         results = [ir.Value(name=self.new_name()) for _ in range(number)]
@@ -91,22 +93,24 @@ class BodyWriter:
         return self("CastLike", self("Constant", value=value), like)
 
     def count_up(self, number: int) -> Any:
-        """Append the integers from 0 to `number` - 1 as a tensor."""
+        """Append the integers from 0 to `number` - 1 as a tensor, and return its value."""
         return self("Range", self.integer(0), self.integer(number), self.integer(1))
 
     def zeros(self, result: TensorDescription) -> Any:
-        """Append a tensor of zeros of a result's shape and dtype."""
+        """Append a tensor of zeros with the shape and dtype of a result, and return its value."""
         import onnx_ir as ir
 
         value = ir.tensor([0], dtype=result.dtype)
         return self("ConstantOfShape", self.integers(*result.shape), value=value)
 
     def as_column(self, vector: Any) -> Any:
-        """Append the reshape of a vector [N] to a column [N, 1]."""
+        """Append a reshape of a vector [N] to a column [N, 1], and return its value."""
         return self("Unsqueeze", vector, self.integers(1))
 
     def widen(self, value: Any, described: TensorDescription) -> Any:
-        """Append a cast of a value to float32 if its dtype has fewer bits."""
+        """Append a cast of a float16 or bfloat16 value to float32, and return it; another value as
+        it is.
+        """
         import onnx_ir as ir
 
         narrow = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
@@ -115,7 +119,7 @@ class BodyWriter:
         )
 
     def as_int64(self, value: Any) -> Any:
-        """Append a cast of a value to int64."""
+        """Append a cast of a value to int64, and return it."""
         import onnx_ir as ir
 
         return self("Cast", value, to=int(ir.DataType.INT64))
