@@ -52,9 +52,7 @@ from crossflops.rules.rule import formula_equation
 
 
 class Renderer(Protocol):
-    """A function that returns a result as text in one format; `unit` sorts a report's
-    operators.
-    """
+    """A function that returns a result as text in one format; `unit` sorts the operators."""
 
     def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
         """Return a result as the text of a file, ending with a newline."""
