@@ -40,9 +40,7 @@ class Distances(msgspec.Struct, frozen=True):
 
     @property
     def spread(self) -> dict[str, Fraction]:
-        """The largest difference in MACs between two tools, or a tool and native, by module
-        path.
-        """
+        """By module path, the largest difference in MACs between two tools, or to native."""
         spread = {}
         for path in self.native:
             values = [Fraction(0), *(gaps.get(path, Fraction(0)) for gaps in self.tools.values())]
