@@ -21,9 +21,7 @@ _running: list[str] = []
 
 
 def listen(listener: Listener) -> None:
-    """Add a listener, which is called with a converter's name at its begin, with None at its
-    end.
-    """
+    """Add a listener, called with a converter's name when it begins, and with None at its end."""
     _listeners.append(listener)
 
 

@@ -52,9 +52,7 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
         return self.file is None and (bool(self.specs) or self.values is None)
 
     def origin_of(self, values: Any) -> str:
-        """Return a text on where the inputs come from; `values` is None if only shapes are
-        given.
-        """
+        """Return a text on where inputs come from; `values` is None if only shapes are given."""
         made_up = self.specs or values is None
         known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
         return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)

@@ -58,9 +58,7 @@ class Library(Protocol):
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return the model of this name, with its builder's `arguments` and its input's
-        `sizes`.
-        """
+        """Return the model of this name; `arguments` are its builder's, `sizes` its input's."""
 
 
 def make_library_model(

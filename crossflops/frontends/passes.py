@@ -88,9 +88,7 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
     wanted: frozenset[str]
 
     def run(self, state: State) -> State:
-        """Return the state after all passes. Raises PassOrderError first if their order is
-        wrong.
-        """
+        """Return the state after all passes. Raises PassOrderError if their order is wrong."""
         self.check_order()
         with _opening_pass_log(self.room) as logger:
             return _run_passes(self.passes, state, _PassLog(logger, self.look) if logger else None)

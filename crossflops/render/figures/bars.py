@@ -40,7 +40,7 @@ class Bar(NamedTuple):
 
 
 def tool_bars(report: Report) -> Canvas | None:
-    """Return a bar chart of the tools' totals in MACs next to native; None if no tool fits."""
+    """Return a bar chart of tools' totals in MACs next to native; None if no tool fits."""
     units = {
         account.tool: account.unit
         for account in report.reconciliations or ()
