@@ -74,9 +74,7 @@ def write_grid_sample(draft: Draft) -> None:
 
 
 def pre_mix(draft: Draft) -> None:
-    """Add nodes with the shape of HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [...,
-    H].
-    """
+    """Add nodes with HyperConnectionPreMix's shape: [..., C, H] or [..., C * H] -> [..., H]."""
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
