@@ -95,9 +95,7 @@ class Sklearn(ShapeTracedFrontend):
         return tuple(map(self.shape_of, args)), named
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Return the estimator as bytes of an ONNX model, its graph, and a trace of its
-        modules.
-        """
+        """Return the estimator as bytes of an ONNX model, its graph and a trace of modules."""
         from crossflops.frontends.sklearn.graph import estimator_program
 
         source = recording.source

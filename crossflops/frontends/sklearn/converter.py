@@ -84,9 +84,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     asked = {id(step) for step in _transformers(estimators)}
 
     def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
-        """Return skl2onnx's outputs of a step; of a cluster step that transforms only the
-        distances.
-        """
+        """Return the outputs of a step; of a cluster step that transforms only distances."""
         outputs = before(scope, model, *provided, **named)
         if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
             return outputs
@@ -95,9 +93,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
         return outputs[1:]
 
     def takes_maps(step: Any) -> bool:
-        """Return whether a step is a classifier, or a pipeline of one, with the option
-        "zipmap".
-        """
+        """Return whether a step is a classifier, or a pipeline of one, with option "zipmap"."""
         return bool(classifies(step)) and (hasattr(step, "steps") or _takes(step, "zipmap"))
 
     classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
@@ -154,9 +150,7 @@ def _fixing_kmeans_bias() -> Iterator[None]:
     gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
 
     def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
-        """Return a Gemm of rows and centers whose bias is one zero, so it fits any number of
-        rows.
-        """
+        """Return a Gemm of rows and centers whose bias is one zero, for any number of rows."""
         return gemm(rows, centers, zeros[:1], **attributes)
 
     with patching_attribute(module, "OnnxGemm", gemm_with_one_zero, inventory.CLUSTERS):
@@ -194,9 +188,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     marked: dict[int, Any] = {}
 
     def convert_and_mark(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
-        """Return the operator of a kernel; mark the operators of kernels that compute no
-        products.
-        """
+        """Return the operator of a kernel; mark operators of kernels that multiply nothing."""
         result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
             provided = {id(operand) for operand in (rows, named.get("x_train"), *more)}
@@ -298,9 +290,7 @@ _TYPES = {
 def type_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> list[tuple[str, Any]]:
-    """Return (name, type of skl2onnx) of each input. Raises InputError for an unsupported
-    dtype.
-    """
+    """Return (name, skl2onnx's type) of each input. Raises InputError if it has none."""
     return [(name, _type(spec)) for name, spec in _estimator_inputs(args, kwargs).items()]
 
 
@@ -521,9 +511,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
             made.update((node.name, owner) for node in container.nodes[before:])
 
     def declare_operator(self: Any, type: str, raw_model: Any = None) -> Any:
-        """Return a new operator of skl2onnx; it belongs to the estimator that is being
-        converted.
-        """
+        """Return a new operator of skl2onnx, owned by the estimator that is being converted."""
         operator = declare(self, type, raw_model)
         if running and running[-1] is not None and raw_model is None:
             owners[id(operator)] = running[-1]

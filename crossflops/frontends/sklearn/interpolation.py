@@ -85,9 +85,7 @@ class _Writer:
         return result, self._container.nodes[-1].name if len(at) > 1 else ""
 
     def _lines(self, scores: str, inner: Any) -> str:
-        """Add nodes that count, for each score, the inner thresholds up to it; return the
-        result.
-        """
+        """Add nodes that count the inner thresholds up to each score; return the result's name."""
         reached = self._add("GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)]))
         ones = self._add("Cast", reached, to=self._whole)
         along = self._scope.get_unique_variable_name("along")

@@ -141,9 +141,7 @@ def _attempt_estimator_opsets(
     """Return the state after these passes, with an older opset if the default one fails."""
 
     def convert(opset: dict[str, int] | None) -> EstimatorConversion:
-        """Return the state after the passes with these opset versions (None: skl2onnx's
-        default).
-        """
+        """Return the state after the passes with these opset versions (None: the default)."""
         return run(_replace_estimator_fields(state, opset=opset))
 
     return convert_with_newest_opsets(convert, state.model, state.estimators)

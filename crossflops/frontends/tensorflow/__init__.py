@@ -66,9 +66,7 @@ class TensorFlow(ShapeTracedFrontend):
         return is_model(value)
 
     def is_function(self, value: object) -> bool:
-        """Return whether a value is a plain function of tensors, judged by the names in its
-        code.
-        """
+        """Return whether a value is a plain function of tensors, by the names in its code."""
         from crossflops.frontends.tensorflow.kinds import is_function
 
         return is_function(value)
@@ -98,9 +96,7 @@ class TensorFlow(ShapeTracedFrontend):
         return is_path(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """Return the model in a Keras file, SavedModel folder or frozen graph. Raises
-        TargetError.
-        """
+        """Return the model in a Keras file, SavedModel or frozen graph. Raises TargetError."""
         if arguments:
             raise TargetError(f"{target} is already a model", "leave --arg out")
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
@@ -127,9 +123,7 @@ class TensorFlow(ShapeTracedFrontend):
             yield
 
     def require(self, model: Any) -> None:
-        """Raise an error if TensorFlow or tf2onnx is not installed, or Keras has another
-        backend.
-        """
+        """Raise an error without TensorFlow or tf2onnx, or if Keras has another backend."""
         with self.building():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
@@ -148,8 +142,7 @@ class TensorFlow(ShapeTracedFrontend):
         return tf.TensorSpec(array.shape, array.dtype, name)
 
     def shapes(self, values: Any) -> Arguments:
-        """Return a tf.TensorSpec for each input: tensors, arrays or specs, also in lists and
-        dicts.
+        """Return a tf.TensorSpec for each input: a tensor, array or spec, or a list or dict.
 
         Raises InputError for a value without a shape, and for an open size: TensorFlow's profiler
         counts 0 where the batch is None, and gives no warning.
@@ -179,9 +172,7 @@ class TensorFlow(ShapeTracedFrontend):
         return spec
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Raise InputError if the model cannot be traced; then reset the layer numbers of
-        Keras.
-        """
+        """Raise InputError if the model cannot be traced; then reset Keras's layer numbers."""
         from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 
         try:

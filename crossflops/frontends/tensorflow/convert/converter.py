@@ -605,17 +605,13 @@ def _omitting_weight_copies() -> Iterator[None]:
         return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
 
     def array(tensor: Any, *more: Any, **named: Any) -> Any:
-        """Return a TensorProto as an array; one without data is an array of one repeated
-        number.
-        """
+        """Return a TensorProto as an array; without data, an array that repeats one number."""
         if not is_dataless_tensor(tensor):
             return read(tensor, *more, **named)
         return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
 
     def proto(values: Any, name: str | None = None) -> Any:
-        """Return an array as a TensorProto, without data if it repeats the number for no
-        values.
-        """
+        """Return an array as a TensorProto, without data if its elements are all `NUMBER`."""
         if not is_uniform(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)

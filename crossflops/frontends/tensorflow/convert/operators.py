@@ -223,9 +223,7 @@ _FARTHEST = 400  # operations that a search looks at: a loop has some dozens
 
 
 class Links:
-    """A search for the operation behind each node; a contraction belongs to one node if
-    possible.
-    """
+    """A search for the operation behind each node; a contraction has one node if possible."""
 
     def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
         """Take a frozen graph, and the operation names that nodes were made for."""
@@ -342,9 +340,7 @@ def link_operations(
     nodes: dict[str, list[str]] = {}
 
     def link_node(node: Node, enclosing: str) -> Node:
-        """Return a node with the call and the module of its operation; add it to the call's
-        nodes.
-        """
+        """Return a node with the call and module of its operation; list it under the call."""
         name = links.operation_name(node)
         call = keys.get(name or "") or (
             made.get(enclosing) or keys.get(enclosing) if enclosing else None
