@@ -148,7 +148,7 @@ class FrozenModel(msgspec.Struct, frozen=True):
 
     @property
     def operation_graph(self) -> Any:
-        """The graph as TensorFlow runs it, in which loops and branches are single operations."""
+        """The graph as TensorFlow runs it: loops and branches are Enter, Merge, Switch, ..."""
         return self.function.graph
 
 

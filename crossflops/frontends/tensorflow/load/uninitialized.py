@@ -79,16 +79,12 @@ def _valueless_variable_class() -> Any:
             return super().sparse_read(indices, name)
 
         def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-            """Return elements of the value while tracing. Raises ValuesNeededError if read
-            eagerly.
-            """
+            """Return elements of the value in tracing. Raises ValuesNeededError if eager."""
             self._refuse()
             return super().gather_nd(indices, name)
 
         def _refuse(self) -> None:
-            """Raise ValuesNeededError, and count the attempt, unless a function is being
-            traced.
-            """
+            """Raise ValuesNeededError, and count the read, unless a function is being traced."""
             if tf.executing_eagerly():
                 type(self).reads += 1
                 raise ValuesNeededError(_READ)

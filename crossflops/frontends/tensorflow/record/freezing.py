@@ -84,9 +84,7 @@ def _freezing_by_shape() -> Iterator[None]:
     read = original(kind, "_eval", inventory.VARIABLE_COPIES)
 
     def value(self: Any, tensor: Any) -> Any:
-        """Return the array of a variable; a large one of floats repeats one number, stored
-        once.
-        """
+        """Return the array of a variable; a large one of floats repeats one stored number."""
         shape = tensor.shape
         if not tensor.dtype.is_floating or not shape.is_fully_defined():
             return read(self, tensor)
