@@ -20,7 +20,7 @@ _HINT = "inline the functions with onnx.inliner, or export the model without the
 
 
 class Scope(NamedTuple):
-    """What the names in an inlined function body mean: outer value names, a prefix, attributes."""
+    """The meaning of names in an inlined function body: outer values, a prefix, attributes."""
 
     names: dict[str, str]
     prefix: str
@@ -267,7 +267,7 @@ _KNOWN = ("int32", "int64")  # types in which sizes are computed
 
 
 class Operand(NamedTuple):
-    """What an input of a call says about shapes: its type, shape and (small, known) value.
+    """The facts of a call's input that decide shapes: type, shape and (small, known) value.
 
     `place` is the index of the first input with the same value.
     """

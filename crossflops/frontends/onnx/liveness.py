@@ -55,7 +55,7 @@ def leave_out_dead(graph: Graph) -> Graph:
 
 
 class _HolderForm(NamedTuple):
-    """How a node with bodies passes values: inputs that it needs, and values that it carries.
+    """The inputs that a node with bodies always needs, and the values that its bodies carry.
 
     `always` are the indices of inputs that it always needs; `carried` values begin among its
     inputs at index `first`, among those of its body at `first_inside`, and among the body's
