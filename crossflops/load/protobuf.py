@@ -75,7 +75,7 @@ class Schema(NamedTuple):
 def look_up(what: str, *words: Any) -> Any:
     """Return an operator's schema as a tuple, or a domain's newest version, by ONNX's library.
 
-    In this process.
+    The library runs in this process; see `look_up_by`.
     """
     if what == NEWEST:
         return int(library().defs.schema_version_map().get(*words, (0, 0))[1])

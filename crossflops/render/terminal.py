@@ -258,10 +258,7 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
 
 
 def _widths(table: Table, gap: int, room: int) -> list[int] | None:
-    """Return the width of each column such that the table fits; None if it cannot fit.
-
-    None where that does not do.
-    """
+    """Return the width of each column such that the table fits; None if it cannot fit."""
     widths = [_widest(table, column, False) for column in range(len(table.columns))]
     if not widths or not all(widths):  # empty, or marks that stand on no letter
         return None

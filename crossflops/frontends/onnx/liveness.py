@@ -30,7 +30,7 @@ def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
 def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
     """Return whether it is certain that no node is dead; False also if a node has bodies.
 
-    Then none is dead: of dead nodes the last one has no reader.
+    If some node were dead, then no node would read the results of the last dead one.
     """
     read = set(needed)
     for node in nodes:

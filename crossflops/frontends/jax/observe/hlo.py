@@ -246,10 +246,7 @@ _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
-    """Return what a sum adds a bias to: "convolution" or "product", or "" if no bias.
-
-    It is "convolution", "product", or "".
-    """
+    """Return what a sum adds a bias to: "convolution" or "product", or "" if no bias."""
     for operand, other in (operands, operands[::-1]):
         made, provided = _origin_instruction(operand, program), _origin_instruction(other, program)
         narrow = provided.opcode in _GIVEN and _result_rank(provided) < _result_rank(other)

@@ -53,10 +53,7 @@ def bring_out_of_loops(graph: Any) -> None:
 
 
 def pad_outputs(graph: Any) -> None:
-    """Replace negative pads of transposed convolutions, which ONNX rejects, in place.
-
-    ONNX does not allow them.
-    """
+    """Replace negative pads of transposed convolutions, which ONNX rejects, in place."""
     for node in _everything(graph):
         if node.op_type == "ConvTranspose":
             _pad_the_output(node)
