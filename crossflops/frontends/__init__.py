@@ -1,4 +1,4 @@
-"""A model with its inputs -> its graph, and the trace of what was called.
+"""Turn a model with its inputs into its graph, and a trace of its calls.
 
 In: a `Source`. Out: a `Graph` and a `Trace`. Every framework is a folder with an object that says
 all that must be known of it (`frontend.Frontend`); its packages are imported once it has a model.
@@ -59,7 +59,7 @@ _Loaded = TypeVar("_Loaded")
 
 
 def frontend_of(model: object) -> Frontend | None:
-    """Return the framework of a model, None for another value; no framework is imported for it."""
+    """Return the frontend of a model's framework, or None if the value is not a model."""
     sure = (frontend for frontend in FRONTENDS if frontend.recognizes(model))
     likely = (
         frontend
@@ -70,37 +70,37 @@ def frontend_of(model: object) -> Frontend | None:
 
 
 def _is_of_other_framework(value: object, frontend: Frontend) -> bool:
-    """Return whether the type of a value comes from the packages of another framework."""
+    """Return whether the type of a value is defined in a package of another framework."""
     others = (other.packages for other in FRONTENDS if other is not frontend)
     return type(value).__module__.startswith(tuple(name for names in others for name in names))
 
 
 def frontend_named(name: str) -> Frontend | None:
-    """Return the framework with this name in traces and conventions, None if there is none."""
+    """Return the frontend whose name in traces and conventions this is, or None."""
     return next((frontend for frontend in FRONTENDS if frontend.name == name), None)
 
 
 def framework_title(name: str) -> str:
-    """Return the framework's name in messages."""
+    """Return the framework's name as messages write it, such as "PyTorch" for "pytorch"."""
     frontend = frontend_named(name)
     return name if frontend is None else frontend.title
 
 
 def knows_trained(trace: Trace) -> bool:
-    """Return whether a trace says which parameters of the graph are trained."""
+    """Return whether a trace says which parameters of its graph are trained."""
     frontend = frontend_named(trace.framework)
     return frontend is not None and frontend.knows_trained and not _takes_parameters(trace)
 
 
 def _takes_parameters(trace: Trace) -> bool:
-    """Return whether a trace's framework takes parameters as inputs and no module has any."""
+    """Return whether a model gets its parameters as an input: no module in its trace has any."""
     frontend = frontend_named(trace.framework)
     takes = frontend is not None and frontend.takes_parameters
     return takes and not any(module.params for module in trace.modules)
 
 
 def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
-    """Raise InputError where neither a trace nor patterns say which parameters are trained."""
+    """Raise InputError if it is unknown which parameters are trained, also by `trainable`."""
     if knows_trained(trace) or (_takes_parameters(trace) and any(trainable)):
         return
     if _takes_parameters(trace):
@@ -118,12 +118,12 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
 
 
 def runtime_frontend(runtime: str) -> Frontend:
-    """Return the framework whose models run in the runtime of this `--runtime` value."""
+    """Return the frontend whose models run in the runtime of this `--runtime` value."""
     return next(frontend for frontend in FRONTENDS if frontend.runtime == runtime)
 
 
 def may_be_of_another(target: str, names: Iterable[str]) -> bool:
-    """Return whether a target, by its text or file, may be a model of another framework.
+    """Return whether a target may be a model of a framework whose name is not in `names`.
 
     It is guessed from the words of the target, or of the file that it names: no code is run.
     """
@@ -142,7 +142,7 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
 
 def library_of(target: str) -> Library | None:
-    """Return the library of a target such as `timm:resnet50`, None for other targets."""
+    """Return the library of a target such as `timm:resnet50`, or None for other targets."""
     prefix, colon, name = target.partition(":")
     if not colon or not name:
         return None
@@ -151,7 +151,7 @@ def library_of(target: str) -> Library | None:
 
 
 def candidate_targets(name: str) -> tuple[str, ...]:
-    """Return the targets, such as `timm:resnet50`, that a bare model name may mean."""
+    """Return the targets, such as `timm:resnet50`, for which a bare model name may be short."""
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
@@ -170,7 +170,7 @@ def absent_libraries() -> tuple[str, ...]:
 
 
 def names_like(name: str) -> str:
-    """Return a hint with installed models of nearly this name, "" without any."""
+    """Return a hint with installed models of nearly this name, or "" if there are none."""
     from difflib import get_close_matches  # most runs name nothing wrong
 
     folded = {
@@ -184,7 +184,7 @@ def names_like(name: str) -> str:
 
 
 def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
-    """Return the model contained in a value, and its inputs; else the value and None.
+    """Return the model and inputs that a value contains, or the value itself and None.
 
     The inputs may show what a plain function is.
     """
@@ -195,14 +195,14 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """Return the inputs that a model itself documents, None if none are known."""
+    """Return the default inputs that a model itself documents, or None if it documents none."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Enter all frameworks' contexts for running a target's code that builds a model."""
+    """Return a context for the code of a target that builds a model, in any framework."""
     with ExitStack() as stack:
         for frontend in FRONTENDS:
             stack.enter_context(frontend.building())
@@ -211,7 +211,7 @@ def building() -> Iterator[None]:
 
 @contextmanager
 def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
-    """Enter all frameworks' contexts for building a model without values.
+    """Return a context in which a model is built without weight values, in any framework.
 
     Raises ValuesNeededError where it cannot be built so.
     """
@@ -225,7 +225,7 @@ def building_without_values(packages: Container[str] = ()) -> Iterator[None]:
 
 
 def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
-    """Return the result of `load`, tried again if a framework removed the error's cause."""
+    """Return load(); call it a second time if a framework can remove the cause of its error."""
     try:
         return load()
     except Exception as error:
@@ -235,7 +235,7 @@ def load_with_retry(load: Callable[[], _Loaded]) -> _Loaded:
 
 
 def require_frontend(model: Any) -> Frontend:
-    """Return a model's framework; raise an error if it is unknown or lacks packages.
+    """Return the frontend of a model. Raises an error if it is unknown or lacks packages.
 
     Raises MissingExtraError, and NormalizeError for a value that is not a model of any framework.
     """
@@ -259,7 +259,7 @@ def _value_type_name(value: Any) -> str:
 
 
 def with_control(source: Source, control: Control) -> Source:
-    """Return the source with a setting for its loops' trips and branches.
+    """Return a copy of the source with the choices for its loops and branches.
 
     Raises InputError where its framework has no names for them.
     """
@@ -284,7 +284,7 @@ def record_model(
     views: Sequence[Setting] = (),
     runs: Callable[[], Any] | None = None,
 ) -> Recording:
-    """Run or trace a model and return a recording of its calls: see `Frontend.record`."""
+    """Run or trace a model once, and return the recording of its calls."""
     frontend = require_frontend(source.model)
     with converting(frontend.converter):
         return frontend.record(source, setting, views, runs)
@@ -314,7 +314,7 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
 def build_model_program(
     source: Source, setting: Setting, views: Sequence[Setting] = (), run: Run | None = None
 ) -> Program:
-    """Record a model and convert it to an ONNX model, a graph and a trace."""
+    """Record and convert a model; return its ONNX model, its graph and the trace of its calls."""
     return convert_recording(record_model(source, setting, views), run)
 
 

@@ -1,4 +1,4 @@
-"""A higher threshold of Python's garbage collector while a framework exports a model.
+"""Run Python's garbage collector less often while a framework exports a model.
 
 An export makes hundreds of thousands of values and keeps nearly all of them to its end, among all
 those that the framework holds: to look for cycles after every 700 new ones takes up to a sixth of
@@ -14,7 +14,7 @@ _ALLOCATIONS = 100_000
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Run the garbage collector less often in this context."""
+    """Return a context in which the garbage collector runs less often."""
     before = gc.get_threshold()
     if 0 < before[0] < _ALLOCATIONS:
         gc.set_threshold(_ALLOCATIONS, 50, 100)

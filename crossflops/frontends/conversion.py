@@ -1,4 +1,4 @@
-"""While a framework's converter runs: listeners, which can end it, hear when it begins and ends.
+"""Notify listeners when a framework's converter begins and ends, so that they can end it.
 
 A converter is another project's code, and some take time that grows with the square of the model.
 The command line has it run in a process that can be ended (crossflops/cli/supervision.py); from
@@ -21,7 +21,7 @@ _running: list[str] = []
 
 
 def listen(listener: Listener) -> None:
-    """Call `listener` with a converter's name at its beginning, and with None at its end."""
+    """Add a listener, called with a converter's name when it begins, and with None at its end."""
     _listeners.append(listener)
 
 
@@ -32,7 +32,7 @@ def forget_listeners() -> None:
 
 @contextmanager
 def converting(converter: str) -> Iterator[None]:
-    """Tell listeners that this converter runs during this context; "" is no converter."""
+    """Return a context in which listeners know that this converter runs; "" is no converter."""
     if not converter:
         yield
         return
@@ -47,7 +47,7 @@ def converting(converter: str) -> Iterator[None]:
 
 @contextmanager
 def pausing_conversion() -> Iterator[None]:
-    """Tell listeners that no converter runs during this context."""
+    """Return a context in which listeners know that no converter runs."""
     _tell(None)
     try:
         yield
@@ -57,18 +57,18 @@ def pausing_conversion() -> Iterator[None]:
 
 
 def _tell(word: str | None) -> None:
-    """Call every listener with the running converter's name, or with None at its end."""
+    """Call each listener with the name of the running converter, or with None if none runs."""
     for listener in _listeners:
         listener(word)
 
 
 @contextmanager
 def silencing_loggers(*names: str, up_to: int = ERROR) -> Iterator[None]:
-    """Silence these loggers up to this level while the context is open."""
+    """Return a context in which these loggers drop records up to the level `up_to`."""
     families = tuple(f"{name}." for name in names)
 
     def is_dropped(record: "LogRecord") -> bool:
-        """Return whether a log record is of a silenced logger and not above the level."""
+        """Return whether a record is from a silenced logger and not above the level."""
         return record.levelno <= up_to and f"{record.name}.".startswith(families)
 
     with silence_logs(is_dropped):

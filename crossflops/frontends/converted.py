@@ -1,4 +1,4 @@
-"""A graph that a converter wrote: what its nodes stand for, and what identifies it."""
+"""Describe a graph that a converter wrote: source operations of its nodes, and its hash."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ except ImportError:
 
 
 class ConvertedOperation(msgspec.Struct, frozen=True):
-    """An operation of a framework, as its own program has it."""
+    """An operation of a framework's own program, from which a converter wrote nodes."""
 
     op: Op
     inputs: tuple[TensorSpec, ...]
@@ -31,7 +31,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
     settings: Mapping[str, Scalar] = {}
 
     def as_node(self, key: str) -> Node:
-        """Return the operation as a graph's node with this key, which can be counted."""
+        """Return the operation as a node of a graph with this key, so that it can be counted."""
         return Node(
             key=key,
             op=self.op,
@@ -46,19 +46,19 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
 
 
 def has_known_cost(domain: str, name: str) -> bool:
-    """Return whether the cost of this framework's operation is known."""
+    """Return whether there is a cost rule for this operation of a framework."""
     return find_operator_rule(Op(domain, name, 1)) is not None
 
 
 def _to_node_attribute(value: Scalar) -> Attribute:
-    """Return a setting of a trace as an attribute of a graph's node: a list becomes a tuple."""
+    """Return a setting of a trace as an attribute of a node: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
 def standing(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
-    """Return the nodes, the first of each source operation with that operation's cost.
+    """Return the nodes with a note of their source operation, whose cost the first of them has.
 
     `operation` returns the identity and the operation that a node was written for, None where it
     was written for none.
@@ -66,7 +66,7 @@ def standing(
     begun: set[str] = set()
 
     def annotate_node(node: Node) -> Node:
-        """Return the node, or the nodes of its bodies, with a note of its source operation."""
+        """Return the node, or the nodes of its bodies, with a note of the source operation."""
         meaning = operation(node)
         if meaning is not None:
             identity, meant = meaning
@@ -84,19 +84,19 @@ def standing(
 
 
 def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
-    """Return the graph with weights renamed to the model's parameter names.
+    """Return the graph with its weights renamed to the names of the model's parameters.
 
     `names` are the names of parameters by those of stored tensors.
     """
 
     def rename_spec(spec: TensorSpec | None) -> TensorSpec | None:
-        """Return the tensor's spec with its weight's new name, if it has one."""
+        """Return the tensor's spec with the parameter's name, if it is a weight."""
         if spec is None or spec.name not in names:
             return spec
         return msgspec.structs.replace(spec, name=names[spec.name])
 
     def rename_node_inputs(node: Node) -> Node:
-        """Return the node, bodies included, with its inputs renamed as the model's weights."""
+        """Return the node with the weights among its inputs renamed, also those in its bodies."""
         bodies = tuple(with_weights(body, names) for body in node.bodies)
         return msgspec.structs.replace(
             node, inputs=tuple(map(rename_spec, node.inputs)), bodies=bodies
@@ -118,7 +118,7 @@ def with_weights(graph: Graph, names: Mapping[str, str]) -> Graph:
 
 
 def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> set[str]:
-    """Return the names of the parameters that a step trains, tied ones by all names."""
+    """Return the names of all parameters that a step trains; a tied one has several names."""
     names: dict[int, set[str]] = {}
     stored: dict[int, Parameter] = {}
     for row in modules:
@@ -140,7 +140,7 @@ def trainable_parameter_names(modules: Iterable[Module], step: StepSetting) -> s
 
 
 def module_parameter_sizes(modules: Iterable[Module]) -> dict[str, Any]:
-    """Return count and bytes of all parameters of the modules, each shared storage once."""
+    """Return fields of a graph: number and bytes of all parameters, shared storage once."""
     stored = {stored_value.storage: stored_value for row in modules for stored_value in row.params}
     by_type: dict[str, int] = {}
     for stored_value in stored.values():
@@ -156,7 +156,7 @@ LARGEST = 1 << 30  # bytes of weights in the file of a converter; protobuf holds
 
 
 def require_room(nbytes: int) -> None:
-    """Raise InputError for weights that are too large for a converter to write into a file."""
+    """Raise InputError if weights of `nbytes` bytes are too large for a converter's file."""
     if nbytes > LARGEST:
         raise InputError(
             f"the weights take {nbytes} bytes, and the converter writes files of up to {LARGEST}",
@@ -165,18 +165,18 @@ def require_room(nbytes: int) -> None:
 
 
 def with_graph_identity(graph: Graph, name: str, **sizes: Any) -> Graph:
-    """Return the graph with its model's name, sizes and structure hash."""
+    """Return the graph with the name and sizes of its model, and the hash of its structure."""
     graph = msgspec.structs.replace(graph, name=name, **sizes)
     return msgspec.structs.replace(graph, digest=digest(graph))
 
 
 def digest(graph: Graph) -> str:
-    """Return a hash of a graph's structure: operators, attributes and shapes in order."""
+    """Return a hash (16 hex digits) of a graph's operators, attributes and shapes, in order."""
     return _digest(graph, {})
 
 
 def _digest(graph: Graph, functions: dict[int, str]) -> str:
-    """Return 16 hex digits of a SHA-256 hash over operators and shapes of a graph's nodes."""
+    """Return a hash of a graph's nodes; `functions` caches the hashes of function bodies."""
     encode = msgspec.json.Encoder().encode
     hashed = sha256(b"[")
     for index, node in enumerate(graph.nodes):  # a list of all rows would be the graph once more
@@ -188,7 +188,7 @@ def _digest(graph: Graph, functions: dict[int, str]) -> str:
 
 
 def nodes_digest(nodes: Iterable[Node]) -> str:
-    """Return a hash of the operators, attributes and shapes of nodes, in no order."""
+    """Return a hash of the operators, attributes and shapes of nodes; their order is ignored."""
     encode = msgspec.json.Encoder().encode
     functions: dict[int, str] = {}
     return hash_text(
@@ -203,7 +203,7 @@ def hash_text(text: str) -> str:
 
 
 def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
-    """Return the hashed part of a node: operator, attributes, dtypes, shapes and bodies."""
+    """Return the values of a node to hash: operator, attributes, dtypes, shapes and bodies."""
     row = (
         str(node.op),
         sorted((key, repr(value)) for key, value in node.attrs.items()) if node.attrs else [],
@@ -229,7 +229,7 @@ def _node_digest_row(node: Node, functions: dict[int, str]) -> tuple[Any, ...]:
 def plain_layer_settings(
     attributes: Iterable[tuple[str, Any]], left_out: Container[str] = ()
 ) -> dict[str, Scalar]:
-    """Return a layer's public attributes that are plain values or number tuples, by name."""
+    """Return a layer's public attributes by name that are plain values or tuples of numbers."""
     settings: dict[str, Scalar] = {}
     for name, value in attributes:
         if name.startswith("_") or name in left_out:
@@ -242,7 +242,7 @@ def plain_layer_settings(
 
 
 def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
-    """Return the graph with these fields replaced on the nodes of these calls."""
+    """Return the graph with the fields `marks` set on the nodes of these calls."""
     nodes = (
         msgspec.structs.replace(node, **marks) if node.call in calls else node
         for node in graph.nodes
@@ -251,7 +251,7 @@ def with_node_marks(graph: Graph, calls: Container[str], **marks: Any) -> Graph:
 
 
 def all_nested_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes, each before all nodes in its bodies.
+    """Yield all nodes, also those in bodies; a node precedes the nodes in its bodies.
 
     A body that several nodes share, as callers of a function do, is read once: functions that call
     each other twice would take exponential time. Levels are kept on a stack, as bodies may be

@@ -1,4 +1,4 @@
-"""A model of TensorFlow or JAX whose sizes or paths depend on data: one run of it decides them.
+"""Decide sizes and paths that depend on data, in TensorFlow or JAX, by one run of the model.
 
 The converter traces shapes. A mask leaves sizes open, a `while_loop` its iterations, a `cond` its
 branch. The converted model, with its weights and inputs, is run once; see docs/adr/0021.
@@ -25,7 +25,7 @@ _DRAWS = "the model draws random numbers: another run may have other sizes"
 
 
 class DecidableConversion(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a conversion in which a run may decide sizes and paths.
+    """The state of a conversion, in which a run may decide sizes and branches.
 
     `observed` has the run's observations, `undecided` the graph that was made without them.
     """
@@ -51,7 +51,7 @@ def settle_conversion(
     runnable: Callable[[], Runnable],
     run: Run | None,
 ) -> _Conversion:
-    """Return the converted model, with unknown sizes and branches observed in one run.
+    """Return the converted model; if sizes or branches are unknown, one run decides them.
 
     `read` makes graph and calls, with the observations that the state has; `runnable` makes the
     model with its weights, and raises NormalizeError where there are none.
@@ -78,7 +78,7 @@ def settle_conversion(
 
 
 def mark_decisions(state: _Conversion) -> _Conversion:
-    """Mark the nodes whose size or branch became known only by the run, if there was one."""
+    """Return the state with marks on nodes whose size or branch only the run decided."""
     if state.undecided is None:
         return state
     keys = set(_open_keys(state.undecided.nodes))
@@ -88,19 +88,19 @@ def mark_decisions(state: _Conversion) -> _Conversion:
 
 
 def _with_trace_fields(state: _Conversion, **fields: Any) -> _Conversion:
-    """Return the conversion's state with these fields of its trace replaced."""
+    """Return the conversion's state with these fields of its trace set."""
     return msgspec.structs.replace(state, trace=msgspec.structs.replace(state.trace, **fields))
 
 
 def _run_error_text(error: Exception) -> str:
-    """Return a run's exception as one line of text for a message, shortened if it is long."""
+    """Return the error of a run as one line of text, shortened if it is long."""
     if isinstance(error, CrossflopsError):
         return f"{error.message} ({error.hint})"
     return " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
 
 
 def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -> tuple[Node, ...]:
-    """Return the nodes, bodies included, marked as input-dependent if their key is known."""
+    """Return the nodes with marks: those with a key in `keys` depend on values of the inputs."""
     marked = []
     for node in nodes:
         depends = not _is_open(node) and (inside or node.key.partition("@")[0] in keys)
@@ -116,7 +116,7 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
 
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
-    """Yield the keys of nodes that are open or have an input of unknown shape."""
+    """Yield the keys of nodes whose size, iterations, branch or input shape is unknown."""
     for node in _self_standing_nodes(nodes):
         if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
             yield node.key.partition("@")[0]
@@ -137,7 +137,7 @@ def _is_control(node: Node) -> bool:
 
 
 def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes that are counted by themselves, nodes in their bodies included."""
+    """Yield the nodes that are counted by themselves, also those in their bodies."""
     for node in nodes:
         if node.stands_for_itself:
             yield node
@@ -146,7 +146,7 @@ def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 def _standard_model_part(data: bytes) -> bytes:
-    """Return the ONNX model without nonstandard operators and the nodes that depend on them.
+    """Return the ONNX model without nonstandard operators and without nodes that need them.
 
     Its outputs are then the remaining values that no node reads. Raises NormalizeError where none
     remains.

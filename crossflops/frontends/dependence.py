@@ -1,4 +1,4 @@
-"""The dependence of nodes on the inputs of a model, and in how many of their runs.
+"""Find which nodes depend on the inputs of a model, and in how many of their runs.
 
 A state that a loop carries may be constant in the first runs and depend on an input later: each
 run is taken as it is. Runs are followed until what is carried depends on inputs as before an
@@ -22,14 +22,14 @@ State: TypeAlias = tuple[int, ...]  # the masks of what a loop carries
 
 
 class _RunGroup(NamedTuple):
-    """A group of equal runs: the outer group that they are in, and how many they are."""
+    """A group of equal runs of a body: the position of its outer group, its number of runs."""
 
     outer: int
     runs: int
 
 
 class _MaskScope:
-    """The masks of the values of one graph, and of its parents."""
+    """Bit masks of a graph's values: a bit is 1 if that group of runs depends on an input."""
 
     def __init__(
         self,
@@ -51,28 +51,28 @@ class _MaskScope:
         return _inner_group_mask(mask, self._groups) if mask and self._groups else mask
 
     def read(self, specs: Iterable[TensorSpec | None]) -> list[int]:
-        """Return the input-dependence bit mask of each tensor, 0 for one that is omitted."""
+        """Return the bit mask of each tensor; 0 for a tensor that is omitted."""
         return [self[spec.name] if spec is not None else 0 for spec in specs]
 
     def write(self, specs: Iterable[TensorSpec | None], masks: Iterable[int]) -> None:
-        """Store the tensors' input-dependence bit masks, also 0, which hides outer values."""
+        """Store the bit mask of each tensor; also 0, to hide an outer value of the same name."""
         for spec, mask in zip(specs, masks, strict=False):
             if spec is not None:
                 self._masks[spec.name] = mask
 
 
 def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return a bit mask of outer run groups as one of the inner groups within them."""
+    """Return the bit mask over a body's own run groups that agrees with `mask` over outer ones."""
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
 def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return a bit mask of inner run groups as one of the outer groups around them."""
+    """Return the bit mask over outer run groups: 1 if any inner group within it has 1."""
     return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 
 def _union(masks: Iterable[int]) -> int:
-    """Return the bitwise OR of all masks, 0 without any."""
+    """Return the bitwise OR of all masks, or 0 if there are none."""
     joined = 0
     for mask in masks:
         joined |= mask
@@ -80,7 +80,7 @@ def _union(masks: Iterable[int]) -> int:
 
 
 def mark_constant_nodes(graph: Graph, inputs: Iterable[str], argument: str = "") -> Graph:
-    """Return the graph with nodes marked whose runs, all or some, depend on no input.
+    """Return the graph with marks on nodes that depend on no input, in all or some of their runs.
 
     `inputs` are the names of the model's inputs. Arguments of functions that depend on none of
     them get the role `argument`, if there is one.
@@ -106,7 +106,7 @@ class _DependenceWalk:
     def mark(
         self, nodes: Iterable[Node], scope: _MaskScope, runs: Sequence[int]
     ) -> tuple[tuple[Node, ...], int]:
-        """Return the marked nodes, and a bit mask of the runs in which one depends on an input.
+        """Return the marked nodes, and a bit mask of the run groups that need an input.
 
         `runs` says how many runs each group has. The masks of results are written to the scope.
         """
@@ -126,7 +126,7 @@ class _DependenceWalk:
         return tuple(marked), everything
 
     def results(self, node: Node, scope: _MaskScope) -> list[int]:
-        """Return the input-dependence bit masks of a node's results."""
+        """Return the bit mask of each result of a node: the run groups that need an input."""
         provided = scope.read(node.inputs)
         if not node.bodies:
             return [_union(provided)] * len(node.outputs)
@@ -142,7 +142,7 @@ class _DependenceWalk:
         return [mask | _union(end[at] for end in ends if at < len(end)) for at in indices]
 
     def _function_result_masks(self, body: Graph, provided: tuple[int, ...]) -> list[int]:
-        """Return the dependence masks of a function's results from those of its arguments."""
+        """Return the bit masks of a function's results, given the bit masks of its arguments."""
         key = id(body), provided
         if key not in self._ends:
             self._ends[key] = self._body_output_masks(body, None, provided)
@@ -151,7 +151,7 @@ class _DependenceWalk:
     def _body_output_masks(
         self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[int]
     ) -> list[int]:
-        """Return the dependence masks of a body's outputs from those of its inputs."""
+        """Return the bit masks of a body's outputs, given the bit masks of its inputs."""
         scope = _MaskScope(enclosing)
         scope.write(body.inputs, provided)
         for node in body.nodes:
@@ -159,7 +159,7 @@ class _DependenceWalk:
         return scope.read(body.outputs)
 
     def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
-        """Return the node with marked bodies, and the runs in which they depend on an input."""
+        """Return the node with marked bodies, and a bit mask of the runs that need an input."""
         if node.choice == "function":
             body = self._function(node.bodies[0], scope.read(node.inputs), runs)
             return msgspec.structs.replace(node, bodies=(body,)), 0
@@ -181,7 +181,7 @@ class _DependenceWalk:
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
     def _function(self, body: Graph, provided: Sequence[int], runs: Sequence[int]) -> Graph:
-        """Return the marked copy of a function for arguments of these dependence masks."""
+        """Return a copy of a function's body, marked for arguments with these bit masks."""
         masks, similar = _merge_equal_groups(provided, runs)
         key = id(body), masks, similar
         if key not in self._functions:
@@ -203,7 +203,7 @@ class _DependenceWalk:
         return self._functions[key]
 
     def _follow(self, node: Node, scope: _MaskScope) -> "_LoopCourse":
-        """Propagate dependence masks through a loop's iterations until they repeat."""
+        """Return the bit masks in each iteration of a loop, up to the one where they repeat."""
         body, form = node.bodies[0], _loop_form(node, scope)
         states: list[State] = []
         stacked = [0] * max(len(body.outputs) - len(form.first), 0)
@@ -232,8 +232,7 @@ def _is_loop(node: Node) -> bool:
 
 
 class _LoopForm(NamedTuple):
-    """The positions of a loop's carried values among the inputs of a body, and their initial
-    masks.
+    """The masks at a loop's start: of carried values, and of inputs before and after them.
 
     The first carried value `decides` whether a Loop continues.
     """
@@ -244,12 +243,12 @@ class _LoopForm(NamedTuple):
     decides: bool = False
 
     def input_masks(self, state: State) -> State:
-        """Return a loop body's input masks: those before the state, the state, the others."""
+        """Return the masks of a loop body's inputs if its carried values have masks `state`."""
         return (*self.before, *state, *self.behind)
 
 
 def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
-    """Return the masks that a loop node gives its body: initial state and scanned inputs."""
+    """Return the masks of carried values and other inputs with which a loop begins."""
     provided = tuple(scope.read(node.inputs))
     if node.op.type == "Loop":
         return _LoopForm((provided[1:2] or (0,)) + provided[2:], before=(0,), decides=True)
@@ -263,13 +262,12 @@ def _loop_form(node: Node, scope: _MaskScope) -> _LoopForm:
 
 
 def _state_union(states: Sequence[State]) -> State:
-    """Return the union of several loop states' bit masks, position by position."""
+    """Return the bitwise OR of several loop states, position by position."""
     return tuple(map(_union, zip(*states, strict=True)))
 
 
 class _LoopCourse(NamedTuple):
-    """The masks that a loop carries into each of its first runs, `states`; then it returns to
-    `back`.
+    """The masks of a loop's carried values in its first runs (`states`), then again from `back`.
 
     With None the loop has ended by then. `results` are the masks of its results.
     """
@@ -281,25 +279,25 @@ class _LoopCourse(NamedTuple):
     results: list[int] = []
 
     def after(self, state: State) -> State:
-        """Return the masks after the last iteration; `state` is the one after `states`."""
+        """Return the masks after the last iteration; `state` has those after `states`."""
         if self.back is None or self.trips is None:
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
 
     def groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
-        """Return the run groups of a loop's body: one for each outer group and loop state."""
+        """Return a loop body's run groups: one for each of `states` and each outer group."""
         times = [self._times(at) for at in range(len(self.states))] or [0]
         return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
 
     def _times(self, at: int) -> int:
-        """Return how often a loop's body runs with this state; 1 if the trips are unknown."""
+        """Return how often the body runs with state `at`; 1 if the iterations are unknown."""
         if self.back is None or self.trips is None or at < self.back:
             return 1
         period = len(self.states) - self.back
         return -((at - self.trips) // period)
 
     def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[int]:
-        """Return the dependence masks of a loop body's inputs over these run groups."""
+        """Return the bit masks of a loop body's inputs: one bit for each of these run groups."""
         states = self.states or (self.form.first,)
         enclosing = len(groups) // len(states)
         shifted = (
@@ -310,7 +308,7 @@ class _LoopCourse(NamedTuple):
 
 
 def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
-    """Return the masks with equal run groups merged, and these groups' relative run counts."""
+    """Return the masks with equal run groups merged, and the relative numbers of their runs."""
     total: dict[tuple[bool, ...], int] = {}
     for at, count in enumerate(runs):
         column = tuple(bool(mask >> at & 1) for mask in masks)
@@ -327,7 +325,7 @@ def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[Stat
 def _with_constant_runs(
     node: Node, mask: int, provided: Sequence[int], runs: Sequence[int]
 ) -> Node:
-    """Return the node with the number of its runs on constants, and its varying inputs."""
+    """Return the node with the number of its runs that need no input, and its varying inputs."""
     if not mask:
         return msgspec.structs.replace(node, constant=True)
     full = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
@@ -344,12 +342,12 @@ def _with_constant_runs(
 
 
 def _with_specs(nodes: Iterable[Node], others: Mapping[str, TensorSpec]) -> tuple[Node, ...]:
-    """Return the nodes with the values of these names replaced by other tensor specs."""
+    """Return the nodes with the tensors of these names replaced by `others`."""
     if not others:
         return tuple(nodes)
 
     def replace_spec(spec: TensorSpec | None) -> TensorSpec | None:
-        """Return the tensor's replacement of the same name, or the tensor itself."""
+        """Return the tensor in `others` with the same name, or the tensor itself."""
         return others.get(spec.name, spec) if spec is not None else None
 
     return tuple(

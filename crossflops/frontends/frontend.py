@@ -1,4 +1,4 @@
-"""The contract of a framework: one Protocol, and the values that pass through it."""
+"""Define the contract of a framework: one Protocol, and the values that it passes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -71,7 +71,7 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 class RunnableModel(NamedTuple):
-    """A model that can be run: in what, where, and what is timed. `trace` runs it and writes one.
+    """A model that is ready to run: `once` runs it, `trace` runs it and writes a trace file.
 
     `trace(runs, path)` writes a trace and returns the file, or None where the framework writes a
     folder of its own. `note()` says how the runs so far differ from the model as it is, "" where
@@ -87,7 +87,7 @@ class RunnableModel(NamedTuple):
 
 
 class ModelRun(NamedTuple):
-    """The input and output arrays of a run, in the order of an export.
+    """The input and output arrays of a run, in the order in which an exported file has them.
 
     `drawn` says for each output whether it depends on random numbers, `rounding` by which share of
     its largest element it changes where weights and inputs are rounded differently.
@@ -100,7 +100,7 @@ class ModelRun(NamedTuple):
 
 
 class GenerationPasses(Protocol):
-    """The passes of a language model that generates with a cache, each as a source.
+    """The passes of a language model that generates with a cache, each as a Source.
 
     `windows` are the lengths of the windows that layers of its cache keep.
     """
@@ -109,7 +109,7 @@ class GenerationPasses(Protocol):
     windows: tuple[int, ...]
 
     def prefill(self, batch: int, prompt: int) -> Source:
-        """Return the model's pass over prompts with an empty cache, as a source.
+        """Return the source of the model's pass over prompts, which begins with an empty cache.
 
         Of an encoder-decoder that is the encoder, and the decoder's first token.
 
@@ -119,7 +119,7 @@ class GenerationPasses(Protocol):
         """
 
     def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return the pass over one new token, which attends to a context of tokens with its own.
+        """Return the source of the pass over one new token, which attends to `context` tokens.
 
         Args:
             prompt: The tokens of the prompt.
@@ -210,7 +210,7 @@ class Frontend(Protocol):
         """
 
     def may_be_model(self, value: object) -> bool:
-        """Return whether this may be a model, if no framework recognizes it or made its type.
+        """Return whether a value that no framework recognizes may be a model of this one.
 
         Args:
             value: Any object.
@@ -221,7 +221,7 @@ class Frontend(Protocol):
         return False
 
     def is_function(self, value: object) -> bool:
-        """Return whether a callable with arguments is a model itself, not a model's factory.
+        """Return whether a callable that takes inputs is itself the model, not a builder of one.
 
         Args:
             value: Any object.
@@ -232,7 +232,7 @@ class Frontend(Protocol):
         return False
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """Return the model in a container, such as an export, and its inputs; None if none.
+        """Return the model and inputs in a container such as an export, or None for other values.
 
         Args:
             value: Any object.
@@ -244,7 +244,7 @@ class Frontend(Protocol):
         return None
 
     def usual_input(self, model: Any) -> NamedModel | None:
-        """Return the inputs that a model declares itself, None if it declares none.
+        """Return the default inputs that a model itself declares, or None if it declares none.
 
         Args:
             model: The model.
@@ -257,7 +257,7 @@ class Frontend(Protocol):
     # What a target names.
 
     def libraries(self) -> tuple[Library, ...]:
-        """Return the libraries that know its models by name: `timm:resnet50`.
+        """Return the libraries with models that can be given by name, as in `timm:resnet50`.
 
         Returns:
             The libraries, which are imported when a name is looked up.
@@ -265,7 +265,7 @@ class Frontend(Protocol):
         return ()
 
     def reads(self, target: str) -> bool:
-        """Return whether a target, such as a file name, is one that `read` can load.
+        """Return whether `read` can load a target, such as a file name, of this framework.
 
         Args:
             target: The target string.
@@ -276,7 +276,7 @@ class Frontend(Protocol):
         return False
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """Return the model of a target that the framework reads.
+        """Return the model of a target, such as a file, that the framework itself can read.
 
         Args:
             target: The target string.
@@ -292,7 +292,7 @@ class Frontend(Protocol):
         raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
 
     def unpickle_model(self, path: Path) -> Any:
-        """Return the object in a file with one of the suffixes `pickles`, which runs code.
+        """Return the object in a pickled file of this framework; this runs the code in the file.
 
         Args:
             path: The file.
@@ -314,7 +314,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
-        """Return a context in which a model is built without values, if supported.
+        """Return a context in which a model is built without weight values, if that is supported.
 
         Args:
             sure: Whether the model is one of this framework, which may not be imported yet.
@@ -328,7 +328,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def can_retry_after(self, error: Exception) -> bool:
-        """Return whether the cause of an error is removed, so that a retry is useful.
+        """Return whether the framework removed the cause of an error, so that a retry is useful.
 
         Args:
             error: The error.
@@ -339,7 +339,7 @@ class Frontend(Protocol):
         return False
 
     def architecture(self, model: Any) -> "LanguageArchitecture":
-        """Return the architecture of a language model.
+        """Return the architecture of a language model: its layers, their sizes, its parameters.
 
         Args:
             model: The model.
@@ -356,7 +356,7 @@ class Frontend(Protocol):
         )
 
     def generation(self, model: Any) -> GenerationPasses:
-        """Return a language model's prefill and decoding passes with a cache.
+        """Return the passes of a language model that generates with a cache: prefill and steps.
 
         Args:
             model: The model.
@@ -375,7 +375,7 @@ class Frontend(Protocol):
     # A model with its inputs, and what is made of both.
 
     def require(self, model: Any) -> None:
-        """Check that the packages which read the model are installed.
+        """Raise MissingExtraError if a package that reads the model is not installed.
 
         Args:
             model: The model.
@@ -385,7 +385,7 @@ class Frontend(Protocol):
         """
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return a source: the model prepared for recording, with its arguments.
+        """Return the model, prepared for recording, with its arguments.
 
         Args:
             model: The model.
@@ -402,7 +402,7 @@ class Frontend(Protocol):
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
     ) -> tuple[bool, ...]:
-        """Return for each output whether a loss of the model's result depends on it.
+        """Return, for each output of the model, whether the loss depends on it.
 
         Args:
             source: The model with its arguments.
@@ -421,7 +421,7 @@ class Frontend(Protocol):
         )
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the costs of custom autograd functions with a backward pass of their own.
+        """Return the cost of each function of the model that has its own backward pass.
 
         Args:
             source: The model with its arguments.
@@ -433,7 +433,7 @@ class Frontend(Protocol):
         return ()
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Check that the model accepts its arguments.
+        """Raise InputError if the model does not accept its arguments.
 
         Args:
             source: The model with its arguments.
@@ -453,7 +453,7 @@ class Frontend(Protocol):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Run the model, or trace it, and record its calls.
+        """Run or trace the model once, and return the recording of its calls.
 
         Args:
             source: The model with its arguments.
@@ -472,7 +472,7 @@ class Frontend(Protocol):
         return Recording(source, setting, tuple(views))
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Return the ONNX model of a recording, its graph and the trace of its calls.
+        """Return the ONNX model of a recording, its graph, and the trace of its calls.
 
         Args:
             recording: The recording.
@@ -509,7 +509,7 @@ class Frontend(Protocol):
         )
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
-        """Return picklable observations of runs in these settings, an argument of `record`.
+        """Return what runs in these settings show; it can be pickled, and `record` uses it.
 
         Args:
             source: The model with its arguments.
@@ -526,7 +526,7 @@ class Frontend(Protocol):
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-        """Return a copy of model and inputs that a tool may change.
+        """Return a copy of the model and its inputs, which a tool may change.
 
         Args:
             model: The model.
@@ -539,7 +539,7 @@ class Frontend(Protocol):
         return model, args, kwargs
 
     def to_fake_source(self, source: Source) -> Source:
-        """Return the model and inputs without values, unless their values can be used.
+        """Return the source with a model and inputs without values, if that is supported.
 
         Args:
             source: The model with its arguments.
@@ -550,7 +550,7 @@ class Frontend(Protocol):
         return source
 
     def running_code_as_counted(self, model: Any) -> AbstractContextManager[None]:
-        """Return a context in which a tool runs the model's code in the way it was counted.
+        """Return a context in which a tool runs the model's code in the same way as the count did.
 
         Args:
             model: The model.
@@ -561,7 +561,7 @@ class Frontend(Protocol):
         return nullcontext()
 
     def watching_values(self, model: Any) -> AbstractContextManager[Callable[[], str]]:
-        """Return a context in which a tool runs a model that has no values.
+        """Return a context that gives a function: what needed values in it, as text, or "".
 
         Args:
             model: The model.
@@ -583,7 +583,7 @@ class Frontend(Protocol):
         return
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the model ready to call; a call returns when its work is done.
+        """Return the model ready to run; a run returns only when its work is done.
 
         Args:
             source: The model with its arguments.
@@ -601,7 +601,7 @@ class Frontend(Protocol):
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
     def add_function_bodies(self, model: Any) -> None:
-        """Add functions to an ONNX model for operators that ONNX lacks, in place.
+        """Add functions to an ONNX model, in place, for operators that ONNX does not have.
 
         Args:
             model: The ONNX model.
@@ -609,7 +609,7 @@ class Frontend(Protocol):
         return
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model and return its inputs, outputs and their sensitivity to rounding.
+        """Run the model; return its inputs, its outputs, and how much rounding changes them.
 
         Args:
             source: The model with its arguments.
@@ -630,16 +630,16 @@ class ShapeTracedFrontend(Frontend, Protocol):
     """A framework whose models are traced on the shapes of their inputs, without their values."""
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """Return the placeholder of an input of this spec."""
+        """Return the placeholder (a shape and dtype without values) of an input with this spec."""
 
     def shape_of(self, array: Any) -> Any:
-        """Return the placeholder of an input of the shape and type of this array."""
+        """Return the placeholder (a shape and dtype without values) of this array."""
 
     def shapes(self, values: Any) -> Arguments:
-        """Return the placeholders of a Python caller's inputs. Raises InputError."""
+        """Return placeholders for the inputs of a Python caller. Raises InputError."""
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return a source: the model with the shapes of its inputs, and values if given."""
+        """Return the model with placeholders as its arguments, and arrays if values were given."""
         if provided.file is not None:
             args, kwargs = from_npz(provided.file, self.shape_of)
         elif provided.are_made_up:
@@ -654,7 +654,7 @@ class ShapeTracedFrontend(Frontend, Protocol):
 
 
 def require_packages(names: Iterable[str], purpose: str, extra: str) -> None:
-    """Raise MissingExtraError for the first of these packages that is not installed."""
+    """Raise MissingExtraError if one of these packages, needed for `purpose`, is not installed."""
     for name in names:
         try:
             __import__(name)

@@ -1,4 +1,4 @@
-"""Inputs as they are written (`--input input_ids=1x128:int64`), given in Python, or in a file."""
+"""Read inputs from text (`--input input_ids=1x128:int64`), from Python, or from a file."""
 
 import inspect
 import re
@@ -48,17 +48,17 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_made_up(self) -> bool:
-        """Whether there are no values, neither in a file nor in Python."""
+        """Whether the inputs have shapes only: neither a file nor the caller has their values."""
         return self.file is None and (bool(self.specs) or self.values is None)
 
     def origin_of(self, values: Any) -> str:
-        """Return the inputs' origin in words; `values` is None if only shapes were given."""
+        """Return a text on where inputs come from; `values` is None if only shapes are given."""
         made_up = self.specs or values is None
         known = f"; {', '.join(self.known)} as the model needs them" if self.known else ""
         return self.file or (f"{MADE_UP}{known}" if made_up else self.origin)
 
     def arrays(self) -> Arguments | None:
-        """Return the given input values as arrays, None if only shapes were given."""
+        """Return the values of the inputs as arrays, or None if only shapes were given."""
         if self.file is not None:
             return from_npz(self.file, lambda array: array)
         if self.are_made_up:
@@ -68,7 +68,7 @@ class ProvidedInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _hold_values(provided: Any) -> bool:
-    """Return whether any input has values, more than a shape or a plain number."""
+    """Return whether any input has values: it is neither a shape nor a plain number."""
     if isinstance(provided, Mapping):
         return any(map(_hold_values, provided.values()))
     if isinstance(provided, list | tuple):
@@ -79,7 +79,7 @@ def _hold_values(provided: Any) -> bool:
 
 
 def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """Return the inputs that a command line names. One without a name gets its index: "0", "1" ...
+    """Return the specs of the inputs in `--input` texts; the nth without a name is named "n".
 
     Raises InputError.
     """
@@ -95,7 +95,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
 
 
 def input_option_text(spec: TensorSpec | InputInfo) -> str:
-    """Return an input as text for `--input`, such as `x=1x3:float32`.
+    """Return an input as the text of an `--input` option, such as `x=1x3:float32`.
 
     >>> input_option_text(TensorSpec("input_ids", "int64", (1, 128)))
     'input_ids=1x128:int64'
@@ -105,7 +105,7 @@ def input_option_text(spec: TensorSpec | InputInfo) -> str:
 
 
 def _parse_input_spec(index: int, text: str) -> TensorSpec:
-    """Return the tensor spec of an `--input` text, `x=1x3x8x8:float32`; reject bad text."""
+    """Return the tensor spec of an `--input` text such as `x=1x3:float32`. Raises InputError."""
     match = re.fullmatch(_TEXT, re.sub(_LISTED, _with_crosses, text).strip())
     if not match:
         raise InputError(f"cannot read the input {text!r}", HINT)
@@ -121,25 +121,25 @@ def _parse_input_spec(index: int, text: str) -> TensorSpec:
 
 
 def _with_crosses(match: re.Match[str]) -> str:
-    """Return a shape as 1x3x224x224; one without dimensions is a scalar."""
+    """Return a matched shape, such as (1, 3), as text: "1x3", or "scalar" without dimensions."""
     dims = next(filter(None, match.groups()), "")
     return "x".join(re.findall(r"\d+", dims)) or "scalar"
 
 
 def split_input_values(values: Mapping[str, Any]) -> Arguments:
-    """Split inputs by name into positional arguments (index names) and keyword arguments."""
+    """Return inputs as (args, kwargs): those whose name is a number are positional, in order."""
     indices = sorted((name for name in values if name.isdigit()), key=int)
     args = tuple(values[name] for name in indices)
     return args, {name: value for name, value in values.items() if not name.isdigit()}
 
 
 def from_npz(path: str, convert: Callable[[Any], Any]) -> Arguments:
-    """Return the converted arrays of an .npz file, by index and by name."""
+    """Return the arrays of an .npz file as (args, kwargs), each passed through `convert`."""
     return split_input_values(from_archive(path, convert))
 
 
 def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array) -> dict[str, Any]:
-    """Return the converted arrays of an .npz file by name, unnamed ones by index.
+    """Return the arrays of an .npz file by name (or index), each passed through `convert`.
 
     Raises InputError where the file cannot be read, or an array cannot be converted.
     """
@@ -157,7 +157,7 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
 
 
 def to_call_arguments(inputs: Any) -> Arguments:
-    """Return `(args, kwargs)` from a tensor, a tuple, a dict, or `(args, kwargs)`."""
+    """Return inputs as (args, kwargs), from a tensor, a tuple, a dict, or such a pair."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, tuple | list):
@@ -174,7 +174,7 @@ _KINDS_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSIT
 def positional(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Return a call's arguments as a positional tuple in the order of `forward`'s signature.
+    """Return the arguments of a call to `forward` as one tuple, all passed by position.
 
     A gap before a given argument is filled with its default; arguments after the last given one
     are left out. Raises InputError when an argument can only be passed by keyword, or when the
@@ -201,7 +201,7 @@ def positional(
 
 
 def _parameter_value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) -> Any:
-    """Return a parameter's value from `kwargs` or its default; InputError without either."""
+    """Return a parameter's value in `kwargs`, or its default. Raises InputError without either."""
     if parameter.name in kwargs:
         return kwargs[parameter.name]
     if parameter.default is inspect.Parameter.empty:

@@ -1,4 +1,4 @@
-"""The inputs of a model of Keras as it takes them, on whichever backend."""
+"""Convert inputs to the form that a Keras model takes, with any backend."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from crossflops.errors import InputError
 def inputs_as_taken(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return arguments as a Keras model takes them: for a functional one a list or a dict.
+    """Return (args, kwargs) in the form that a Keras model takes: one list or dict if functional.
 
     The inputs may be given in that form, in order, or by name. Raises InputError where their
     number is not that of the model's inputs.
@@ -42,14 +42,14 @@ def inputs_as_taken(
 
 
 def _symbolic_inputs(model: Any, requested: Any) -> dict[str, Any]:
-    """Return a Keras model's symbolic inputs by name."""
+    """Return the input tensors of a Keras model by name; they have shapes but no values."""
     if isinstance(requested, dict):
         return dict(requested)
     return {tensor.name: tensor for tensor in model.inputs}
 
 
 def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
-    """Return a hint that names one `--input` option with its shape for each tensor."""
+    """Return a hint with an `--input` option for each of these tensors."""
     shapes = {
         name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
     }
@@ -58,7 +58,7 @@ def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
 
 
 def is_built(model: Any) -> bool:
-    """Return whether a Keras layer and all its sublayers have created their variables.
+    """Return whether a Keras layer and all layers in it have created their variables.
 
     A layer without a `build` of its own reports that it is built as soon as that was called,
     although its sublayers are not. Such a layer is treated as not built.

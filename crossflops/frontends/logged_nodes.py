@@ -1,4 +1,4 @@
-"""Nodes that a converter wrote, as a log compares them before there is a graph."""
+"""Describe nodes that a converter wrote, so that a log can compare them before a graph exists."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ _LONGEST = 64  # bytes of an attribute that are compared as they are
 
 
 class LoggedNode(msgspec.Struct, frozen=True):
-    """A node that is not yet part of the graph, as a log compares it."""
+    """A node outside a graph, as texts, so that a log can compare two versions of it."""
 
     op: str
     inputs: tuple[str, ...]
@@ -21,7 +21,7 @@ class LoggedNode(msgspec.Struct, frozen=True):
 
 
 def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
-    """Yield the nodes of a model of onnx_ir with their keys."""
+    """Yield (key, node) for the nodes of an onnx_ir model, each as a LoggedNode."""
     for number, node in enumerate(nodes):
         yield (
             node.name or f"{node.op_type}_{number}",
@@ -36,7 +36,7 @@ def nodes_of_ir(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
 
 
 def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
-    """Yield the nodes of a GraphProto with their keys, those of a body after their holder."""
+    """Yield (key, node) for the nodes of a GraphProto and its subgraphs, each as a LoggedNode."""
     types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
     for number, node in enumerate(graph.node):
         key = f"{enclosing}{onnx_node_label(node, number)}"
@@ -56,13 +56,13 @@ def nodes_of_proto(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Logge
 
 
 def attribute_comparison_key(attribute: Any) -> str:
-    """Return an ONNX attribute as text for comparison, subgraphs excluded."""
+    """Return a text that is equal for equal ONNX attributes; of a subgraph only the name."""
     if attribute.HasField("g"):
         return str(attribute.name)
     return f"{attribute.name} {brief_value(attribute)}"
 
 
 def brief_value(message: Any) -> str:
-    """Return a short text of a protobuf message, different for different messages."""
+    """Return a short text of a protobuf message; different messages have different texts."""
     data = message.SerializeToString(deterministic=True)
     return str(data if len(data) <= _LONGEST else hash(data))

@@ -1,4 +1,4 @@
-"""A model that a library knows by a name: `timm:resnet50` -> the model, with its usual input.
+"""Build a model that a library knows by name, such as `timm:resnet50`, with its default input.
 
 A framework lists its libraries (`Frontend.libraries`); each is one object with the prefix that its
 targets bear. Names are read from the library's source files: a misspelt name and a bare one
@@ -27,7 +27,7 @@ SIZES = {"batch": "--batch", "seq": "--seq", "image_size": "--image-size"}
 
 
 class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that was built by its name, without weights from anywhere.
+    """A model that was built by its name, with its default inputs and without trained weights.
 
     `specs` is its usual input, () where the library documents none, and `origin` the place in the
     library. `values` are those of inputs whose values matter, as nested lists by name. `sizes` are
@@ -43,7 +43,7 @@ class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Library(Protocol):
-    """A library of models with names: `prefix` precedes the colon, `package` is imported.
+    """A library of named models: a target is `prefix:NAME`, and `package` must be importable.
 
     `names_models` says whether it has names of its own, which may be typed without the prefix.
     """
@@ -53,18 +53,18 @@ class Library(Protocol):
     names_models: bool = True
 
     def names(self) -> Sequence[str]:
-        """Return the known names, () where the library is not installed; nothing is imported."""
+        """Return the known names, or () if the library is not installed; nothing is imported."""
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
-        """Return the model of this name, at these sizes; `arguments` are passed to its builder."""
+        """Return the model of this name; `arguments` are its builder's, `sizes` its input's."""
 
 
 def make_library_model(
     library: Library, target: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
 ) -> NamedModel:
-    """Return the model of a target with the prefix of this library.
+    """Return the model of a target such as `timm:resnet50`, which has this library's prefix.
 
     Raises MissingExtraError, and TargetError for an unknown name, with similar names, or for any
     error of the library.
@@ -99,7 +99,7 @@ def make_library_model(
 def _missing_package_error(
     library: Library, name: str, error: ImportError
 ) -> CrossflopsError | None:
-    """Return the error for a package that is not installed, None for other failures."""
+    """Return the error for a package that is not installed, or None if the cause is another."""
     package = (error.name or "").partition(".")[0]
     if package == library.package:
         return MissingExtraError(f"{package} is not installed", f"pip install {package}")
@@ -115,7 +115,7 @@ def _missing_package_error(
 
 @functools.cache
 def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]:
-    """Return the names that match `pattern` in the source files of an installed package, in order.
+    """Return the sorted names that match `pattern` in the source files of a package.
 
     `folder` is in the package and is searched recursively. () where the package or folder is
     missing.
@@ -134,7 +134,7 @@ def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]
 def image_input_spec(
     name: str, channels: int, height: int, width: int, sizes: Mapping[str, int]
 ) -> TensorSpec:
-    """Return the spec of one or more images, channels first, at the requested sizes.
+    """Return the spec of an image input, channels first; `sizes` may replace batch and height.
 
     >>> image_input_spec("x", 3, 224, 224, {"batch": 8, "image_size": 64}).shape
     (8, 3, 64, 64)

@@ -1,4 +1,4 @@
-"""Functions with gradients of their own in a graph that a converter wrote.
+"""Describe functions with their own gradients in a graph that a converter wrote.
 
 The converter leaves a node behind each, its home, and tells what the function was given. The
 backward pass of a function is a program of its framework, which is converted and counted as any
@@ -18,7 +18,7 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
 class Application(msgspec.Struct, frozen=True):
-    """A function with its own gradient, as a model applies it, by nodes and values.
+    """A use of a function with its own gradient: its input values and the nodes that it became.
 
     `given` are the names of its inputs by index, of those that may have a gradient; `inside` the
     keys of the nodes that it became.
@@ -32,7 +32,7 @@ class Application(msgspec.Struct, frozen=True):
 
 
 def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
-    """Return the graph with these custom autograd functions, if it has their nodes."""
+    """Return the graph with those of these functions (with their own gradients) that it has."""
     present = {node.key for node in graph.nodes}
     values: dict[str, TensorSpec] = {spec.name: spec for spec in graph.inputs}
     for node in graph.nodes:
@@ -53,10 +53,10 @@ def with_functions(graph: Graph, applications: Iterable[Application]) -> Graph:
 
 
 def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
-    """Return the graph with the reasons why the gradients of these nodes, by key, are unknown."""
+    """Return the graph with a reason on each of these nodes (by key): its gradient is unknown."""
 
     def place_reason(node: Node) -> Node:
-        """Return the node, bodies included, with the reason for its own backward pass."""
+        """Return the node, and the nodes in its bodies, with the reason if there is one."""
         bodies = tuple(with_reasons(body, reasons) for body in node.bodies)
         reason = reasons.get(node.key.partition("@")[0], node.training.own_backward)
         return msgspec.structs.replace(node.with_training(own_backward=reason), bodies=bodies)
@@ -67,7 +67,7 @@ def with_reasons(graph: Graph, reasons: Mapping[str, str]) -> Graph:
 def backward_of(
     name: str, graph: Graph, gradients: Mapping[int, str], results: Collection[str] = ()
 ) -> OwnBackward:
-    """Return the cost of a backward pass's graph, by the operands whose gradients it serves.
+    """Return the cost of a backward pass, given as a graph, by the operands that it serves.
 
     Work on the `results` of the forward pass is not part of the backward pass.
     """
@@ -96,12 +96,12 @@ def backward_of(
 
 
 def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> OwnBackward:
-    """Return a custom function's backward pass whose work is unknown, with the reason."""
+    """Return a backward pass of unknown cost for a custom function, with the reason."""
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
 
 def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
-    """Return the keys of the nodes on which the values of these names depend."""
+    """Return the keys of the nodes that are needed to compute the values of these names."""
     needed, keys = set(names), set()
     for node in reversed(graph.nodes):
         if any(spec is not None and spec.name in needed for spec in node.outputs):
@@ -112,7 +112,7 @@ def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
 
 
 def _node_forward_cost(node: Node) -> Cost | str:
-    """Return the forward cost of a node, or the reason why it has none, as text."""
+    """Return the forward cost of a node, or a text on why it is unknown."""
     if node.bodies:
         return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO

@@ -1,4 +1,4 @@
-"""The rewrites from a recorded model to its graph, as named passes in a checked order.
+"""Rewrite a recorded model into its graph by named passes, whose order is checked.
 
 A frontend has one list of passes. Each says which facts it requires and which it ensures, so that
 a list in a wrong order fails before anything runs. Where the logger of the frontend is on, as with
@@ -28,16 +28,16 @@ _relayed: set[str] = set()  # the loggers that write to stderr
 
 
 def fact_set(*names: str) -> frozenset[str]:
-    """Return a set of facts, by name."""
+    """Return these names of facts as a set."""
     return frozenset(names)
 
 
 class PassOrderError(RuntimeError):
-    """A pass comes at a point where a fact that it requires does not hold."""
+    """A pass requires a fact that does not hold at that point."""
 
 
 class Pass(msgspec.Struct, Generic[State], frozen=True):
-    """A rewrite of the state of a conversion, by the name of its action.
+    """One rewrite of a conversion's state, named by what it does.
 
     It runs where all facts that it `requires` hold. After it the facts that it `ensures` hold, and
     those that it `ends` no longer do.
@@ -51,7 +51,7 @@ class Pass(msgspec.Struct, Generic[State], frozen=True):
 
 
 class PassGroup(msgspec.Struct, Generic[State], frozen=True):
-    """Passes that run within another one: in its context, or repeatedly.
+    """Passes that run within another one, for example in its context or several times.
 
     `apply` gets the state and a function that runs the passes. Within the group the facts that it
     `opens` hold as well. After it all facts hold that its passes ensured.
@@ -68,14 +68,14 @@ Passes: TypeAlias = Sequence[Pass[State] | PassGroup[State]]
 
 
 class Snapshot(NamedTuple):
-    """The parts that a log compares: nodes by their keys, and other parts by their names."""
+    """The parts of a state that a log compares: nodes by key, and other values by name."""
 
     nodes: Mapping[str, Any]
     values: Mapping[str, Any]
 
 
 class Pipeline(msgspec.Struct, Generic[State], frozen=True):
-    """The passes of a frontend in their order, logged by the logger of its `room`.
+    """The passes of a frontend in their order; the logger named `room` logs them.
 
     `given` are the facts that hold before them, `wanted` those that hold after them. `look` is
     called only where the logger is enabled.
@@ -88,13 +88,13 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
     wanted: frozenset[str]
 
     def run(self, state: State) -> State:
-        """Return the state after all passes; raise PassOrderError first if misordered."""
+        """Return the state after all passes. Raises PassOrderError if their order is wrong."""
         self.check_order()
         with _opening_pass_log(self.room) as logger:
             return _run_passes(self.passes, state, _PassLog(logger, self.look) if logger else None)
 
     def check_order(self) -> None:
-        """Raise PassOrderError where a pass requires a fact that does not hold."""
+        """Raise PassOrderError if a pass, or the end, requires a fact that does not hold."""
         everything = list(_flatten_passes(self.passes))
         holding = _check_pass_order(self.passes, self.given, everything)
         for fact in sorted(self.wanted - holding):
@@ -106,7 +106,7 @@ class Pipeline(msgspec.Struct, Generic[State], frozen=True):
 def _check_pass_order(
     passes: Passes[State], holding: frozenset[str], everything: Sequence[Pass[State]]
 ) -> frozenset[str]:
-    """Raise PassOrderError if a pass needs a fact not yet true; return the final facts."""
+    """Return the facts that hold after these passes. Raises PassOrderError if one is missing."""
     for step in passes:
         for fact in sorted(step.requires - holding):
             raise PassOrderError(
@@ -120,7 +120,7 @@ def _check_pass_order(
 
 
 def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[State]]) -> str:
-    """Return in words which pass would establish a missing fact, or which one ended it."""
+    """Return a text on which pass would establish a missing fact, or which pass ended it."""
     why = [
         *(f"{other.name!r} ensures it" for other in everything if fact in other.ensures),
         *(f"{other.name!r} ends it" for other in everything if fact in other.ends),
@@ -129,7 +129,7 @@ def _order_violation_text(subject: str, fact: str, everything: Sequence[Pass[Sta
 
 
 def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
-    """Yield the single passes of a sequence in order, those of nested groups included."""
+    """Yield all single passes in their order, also those in groups."""
     for step in passes:
         if isinstance(step, PassGroup):
             yield from _flatten_passes(step.passes)
@@ -138,7 +138,7 @@ def _flatten_passes(passes: Passes[State]) -> Iterator[Pass[State]]:
 
 
 def _run_passes(passes: Passes[State], state: State, log: "_PassLog[State] | None") -> State:
-    """Return the state after all passes ran on it in order; `log` notes each, if given."""
+    """Return the state after these passes, run in their order; `log`, if given, notes each."""
     for step in passes:
         if isinstance(step, PassGroup):
             state = step.apply(state, partial(_run_passes, step.passes, log=log))
@@ -155,7 +155,7 @@ _ANNOTATIONS = ("training", "conversion")
 
 
 class _PassLog(Generic[State]):
-    """A log of passes, which compares the nodes before and after each."""
+    """A log of passes, which compares the nodes before and after each pass."""
 
     def __init__(self, logger: "Logger", look: Callable[[State], Snapshot]) -> None:
         """Write to `logger` what changes between the snapshots that `look` takes of a state."""
@@ -173,7 +173,7 @@ class _PassLog(Generic[State]):
 
 
 def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Yield one text line for each node and other value that a pass changed."""
+    """Yield a line of text for each node and each other value that a pass changed."""
     for key, node in before.nodes.items():
         if key not in after.nodes:
             yield f"removed {key} ({node.op})"
@@ -193,7 +193,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def _other_fields(before: Any, after: Any) -> list[str]:
-    """Return the names of the fields that differ between two values of one class.
+    """Return the names of the fields in which two values of one class differ.
 
     Nodes within a value are compared separately.
     """
@@ -207,14 +207,14 @@ def _other_fields(before: Any, after: Any) -> list[str]:
 
 
 def look_at(graph: Graph | None, trace: Trace | None) -> Snapshot:
-    """Return the snapshot of a graph and a trace, if present."""
+    """Return the nodes and values of a graph and a trace (each may be None) for comparison."""
     nodes = dict(_nodes_by_key(graph.nodes)) if graph is not None else {}
     values = {"graph": graph, "trace": trace}
     return Snapshot(nodes, {name: value for name, value in values.items() if value is not None})
 
 
 def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
-    """Yield each node with its key, a body's nodes after the node that contains it.
+    """Yield (key, node) of all nodes, also those in bodies, which follow their node.
 
     A body that several nodes share is read once. Levels are kept on a stack, as bodies may be
     deeply nested.
@@ -236,7 +236,7 @@ def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
 
 @contextmanager
 def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
-    """Yield the logger of a pass pipeline if enabled; CROSSFLOPS_DEBUG enables it.
+    """Return a context that gives the logger of passes, or None if it is not enabled.
 
     A framework may redirect stderr while passes run, so the stream from before is used.
     """
@@ -256,7 +256,7 @@ def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
 
     class Relay(loggers.Handler):
         def emit(self, record: loggers.LogRecord) -> None:
-            """Pass a log record's text, with its logger's name, to the stream as a line."""
+            """Write a log record's text, with its logger's name, to the stream as one line."""
             relay(f"{record.name}: {record.getMessage()}", stream)
 
     handler, level, propagates = Relay(), logger.level, logger.propagate

@@ -1,4 +1,4 @@
-"""The types in which memory stores values that a quantized graph declares as floats.
+"""Find the dtypes in which a quantized graph stores values that it declares as floats.
 
 A runtime works DequantizeLinear into the kernels that read its result, and QuantizeLinear into the
 kernel that makes its operand: the floats between are never in memory (ADR 12). So
@@ -24,7 +24,7 @@ _TO_FLOAT, _FROM_FLOAT = "DequantizeLinear", "QuantizeLinear"
 
 
 def mark_value_storage(graph: Graph) -> Graph:
-    """Return a quantized graph with its values' storage dtypes and folded nodes marked."""
+    """Return a quantized graph with the stored dtype of each value, and marks on folded nodes."""
     return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
@@ -44,7 +44,7 @@ def _is_quantized(graph: Graph) -> bool:
 
 
 class _StorageScope(NamedTuple):
-    """The storage of one graph: the type of each value stored in another type, and folded nodes.
+    """Facts about one graph: dtypes of values that are stored in another one, and folded nodes.
 
     `scales` are the scale and the zero point of values that still equal a DequantizeLinear's
     result.
@@ -56,7 +56,7 @@ class _StorageScope(NamedTuple):
 
 
 def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Functions) -> Graph:
-    """Return the graph with storage dtypes of its values; `outer` has enclosing ones."""
+    """Return the graph with the stored dtypes of its values; `outer` has those of outer values."""
     scope = _StorageScope(dict(outer), set(), {})
     floats = set(_memory_value_names(graph))
     for index, node in enumerate(graph.nodes):
@@ -70,7 +70,7 @@ def _with_value_storage(graph: Graph, outer: Mapping[str, str], functions: Funct
 
 
 def _memory_value_names(graph: Graph) -> Iterator[str]:
-    """Yield names of values that must be stored unquantized: outputs and body inputs."""
+    """Yield the names of values that are stored as declared: outputs and inputs of bodies."""
     yield from (spec.name for spec in graph.outputs)
     for node in graph.nodes:
         if node.bodies and node.choice != "function":
@@ -80,7 +80,7 @@ def _memory_value_names(graph: Graph) -> Iterator[str]:
 
 
 def _propagate_storage(index: int, node: Node, floats: set[str], scope: _StorageScope) -> None:
-    """Note that a node's results are stored in the dtype of its quantized first input."""
+    """Note in `scope` that a node's results are stored in the dtype of its quantized input."""
     data = node.inputs[0] if node.inputs else None
     results = [spec.name for spec in node.outputs if spec is not None]
     if data is None or not results or not floats.isdisjoint(results):
@@ -98,12 +98,12 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
 
 
 def _scale(node: Node) -> tuple[str, ...]:
-    """Return the names of a quantization node's scale and zero point."""
+    """Return the names of a quantization node's scale and, if it has one, its zero point."""
     return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
 
 
 def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> None:
-    """Note that inputs of QuantizeLinear are stored in the dtype of its results.
+    """Note in `scope` that inputs of QuantizeLinear are stored in the dtype of its results.
 
     A different scale for a dequantized value is separate work, which no kernel folds.
     """
@@ -125,7 +125,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
 
 
 def _node_input_names(node: Node) -> Iterable[str]:
-    """Yield the names of a node's inputs and of those in its bodies, functions excluded."""
+    """Yield the names of a node's inputs, also those in its bodies, except function bodies."""
     yield from (spec.name for spec in node.inputs if spec is not None)
     for body in node.bodies if node.choice != "function" else ():
         for inner in body.nodes:
@@ -135,10 +135,10 @@ def _node_input_names(node: Node) -> Iterable[str]:
 def _with_operand_storage(
     node: Node, folded: bool, storage: Mapping[str, str], functions: Functions
 ) -> Node:
-    """Return the node with the storage dtypes of its tensors, bodies included."""
+    """Return the node with the stored dtypes of its inputs and outputs, also in its bodies."""
 
     def replace_storage(spec: TensorSpec | None) -> TensorSpec | None:
-        """Return the tensor's spec with the stored dtype of its values, if it differs."""
+        """Return the tensor's spec with the dtype that it is stored in, if that is another one."""
         if spec is None or spec.name not in storage or storage[spec.name] == spec.dtype:
             return spec
         return msgspec.structs.replace(spec, storage=storage[spec.name])
@@ -153,7 +153,7 @@ def _with_operand_storage(
 
 
 def _body(node: Node, body: Graph, storage: Mapping[str, str], functions: Functions) -> Graph:
-    """Return a node's body with the stored types of its values; function bodies are cached."""
+    """Return a body of a node with the stored dtypes of its values; `functions` is a cache."""
     if node.choice == "function":  # one graph for all calls whose operands are held alike
         operands = zip(node.inputs, body.inputs, strict=False)
         provided = {

@@ -1,4 +1,4 @@
-"""The effect on a model's outputs of rounding weights and inputs differently, in NumPy."""
+"""Compute how a model's outputs change if weights and inputs are rounded differently (NumPy)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ _FLOATS = "fc"
 
 
 def round_otherwise(array: Any, generator: Any) -> Any:
-    """Return the array with each number randomly moved by at most one rounding step."""
+    """Return the array with each float randomly moved by one rounding step up, down, or not."""
     values = np.asarray(array)
     if values.dtype.kind not in _FLOATS:
         return values
@@ -21,7 +21,7 @@ def round_otherwise(array: Any, generator: Any) -> Any:
 
 
 def make_random_array(shape: Sequence[int], dtype: Any) -> Any:
-    """Return a random normal array of a float dtype, or zeros of any other dtype."""
+    """Return an array of normally distributed random floats, or of zeros for other dtypes."""
     if np.issubdtype(dtype, np.floating):
         return np.random.default_rng(0).standard_normal(shape).astype(dtype)
     return np.zeros(shape, dtype)
@@ -33,7 +33,7 @@ def model_run(
     drawn: Sequence[bool],
     run_rounded: Callable[[Any], Sequence[Any]],
 ) -> ModelRun:
-    """Return a run's inputs and outputs with the outputs' sensitivity to rounding."""
+    """Return the inputs and outputs of a run, and how much rounding changes each output."""
     changes = [
         map(_rounding_change, outputs, run_rounded(np.random.default_rng(seed))) for seed in _SEEDS
     ]
@@ -41,7 +41,7 @@ def model_run(
 
 
 def _rounding_change(output: Any, other: Any) -> float:
-    """Return an output's change relative to its largest element; for integers the share."""
+    """Return how much two outputs differ: by largest element, or the share of integers."""
     if output.shape != other.shape or not output.size or output.dtype.kind not in "biufc":
         return 0.0
     differs = (output != other) & ~((output != output) & (other != other))

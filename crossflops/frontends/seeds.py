@@ -1,4 +1,4 @@
-"""The generators of random numbers, PyTorch's, NumPy's and Python's: kept, seeded, and watched.
+"""Restore, seed and watch the random number generators of PyTorch, NumPy and Python.
 
 It stands beside the frontends: what runs a tool needs it, and no frontend.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 @contextmanager
 def generators() -> Iterator[None]:
-    """Restore the random states of PyTorch, NumPy and Python after this context."""
+    """Return a context after which PyTorch, NumPy and Python have their random states again."""
     import numpy as np
     import torch
 
@@ -26,7 +26,7 @@ def generators() -> Iterator[None]:
 
 @contextmanager
 def setting_random_state(state: Any) -> Iterator[None]:
-    """Set PyTorch's random state in this context, unless None, and restore it."""
+    """Return a context in which PyTorch has this random state (if not None)."""
     import torch
 
     before = torch.default_generator.get_state()
@@ -40,7 +40,7 @@ def setting_random_state(state: Any) -> Iterator[None]:
 
 
 class RandomDraws:
-    """Whether random numbers were drawn: by PyTorch's generator, and outside of it.
+    """Flags on random numbers that were drawn: by PyTorch's generator, and by another one.
 
     `left` says whether a trace with values left PyTorch for NumPy.
     """
@@ -52,7 +52,7 @@ class RandomDraws:
 
 @contextmanager
 def seeding_generators() -> Iterator[RandomDraws]:
-    """Seed PyTorch, NumPy and Python with 0 in this context, and restore their states."""
+    """Return a context in which all generators begin at seed 0; it notes who drew numbers."""
     import numpy as np
 
     drawn = RandomDraws()
@@ -82,7 +82,7 @@ def _seed_torch() -> None:
 
 
 def _generator_states() -> tuple[Any, ...]:
-    """Return the states of PyTorch's, NumPy's and Python's generators, for comparison."""
+    """Return the states of PyTorch's, NumPy's and Python's generators, in a form to compare."""
     import numpy as np
     import torch
 

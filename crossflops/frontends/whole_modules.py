@@ -1,4 +1,4 @@
-"""Modules and functions that a formula of one's own counts whole: each call of one is one node.
+"""Replace each call of a module or function for which the user has a formula by one node.
 
 A formula with `module="package.module:Class"` is about a call of that class. The nodes that its
 forward pass became give way to one, which takes what they took and gives what others use of it.
@@ -18,7 +18,7 @@ from crossflops.operators.formula_sources import formulas_in_force
 
 
 def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, Graph, Trace]:
-    """Return a converted model with one node per call of a class that has a formula."""
+    """Return (program, graph, trace) with one node for each call that a user's formula counts."""
     whole_graph = hold_modules_whole(graph, trace)
     if whole_graph is graph:
         return program, graph, trace
@@ -33,7 +33,7 @@ def with_whole_modules(program: Any, graph: Graph, trace: Trace) -> tuple[Any, G
 
 
 def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
-    """Return the graph with one node per call of a class that has a user's formula."""
+    """Return the graph with one node for each call of a class that has a user's formula."""
     formulas = {formula.module: formula for formula in formulas_in_force() if formula.module}
     if not formulas:
         return graph
@@ -47,7 +47,7 @@ def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
 def _outermost_calls(
     trace: Trace, formulas: Mapping[str, Formula]
 ) -> Iterator[tuple[Call, Formula]]:
-    """Yield the module calls whose class has a formula, none within another."""
+    """Yield calls of modules with a formula, and the formula; none is within another such call."""
     by_class = {name.replace(":", "."): formula for name, formula in formulas.items()}
     for call in trace.calls:
         formula = by_class.get(plain_class_name(call.target)) if call.level == "module" else None
@@ -59,7 +59,7 @@ def _outermost_calls(
 
 
 def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -> Graph:
-    """Return the graph with the nodes of one module's call replaced by one with the formula."""
+    """Return the graph with one node, counted by the formula, for the nodes of this call."""
     inside = {
         inner.key
         for inner in trace.calls
@@ -79,7 +79,7 @@ def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -
 
 
 def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
-    """Return the graph with one node per application of this autograd.Function."""
+    """Return the graph with one node for each use of the formula's autograd.Function."""
     kind = find_loaded_class(formula.module)
     name = getattr(kind, "__qualname__", "")
     if not hasattr(kind, "apply") or not name:
@@ -103,7 +103,7 @@ def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
 
 
 def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
-    """Return the argument names of a forward method by position, without `self` or `ctx`."""
+    """Return the names of forward's arguments by position ("0", ...), without `self` or `ctx`."""
     forward = getattr(find_loaded_class(formula.module), "forward", None)
     try:
         parameters = list(inspect.signature(forward).parameters) if forward else []
@@ -113,7 +113,7 @@ def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as node attributes: without None, lists as tuples."""
+    """Return settings in the form of node attributes: without None, with tuples for lists."""
     return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in settings.items()
@@ -129,7 +129,7 @@ def _collapse(
     settings: dict[str, Any],
     names: tuple[str, ...],
 ) -> Graph:
-    """Return the graph with the nodes of these keys replaced by one node of the formula.
+    """Return the graph with one node, counted by the formula, for the nodes of these keys.
 
     Its operands are what the call was `provided` with, by name, each the value of the graph that
     has its shape and type, and then the weights that it used, by their names within the module,
@@ -175,7 +175,7 @@ def _collapse(
 
 
 def _name_within(name: str, modules: Iterable[str]) -> str:
-    """Return the name of a weight without that of its module, which may have several.
+    """Return the name of a weight relative to its module, which may have several names.
 
     >>> _name_within("1.0.inner.weight", ("0", "1.0"))
     'inner.weight'
@@ -190,7 +190,7 @@ def _has_same_form(value: TensorSpec, spec: TensorSpec) -> bool:
 
 
 def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> list[TensorSpec]:
-    """Return the tensors that the nodes and their bodies read from outside, each once."""
+    """Return the tensors, without repetitions, that the nodes read and did not make."""
     taken: dict[str, TensorSpec] = {}
     for node in all_nested_nodes(nodes):
         for spec in node.inputs:
@@ -200,12 +200,12 @@ def _values_taken(nodes: Iterable[Node], products: Mapping[str, TensorSpec]) -> 
 
 
 def _names_used(nodes: Iterable[Node]) -> set[str]:
-    """Return the names of all inputs of the nodes, those in their bodies included."""
+    """Return the names of all inputs of the nodes, also of the nodes in their bodies."""
     return {spec.name for node in all_nested_nodes(nodes) for spec in node.inputs if spec}
 
 
 def _order_nodes(others: Iterable[Node], whole_node: Node) -> tuple[Node, ...]:
-    """Return the nodes in order, the new one before all nodes that use its results."""
+    """Return all nodes in order: `whole_node` before each node that needs its results."""
     behind = {spec.name for spec in whole_node.outputs if spec is not None}
     before: list[Node] = []
     after: list[Node] = []

@@ -1,4 +1,4 @@
-"""The bytes of an ONNX file become a model without its weights: read, limited, checked.
+"""Turn the bytes of an ONNX file into a model without weights: read, limited, checked.
 
 In: a path, or bytes that may be damaged. Out: a ModelProto whose large tensors are shapes alone.
 May import: ir, patches, errors, limits, threads; of onnx the two parts that counting
@@ -57,13 +57,13 @@ def read_onnx_model(path: str) -> Any:
 
 
 def begin_to_read(path: str) -> None:
-    """Start another process that reads a file ahead, if the system can fork."""
+    """Start another process that reads an ONNX file ahead of its use, if the system can fork."""
     if hasattr(os, "fork"):
         start_file_reader(path, partial(_read_without_weights, path))
 
 
 def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
-    """Raise TargetError if a file is only a pointer of Git LFS or a web page, not a model.
+    """Raise TargetError if a file is not the model, but a Git LFS pointer or a web page.
 
     `head` is how the file begins, where that is known.
     """
@@ -79,7 +79,7 @@ def refuse_stand_in(path: str | Path, head: bytes | None = None) -> None:
 
 
 def decode_onnx_model(data: bytes) -> Any:
-    """Return the checked ModelProto of these bytes, without weights."""
+    """Return the checked ModelProto in the bytes of an ONNX file, without weights."""
     return _parse_and_validate(weightless(data))
 
 
@@ -112,7 +112,7 @@ def _read_without_weights(path: str) -> bytes:
 
 
 def _similar_files_hint(path: Path) -> str:
-    """Return a hint with the files in the same folder that have similar names."""
+    """Return a hint with the files of similar names in the same folder."""
     try:
         additional = [str(file) for file in path.parent.glob("*.onnx") if file != path]
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A process beside this one that has ONNX's C++ library, and may read a file ahead.
+"""Run a second process that has ONNX's C++ library, and may read a file ahead of its use.
 
 What crashes or hangs in the library ends that process alone. One that is started early reads the
 file, and makes the schemas of all operators, while this one imports what counts it.
@@ -25,7 +25,7 @@ _INFER = "infer"
 
 
 class OnnxHelperProcess:
-    """A fork of this process that answers with the result of `first`, and then to requests.
+    """A fork of this process that sends the result of `first`, and then answers requests.
 
     It is gone when this process is, or when it is ended.
     """
@@ -47,7 +47,7 @@ class OnnxHelperProcess:
         self._open = True
 
     def answer(self, seconds: float | None = None) -> bytes | None:
-        """Return the process's answer; b"" if it has ended, None if too late or too long."""
+        """Return the process's next answer; b"" if it ended, None if too late or too large."""
         return _receive_message(self._answers, seconds)
 
     def request(self, *words: Any, data: bytes = b"") -> None:
@@ -58,11 +58,11 @@ class OnnxHelperProcess:
                 _send(self._requests, data)
 
     def infer(self, data: bytes, strict: bool, follow: bool) -> None:
-        """Request shape inference of a model from the process, at most once."""
+        """Send the process a request for shape inference of a model; it answers this only once."""
         self.request(_INFER, strict, follow, data=data)
 
     def look_up(self, *words: Any) -> Any:
-        """Return an operator's schema or newest version from the process, or from here."""
+        """Return an operator's schema or a domain's newest version, if possible by the process."""
         if not self._open:
             return look_up(*words)
         self.request(*words)
@@ -77,7 +77,7 @@ class OnnxHelperProcess:
             os.close(self._answers)
 
     def end(self, stop: bool) -> int:
-        """Return the exit status of the process once it has ended; kill it first if `stop`."""
+        """Wait until the process has ended and return its exit status; kill it first if `stop`."""
         if not self._child:
             return 0
         if stop:
@@ -94,13 +94,13 @@ _asked: list[OnnxHelperProcess] = []  # whom the library is asked of
 
 
 def start_file_reader(path: str, read: Callable[[], bytes]) -> None:
-    """Start another process that reads a file ahead, and keep it for the reader."""
+    """Start a process that runs `read` for the file `path`; `read_ahead` returns its result."""
     _reading[path] = OnnxHelperProcess(read)
     atexit.register(_reading[path].end, stop=True)
 
 
 def read_ahead(path: str) -> bytes | None:
-    """Return the content that was read ahead of a file, once, or None."""
+    """Return the bytes that another process read ahead of a file; None if none did."""
     other = _reading.pop(path, None)
     data = other.answer() if other else None
     if other and data:
@@ -113,12 +113,12 @@ def read_ahead(path: str) -> bytes | None:
 
 
 def take_inference_process() -> OnnxHelperProcess | None:
-    """Return a running process that can infer shapes, once, or None."""
+    """Return a process that can infer shapes, and forget it; None if no process is left."""
     return _ready.pop() if _ready else None
 
 
 def release_file_readers() -> None:
-    """End the processes that read files ahead, while the graph is counted."""
+    """Let the processes that read files ahead end by themselves, while the graph is counted."""
     _ready.clear()
     while _asked:
         _asked.pop().close()
@@ -134,7 +134,7 @@ def infer_model_shapes(data: bytes, strict: bool, follow: bool) -> bytes:
 
 
 def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes:
-    """Return the answer of `infer_model_shapes` from a process with limited memory."""
+    """Return the result of `infer_model_shapes`, with the memory of this process limited."""
     _limit_memory(_MEMORY + _MEMORY_PER_BYTE * len(data))
     return infer_model_shapes(data, strict, follow)
 
@@ -178,7 +178,7 @@ def _limit_memory(more: int) -> None:
 
 
 def _send(pipe: int, message: bytes) -> None:
-    """Write the length of a message and the message to a pipe, all of its bytes."""
+    """Write a message to a pipe: its length, then all of its bytes."""
     for part in (_LENGTH.pack(len(message)), message):
         left = memoryview(part)
         while left:
@@ -186,7 +186,7 @@ def _send(pipe: int, message: bytes) -> None:
 
 
 def _receive_message(pipe: int, seconds: float | None = None) -> bytes | None:
-    """Return a message from a pipe; b"" at its end, None if it is too late or too large."""
+    """Return the next message of a pipe; b"" at its end, None if too late or too large."""
     deadline = None if seconds is None else time.monotonic() + seconds
     parts: list[bytes] = []
     left, length = _LENGTH.size, None

@@ -1,4 +1,4 @@
-"""Nodes in an order in which every value is made before it is used."""
+"""Sort nodes into an order in which every value is computed before it is used."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ _GRAPHS = 10  # AttributeProto.AttributeType
 
 
 def onnx_node_label(node: Any, number: int) -> str:
-    """Return the label of a node in messages, and its key: its name, or operator and position."""
+    """Return the name of a node, or its operator and position if it has no name."""
     return node.name or f"{node.op_type}_{number}"
 
 
 def node_read_names(node: Any) -> set[str]:
-    """Return the values that a node reads, with those that its subgraphs take from outside."""
+    """Return the names of values that a node reads, also outer values read by its subgraphs."""
     names = {name for name in node.input if name}
     for body in node_subgraphs(node):
         made = {value.name for value in body.input} | {part.name for part in body.initializer}
@@ -28,12 +28,12 @@ def node_read_names(node: Any) -> set[str]:
 
 
 def node_subgraphs(node: Any) -> Sequence[Any]:
-    """Return the subgraphs of a node, in the order of its attributes."""
+    """Return the subgraphs in a node's attributes, such as branches of an If, in their order."""
     return subgraphs(node.attribute[:])
 
 
 def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
-    """Return the subgraphs in attributes, in their order."""
+    """Return the subgraphs in these attributes, in their order."""
     graphs: list[Any] = []
     for attribute in attributes:
         if attribute.HasField("g"):
@@ -44,7 +44,7 @@ def subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
 
 
 def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
-    """Return the nodes in topological order, otherwise in their present order.
+    """Return the nodes in topological order, with few changes to their present order.
 
     Raises TargetError, which names the node, when one reads what nothing makes, or its own result.
     """
@@ -76,7 +76,7 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
 def _values_from_nodes(
     node: Any, number: int, maker: dict[str, int], known: set[str]
 ) -> list[str]:
-    """Return the values that a node reads from other nodes. Raises TargetError if missing."""
+    """Return the names of values that a node reads from other nodes. Raises TargetError."""
     requested = sorted(node_read_names(node) - known)
     missing = next((name for name in requested if name not in maker), None)
     if missing is not None:

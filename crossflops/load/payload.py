@@ -1,4 +1,4 @@
-"""How many bytes the elements of a tensor take, and weights that are there by shape alone."""
+"""Compute the bytes of tensors, and make weights that have a shape but no data."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -33,7 +33,7 @@ _PACKED = {"int4": 2, "uint4": 2, "float4e2m1": 2, "int2": 4, "uint2": 4}  # ele
 
 
 def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int) -> str:
-    """Return the problem with tensor data of `nbytes` bytes for these dims and type, or "".
+    """Return a text on why `nbytes` of data are wrong for a tensor of these dims and type, or "".
 
     The payload of a field of varints is not read, so for these the size has only bounds.
     """
@@ -57,7 +57,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
 
 @lru_cache(maxsize=4096)  # a model has few shapes
 def wrong_dims(dims: tuple[int, ...]) -> str:
-    """Return the problem with the sizes of a tensor (negative, too large), or ""."""
+    """Return a text on why the sizes of a tensor are wrong (negative, too large), or ""."""
     if len(dims) > _MOST_DIMENSIONS:
         return f"has {len(dims)} dimensions"
     if min(dims, default=0) < 0:
@@ -78,7 +78,7 @@ _CHUNK = 1 << 18  # elements that are written at once
 
 
 def is_uniform(array: Any) -> bool:
-    """Return whether an array of NumPy is large and all of its elements are `NUMBER`."""
+    """Return whether a NumPy array is large and each element is `NUMBER` (a missing weight)."""
     if array.dtype.kind != "f" or array.size <= _LARGE:
         return False
     if not any(array.strides):
@@ -114,7 +114,7 @@ def is_dataless_tensor(tensor: Any) -> bool:
 
 
 def fill_model_weights(data: bytes) -> bytes:
-    """Return the bytes of a model with numbers written into its dataless weights."""
+    """Return the bytes of an ONNX model with `NUMBER` as the elements of tensors without data."""
     if _PLACE.encode() not in data:
         return data
     from crossflops.load.protobuf import parse_model_proto
@@ -128,7 +128,7 @@ def fill_model_weights(data: bytes) -> bytes:
 
 
 def fill_tensor_data(tensor: Any) -> None:
-    """Write one repeated number as the data of a TensorProto, in place."""
+    """Write the value `NUMBER` for every element into a TensorProto, in place."""
     weight = UniformWeight(tensor)
     del tensor.external_data[:]
     tensor.ClearField("data_location")
@@ -136,7 +136,7 @@ def fill_tensor_data(tensor: Any) -> None:
 
 
 class UniformWeight:
-    """The weight that a tensor without data stands for, of `nbytes` bytes that no memory holds."""
+    """A weight of `nbytes` bytes with equal elements, for a tensor without data."""
 
     def __init__(self, tensor: Any) -> None:
         """Read the element type and the sizes of a TensorProto that has no data."""
@@ -149,14 +149,14 @@ class UniformWeight:
         self.nbytes = len(self.element) * self.elements
 
     def tofile(self, file: BinaryIO) -> None:
-        """Write all elements to the file."""
+        """Write all elements to the file, as raw bytes."""
         most = self.element * _CHUNK
         for written in range(0, self.elements, _CHUNK):
             file.write(most[: len(self.element) * (self.elements - written)])
 
 
 def is_listed(tensor: Any) -> bool:
-    """Return whether a TensorProto has its elements in a typed field, not as raw bytes."""
+    """Return whether a TensorProto has or had its elements in a typed field, not as raw bytes."""
     fields_of_types = ("int32_data", "float_data", "int64_data", "double_data", "uint64_data")
     return tensor.doc_string == LISTED or any(getattr(tensor, name) for name in fields_of_types)
 

@@ -1,4 +1,4 @@
-"""The two parts of the onnx package that counting needs, without importing the rest of it.
+"""Import the two parts of the onnx package that counting needs, without the rest of it.
 
 `import onnx` takes longer than counting a model of a thousand nodes. Its message classes and its
 C++ library are modules of their own, which load in a fifth of that time.
@@ -28,19 +28,19 @@ _IN_PYTHON = "google.protobuf.internal.python_message"
 
 @functools.cache
 def messages() -> Any:
-    """Return the module of the message classes (ModelProto, NodeProto ...)."""
+    """Return the module with ONNX's message classes (ModelProto, NodeProto ...)."""
     _import_when_used(_IN_PYTHON)
     return _submodule("onnx_ml_pb2", (".py",))
 
 
 @functools.cache
 def library() -> Any:
-    """Return the C++ library: operator schemas and shape inference."""
+    """Return ONNX's C++ library, which has the operator schemas and shape inference."""
     return _submodule("onnx_cpp2py_export", tuple(EXTENSION_SUFFIXES))
 
 
 def decode_error() -> type[Exception]:
-    """Return the error that protobuf raises for bytes that are no message, or nest too deep."""
+    """Return the exception class that protobuf raises for bytes that it cannot decode."""
     # protobuf has no types, unless types-protobuf is installed
     from google.protobuf import message  # type: ignore[import-untyped,unused-ignore]
 
@@ -48,7 +48,7 @@ def decode_error() -> type[Exception]:
 
 
 def parse_model_proto(data: bytes) -> Any:
-    """Return the ModelProto of these bytes. Raises TargetError if they are none."""
+    """Return the ModelProto of these bytes. Raises TargetError if they are not one."""
     try:
         return messages().ModelProto.FromString(data)
     except (decode_error(), RecursionError) as error:
@@ -73,9 +73,9 @@ class Schema(NamedTuple):
 
 
 def look_up(what: str, *words: Any) -> Any:
-    """Return an operator's schema as a tuple, or the newest version of its domain.
+    """Return an operator's schema as a tuple, or a domain's newest version, by ONNX's library.
 
-    In this process.
+    The library runs in this process; see `look_up_by`.
     """
     if what == NEWEST:
         return int(library().defs.schema_version_map().get(*words, (0, 0))[1])
@@ -92,37 +92,37 @@ _asked: list[Callable[..., Any]] = [look_up]  # the last one is
 
 
 def look_up_by(other: Callable[..., Any]) -> None:
-    """Use another process for `look_up` from now on."""
+    """Call `other`, which asks another process, instead of `look_up` from now on."""
     _asked.append(other)
 
 
 @functools.cache
 def operator_schema(domain: str, name: str, version: int) -> Schema | None:
-    """Return the schema in force in that version of the operator set, None if it is unknown."""
+    """Return an operator's schema in this version of its operator set; None if unknown."""
     known = _asked[-1](SCHEMA, domain, name, version)
     return known and Schema(*known)
 
 
 def since(domain: str, name: str, version: int) -> int:
-    """Return the version in which an operator's schema in force was introduced."""
+    """Return the version that introduced an operator's current schema, else `version`."""
     known = operator_schema(domain, name, version)
     return known.since if known else version
 
 
 def infers(domain: str, name: str, version: int) -> bool:
-    """Return whether ONNX has shape inference for an operator, other than by its function."""
+    """Return whether ONNX infers shapes of an operator by its own function, not by a body."""
     known = operator_schema(domain, name, version)
     return known is not None and known.infers
 
 
 @functools.cache
 def newest_operator_version(domain: str) -> int:
-    """Return the last known version of the operators of a domain, 0 if none is known."""
+    """Return the newest known version of the operator set of a domain, 0 if none is known."""
     return int(_asked[-1](NEWEST, domain))
 
 
 def _import_when_used(name: str) -> None:
-    """Register a module that is executed on its first use."""
+    """Register a module in sys.modules whose code runs when it is first used."""
     spec = None if name in sys.modules else importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         return

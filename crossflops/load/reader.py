@@ -1,4 +1,4 @@
-"""A model file without its weights, read strictly from the wire format of protobuf.
+"""Read a model file without its weights, strictly by the wire format of protobuf.
 
 The file is mapped into memory and walked field by field, so that only the pages that hold the
 structure are touched, whatever the size of the file. Field numbers are those of onnx.proto,
@@ -35,8 +35,7 @@ HINT = "the file is damaged or is not an ONNX model; export or copy it again"
 
 
 class Field(NamedTuple):
-    """One field: its number, its wire type, the positions of its tag, its value and the next
-    field.
+    """A protobuf field: its number, wire type, and positions of tag, value and next field.
 
     `value` is the number of a varint, and the position of the first byte of anything else.
     """
@@ -49,12 +48,12 @@ class Field(NamedTuple):
 
 
 def file_format_error(what: str, offset: int) -> TargetError:
-    """Return the error of a file that does not follow the format."""
+    """Return the error for bytes at `offset` that break the protobuf format."""
     return TargetError(f"{what} at byte {offset}", HINT)
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
-    """Return the varint that begins at `at`, and the position after it.
+    """Return the integer of the varint that begins at `at`, and the position after it.
 
     Raises TargetError when it is longer than ten bytes, above 64 bits, or cut off by `end`.
     """
@@ -75,14 +74,14 @@ def varint(data: Data, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(data: Data, begin: int, end: int) -> Iterator[Field]:
-    """Yield the protobuf fields of the message between two positions."""
+    """Yield the protobuf fields of the message from position `begin` to `end`."""
     return map(Field._make, protobuf_field_rows(data, begin, end))
 
 
 def protobuf_field_rows(
     data: Data, begin: int, end: int
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield the protobuf fields of a message as plain tuples, faster than `fields`.
+    """Yield the fields of a message as tuples in the order of `Field`, faster than `fields`.
 
     Raises TargetError on a wire type that does not exist or is no longer in use, on field
     number 0 or above 2^29, and on a length that goes beyond the message.
@@ -120,7 +119,7 @@ def protobuf_field_rows(
 
 @lru_cache(maxsize=4096)  # nodes that are alike are as long
 def length_prefix(number: int, length: int) -> bytes:
-    """Return the tag and the length of a field of bytes."""
+    """Return the encoded tag and length that precede the value of a field of bytes."""
     return _encode_varint(number << 3 | BYTES) + _encode_varint(length)
 
 
@@ -179,7 +178,7 @@ _COPIED |= dict.fromkeys((_DROP, _METADATA), -1)
 
 
 def weightless(data: Data, copy: str = "") -> bytes:
-    """Return the bytes of an ONNX model without large tensor data, doc strings and traces.
+    """Return the bytes of an ONNX model without large tensor data, doc strings and stack traces.
 
     What remains is a ModelProto of its own. Where the data have a `copy` beside it, a file of this
     name, payloads of raw bytes are external data in there, and others remain. Raises TargetError,
@@ -256,7 +255,7 @@ class _Copy:
         return b"".join(parts)
 
     def _is_kept(self, begin: int, end: int) -> bool:
-        """Return whether a metadata entry has an exporter's note about modules.
+        """Return whether a metadata entry is kept: it has an exporter's note about modules.
 
         They are a StringStringEntryProto.
         """
@@ -268,7 +267,7 @@ class _Copy:
         return False
 
     def _tensor(self, begin: int, end: int) -> bytes:
-        """Return a TensorProto without large payloads, whose size is checked against the shape."""
+        """Return the bytes of a TensorProto without large data, whose size is checked."""
         parts: list[bytes] = []
         dims: list[int] = []
         element_type, run, large = 0, begin, {0: 0}
@@ -304,7 +303,7 @@ class _Copy:
         return b"".join(parts)
 
     def _dims(self, wire: int, value: int, end: int) -> list[int]:
-        """Return the `dims` of a tensor's field: one varint, or packed varints up to `end`."""
+        """Return the sizes in a `dims` field of a tensor: one varint, or packed ones to `end`."""
         if wire == VARINT:
             return [_to_signed_varint(value)]
         dims, at = [], value
@@ -331,7 +330,7 @@ def _too_large() -> TargetError:
 
 
 def _external(file: str, offset: int, length: int) -> bytes:
-    """Return the TensorProto fields that refer to data in a file, at an offset in bytes.
+    """Return the encoded TensorProto fields for data in a file, at `offset`, `length` bytes long.
 
     https://onnx.ai/onnx/repo-docs/ExternalData.html
     """
@@ -374,25 +373,25 @@ def load_small_external_tensors(model: Any, folder: Path) -> None:
 
 
 def location(tensor: Any) -> str:
-    """Return the name of the file with a TensorProto's external data, "" if it has none."""
+    """Return the file name of a TensorProto's external data, "" if it has none."""
     if tensor.data_location != _EXTERNAL:
         return ""
     return next((entry.value for entry in tensor.external_data if entry.key == PLACE.decode()), "")
 
 
 def open_without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking: a named pipe is refused, not waited for."""
+    """Return the descriptor of a file opened without blocking, even if it is a named pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _tensor_nbytes(tensor: Any) -> int:
-    """Return the bytes of a TensorProto's elements by its type and dims; 0 for strings."""
+    """Return the bytes that a TensorProto's elements take by type and dims; 0 for strings."""
     dtype = ELEMENT_TYPES.get(tensor.data_type, "string")
     return 0 if dtype == "string" else TensorSpec("", dtype, tuple(tensor.dims)).nbytes
 
 
 def _read_external_data(folder: Path, location: str, tensor: Any, nbytes: int) -> bytes:
-    """Return a tensor's bytes from its external file, as far as the file has them."""
+    """Return the first `nbytes` of a tensor's external data; fewer if the file lacks them."""
     inside = PurePath(location)
     if inside.anchor or ".." in inside.parts:
         return b""

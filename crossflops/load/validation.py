@@ -1,4 +1,4 @@
-"""Checks of a model before it is counted: names, order, sizes. Nothing is guessed."""
+"""Check the names, order and sizes of a model before it is counted. Nothing is guessed."""
 
 import warnings
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def validate(model: Any) -> None:
 
 
 def _check_graph(graph: Any, outer: set[str], where: str) -> None:
-    """Check names, types, order and tensors of a graph and its bodies. Raises TargetError."""
+    """Check names, types, order and tensors of a graph and its subgraphs. Raises TargetError."""
     stored = [tensor.name for tensor in graph.initializer]
     stored += [tensor.values.name for tensor in graph.sparse_initializer]
     provided = [value.name for value in graph.input]
@@ -77,7 +77,7 @@ def _check_graph(graph: Any, outer: set[str], where: str) -> None:
 
 
 def _check_nodes(nodes: Any, provided: set[str], outer: set[str], where: str) -> set[str]:
-    """Check and sort the nodes of a graph, in place; return the names of all its values.
+    """Check and sort the nodes of a graph, in place; return the names of all values it can read.
 
     `provided` are those that no node makes, `outer` those that it sees around itself.
     """
@@ -140,7 +140,7 @@ def _check_attribute_tensors(node: Any, number: int, attributes: Iterable[Any]) 
 
 
 def _keep_first_constant_value(node: Any, number: int) -> None:
-    """Remove all but the first value of a Constant node, in place, as onnxruntime does.
+    """Remove all attributes but the first of a Constant node, in place, as onnxruntime does.
 
     Source: onnxruntime/core/framework/tensorprotoutils.cc (ConstantNodeProtoToTensorProto).
     """
@@ -158,14 +158,14 @@ def _check_unique_names(names: list[str], where: str) -> None:
 
 
 def _check_outputs_defined(outputs: Iterable[str], known: set[str], where: str) -> None:
-    """Raise TargetError if an output of a graph is produced by nothing that is known."""
+    """Raise TargetError if an output of a graph is not among the known values."""
     for name in outputs:
         if name and name not in known:
             raise TargetError(f"no node produces the output {name!r} of {where!r}", _AGAIN)
 
 
 def _check_declared_sizes(value: Any) -> None:
-    """Raise TargetError if a declared value has dimension names or sizes that are not valid."""
+    """Raise TargetError if a value is declared with an invalid dimension name or size."""
     dims = value.type.tensor_type.shape.dim
     _check_names_are_text(f"the type of {value.name!r}", (dim.dim_param for dim in dims))
     if wrong := payload.wrong_dims(tuple(dim.dim_value for dim in dims)):
@@ -173,7 +173,7 @@ def _check_declared_sizes(value: Any) -> None:
 
 
 def forget_negative(kind: Any) -> None:
-    """Clear negative dimensions of a TypeProto, in place.
+    """Clear negative sizes in a TypeProto, in place, so that they are unknown.
 
     Exporters write -1 for a size that they do not know, and onnxruntime takes any negative size
     for one.
@@ -188,7 +188,7 @@ def forget_negative(kind: Any) -> None:
 
 
 def _tensor_problem(tensor: Any) -> str:
-    """Return the problem with the shape or the payload of a tensor, or ""."""
+    """Return a text on what is wrong with the shape or the data of a tensor, or ""."""
     dims = tuple(tensor.dims[:])
     if wrong := payload.wrong_dims(dims):
         return wrong
@@ -205,7 +205,7 @@ def _tensor_problem(tensor: Any) -> str:
 
 
 def _normalize_default_domain(protos: Iterable[Any]) -> None:
-    """Write the domain "ai.onnx" of nodes or operator sets as "", in place."""
+    """Replace the domain "ai.onnx" of nodes or operator sets by its short form "", in place."""
     for proto in protos:
         if proto.domain == "ai.onnx":
             proto.domain = ""

@@ -1,4 +1,4 @@
-"""Compare the targets of all patches with the releases that are installed, by their source.
+"""Compare the source of all patched attributes in the installed releases with recorded ones.
 
 Nothing is imported: the text of a library is read. `sources.json` has the signature and a digest
 of every target in the releases with which it was verified;
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
 
 def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
-    """Return every target of these patches, as the installed releases define it."""
+    """Return every attribute that these patches replace, with its state where installed."""
     recorded = _read_records()
     return tuple(
         _inspect_patch_target(patch, name, recorded) for patch in patches for name in patch.names
@@ -58,7 +58,7 @@ def patch_targets(patches: Sequence[Patch] = PATCHES) -> tuple[Target, ...]:
 
 
 def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
-    """Compare the source of a patch's target in the installed library with the records."""
+    """Return a patched attribute and its state: installed source compared with the records."""
     installed = release(patch.library)
     if installed is None:
         return Target(patch, name, None, "not installed")
@@ -85,7 +85,7 @@ def _inspect_patch_target(patch: Patch, name: str, recorded: Sources) -> Target:
 
 
 def _target_change_message(last: str, known: Releases, signature: str) -> str:
-    """Return a message that compares the target's signature with that of the last release."""
+    """Return a text on how the target's signature differs from that of the last release."""
     before = known[last][1]
     if before == signature:
         return f"the target is there, its signature is the same; its source is not that of {last}"
@@ -95,12 +95,12 @@ def _target_change_message(last: str, known: Releases, signature: str) -> str:
 
 
 def _path(patch: Patch, name: str) -> str:
-    """Return the dotted name of an attribute that a patch replaces."""
+    """Return the dotted name of the attribute `name` that a patch replaces."""
     return f"{patch.place.replace(':', '.')}.{name}"
 
 
 def release(library: str) -> str | None:
-    """Return the installed release of a library, or None."""
+    """Return the version of an installed library, or None if it is not installed."""
     if library == _PYTHON:
         return sys.version.split()[0]
     for distribution in _DISTRIBUTIONS.get(library, (library,)):
@@ -115,8 +115,7 @@ def release(library: str) -> str | None:
 
 
 def find_source(location: str, name: str) -> tuple[str, str] | None:
-    """Return a digest of the text that defines an attribute, and its signature; None if no text
-    defines it.
+    """Return a digest of the source text of an attribute, and its signature; None without text.
 
     `location` is a module, or a module and a class ("torch._ops:OpOverload").
     """
@@ -140,7 +139,7 @@ def find_source(location: str, name: str) -> tuple[str, str] | None:
 
 
 def _patch_module_file(module: str) -> Path | None:
-    """Return the file of a module's source without importing it, or None if it is not found."""
+    """Return the source file of a module without importing the module, or None if not found."""
     top, *rest = module.split(".")
     spec = find_spec(top)
     folders = list(spec.submodule_search_locations or ()) if spec else []
@@ -155,7 +154,7 @@ def _patch_module_file(module: str) -> Path | None:
 
 
 def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
-    """Yield the statements that match a pattern, each with its indented lines.
+    """Yield each statement whose first line matches the pattern, with its indented lines.
 
     Only statements nested in `depth` classes and functions are yielded.
     """
@@ -177,7 +176,7 @@ def _statement_blocks(text: str, pattern: str, depth: int) -> Iterator[str]:
 
 
 def _enclosures(before: str, indent: int) -> int:
-    """Return how many classes and functions enclose a line, from the lines before it."""
+    """Return the number of classes and functions that enclose a line, from the text before it."""
     count = 0
     for line in reversed(before.splitlines()) if indent else ():
         left = len(line) - len(line.lstrip())
@@ -199,7 +198,7 @@ def _imports(text: str, name: str) -> Iterator[str]:
 
 
 def _statement_signature(text: str) -> str:
-    """Return the parameters in a function's source text, or "" if it is not a function."""
+    """Return the parameter list in a function's source text, or "" if it is not a function."""
     try:
         statement = ast.parse(text).body[0]
     except (SyntaxError, IndexError):
@@ -213,13 +212,13 @@ def _statement_signature(text: str) -> str:
 
 
 def _read_records() -> Sources:
-    """Return the recorded source digests of patch targets, from the package's JSON file."""
+    """Return the recorded digests and signatures of patched attributes."""
     recorded: Sources = json.loads(_RECORDED.read_text(encoding="utf-8"))
     return recorded
 
 
 def _record_patch_targets() -> None:
-    """Add the installed libraries' sources of patch targets to the recorded ones."""
+    """Add the digests and signatures in the installed libraries to the JSON file of records."""
     recorded: dict[str, Any] = _read_records() if _RECORDED.is_file() else {}
     for patch in PATCHES:
         installed = release(patch.library)

@@ -1,4 +1,4 @@
-"""Every attribute of another library that crossflops replaces: which one, why, and since when.
+"""List every attribute of another library that crossflops replaces: which, why, and since when.
 
 In the order of their libraries. A plugin of another author declares a `Patch` of its own.
 """

@@ -1,4 +1,4 @@
-"""Replace an attribute of another library for a block, and put back what was there.
+"""Replace an attribute of another library for a block, and restore it after the block.
 
 The process has one set of attributes: who patches holds `threads.one_at_a_time`, as every verb
 does, or wraps so that other threads are served as before.
@@ -36,7 +36,7 @@ class Patch(NamedTuple):
 def patching_attribute(
     owner: Any, name: str, value: Any, declared: Patch, *, leave_foreign: bool = False
 ) -> "_Attribute":
-    """Return a context in which `owner.name` is `value`.
+    """Return a context manager that sets `owner.name` to `value`, and restores it at its end.
 
     With `leave_foreign`, the exit keeps a value that other code has set meanwhile. Entering raises
     PatchError where the installed release has no such attribute.
@@ -47,21 +47,19 @@ def patching_attribute(
 
 
 def patching_attributes(owner: Any, values: Mapping[str, Any], declared: Patch) -> "_Attributes":
-    """Return a context in which several attributes of one owner are replaced together."""
+    """Return a context manager that replaces several attributes of `owner`, and restores them."""
     return _Attributes(owner, dict(values), declared)
 
 
 def patching_items(
     owner: MutableMapping[Any, Any], items: Mapping[Any, Any], declared: Patch
 ) -> "_Items":
-    """Return a context in which a table of a library has these items; `declared` names the
-    table.
-    """
+    """Return a context manager that sets items in a dict of a library, and restores them."""
     return _Items(owner, dict(items), declared)
 
 
 def original(owner: Any, name: str, declared: Patch) -> Any:
-    """Return the current value of the attribute to patch; raise PatchError if it is missing."""
+    """Return the current value of the attribute to patch. Raises PatchError if it is missing."""
     value = getattr(owner, name, _ABSENT)
     if value is _ABSENT:
         raise missing_target_error(declared, name)
@@ -69,9 +67,7 @@ def original(owner: Any, name: str, declared: Patch) -> Any:
 
 
 def owner_of(declared: Patch) -> Any:
-    """Import the module of a patch and return the module, or the class in it. Raise PatchError
-    where either is missing.
-    """
+    """Return the module or class whose attribute a patch replaces. Raises PatchError."""
     from importlib import import_module
 
     module, _, path = declared.place.partition(":")
@@ -100,7 +96,7 @@ def missing_target_error(declared: Patch, name: str = "") -> PatchError:
 
 
 def restore_attribute(owner: Any, name: str, content: Any = _ABSENT) -> None:
-    """Set an attribute to the content that it had before, or delete it if it had none."""
+    """Set an attribute back to what `own_content` returned before; delete it if it had nothing."""
     if content is _ABSENT:
         delattr(owner, name)
     else:
@@ -108,9 +104,7 @@ def restore_attribute(owner: Any, name: str, content: Any = _ABSENT) -> None:
 
 
 def own_content(owner: Any, name: str) -> Any:
-    """Return the content in the owner's own dictionary, without calling descriptors, for
-    `restore_attribute`.
-    """
+    """Return what an owner itself stores under a name (no descriptor is called), or `_ABSENT`."""
     return getattr(owner, "__dict__", {}).get(name, _ABSENT)
 
 
@@ -125,9 +119,7 @@ def _library_version_text(library: str) -> str:
 
 
 class _Attribute:
-    """A context manager (not a generator) for one attribute, which can also stay replaced: see
-    `keep`.
-    """
+    """A context manager for one replaced attribute, which `keep` leaves replaced."""
 
     def __init__(
         self, owner: Any, name: str, value: Any, declared: Patch, leave_foreign: bool
@@ -149,18 +141,18 @@ class _Attribute:
         self.undo()
 
     def undo(self) -> None:
-        """Restore the attribute that was patched."""
+        """Restore the attribute; with `leave_foreign`, only if it still has the patched value."""
         if self._leave_foreign and own_content(self._owner, self._name) is not self._value:
             return
         restore_attribute(self._owner, self._name, self._before)
 
     def keep(self) -> None:
-        """Keep the replaced attribute, with no restoring at exit."""
+        """Replace the attribute for good: without restoring it."""
         self.__enter__()
 
 
 class _Attributes:
-    """A context in which all attributes are replaced, or none if one of them cannot be."""
+    """A context manager that replaces all attributes, or none if one of them cannot be."""
 
     def __init__(self, owner: Any, values: dict[str, Any], declared: Patch) -> None:
         names = () if ANY in declared.names else values.keys() - set(declared.names)

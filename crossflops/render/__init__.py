@@ -1,4 +1,4 @@
-"""A page for each noun, and a file for each format: the room that makes text for people.
+"""Turn a result into a page of text and tables, and the page into a text or a file.
 
 In: a report, or another noun. Out: text for a terminal, HTML, a picture, or what a file holds, in
 the format that its suffix names (`formats`).

@@ -1,4 +1,4 @@
-"""Formats of files: a function for each, from a result to a text.
+"""Write a result in a file format: one function for each format.
 
 `@file_format(".md")` over a function is all that a format needs: `-o FILE.md` then has it write.
 """
@@ -52,7 +52,7 @@ from crossflops.rules.rule import formula_equation
 
 
 class Renderer(Protocol):
-    """A function that writes a result in one format. `unit` orders a report's operators."""
+    """A function that returns a result as text in one format; `unit` sorts the operators."""
 
     def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
         """Return a result as the text of a file, ending with a newline."""
@@ -64,10 +64,10 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 
 
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
-    """Return a decorator that registers a renderer for files with this suffix."""
+    """Return a decorator that registers a function as the writer of files with this suffix."""
 
     def declare(renderer: _Renderer) -> _Renderer:
-        """Register the renderer as the one for files with this suffix."""
+        """Register the function as the writer of files with this suffix, and return it."""
         FORMATS[suffix] = renderer
         return renderer
 
@@ -75,7 +75,7 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
 
 
 def suffix(file: Path) -> str:
-    """Return the suffix of a file name that decides its format, such as ".json.gz".
+    """Return the part of a file name that decides its format, in lower case, such as ".json.gz".
 
     >>> suffix(Path("a.b/resnet.v2.JSON.gz")), suffix(Path("resnet.v2.md")), suffix(Path("resnet"))
     ('.json.gz', '.md', '')
@@ -85,7 +85,7 @@ def suffix(file: Path) -> str:
 
 
 def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
-    """Return a result as the bytes of a file, in the format of its name's suffix."""
+    """Return a result as the bytes of a file, in the format of the file name's suffix."""
     end = suffix(file)
     data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
@@ -96,7 +96,7 @@ def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
 
 @file_format(".json")
 def json(content: Noun, unit: Unit = "macs") -> str:
-    """Return the result as indented JSON, counts as exact integers. Ends with a newline.
+    """Return a result as indented JSON, with counts as exact integers and a newline at the end.
 
     `unit` orders nothing here: the contract fixes what stands where.
     """
@@ -111,7 +111,7 @@ def json(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _encode_rule_value(value: object) -> str:
-    """Return a condition or a formula of a rule as text for JSON."""
+    """Return a rule's condition or formula as text, which JSON can contain."""
     if isinstance(value, Condition):
         return str(value)
     if callable(value):
@@ -126,7 +126,7 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 
 @file_format(".md")
 def markdown(content: Noun, unit: Unit = "macs") -> str:
-    """Return the page as Markdown, with columns and tables of detail. Ends with a newline."""
+    """Return the page of a result as Markdown, with all columns and a newline at the end."""
     blocks = [
         block for block in page_without_figures(content, unit).blocks if _is_nonempty_block(block)
     ]
@@ -134,7 +134,7 @@ def markdown(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _is_nonempty_block(block: Block) -> bool:
-    """Return whether the block of a page is shown: any block but a table without rows."""
+    """Return whether a block of a page has content: False only for a table without rows."""
     return not isinstance(block, Table) or bool(block.rows)
 
 
@@ -163,7 +163,10 @@ def _block(block: Block) -> str:
 
 
 def _pipes(table: Table) -> str:
-    """Return a table as Markdown, with its columns separated by pipes."""
+    """Return a table as Markdown, with "
+
+    " between its columns.
+    """
     heads = [_escape_markdown(column.head) for column in table.columns]
     rules = ["---:" if column.right else "---" for column in table.columns]
     rows = [[_markdown_cell(cell) for cell in row.cells] for row in table.rows]
@@ -171,12 +174,12 @@ def _pipes(table: Table) -> str:
 
 
 def _markdown_cell(cell: str) -> str:
-    """Return a table cell as Markdown, with leading spaces kept."""
+    """Return a table cell as Markdown, in which leading spaces stay visible."""
     return "&nbsp;" * (len(cell) - len(cell.lstrip(" "))) + _escape_markdown(cell)
 
 
 def _escape_markdown(text: str) -> str:
-    """Return the text with Markdown syntax escaped, except in links."""
+    """Return the text with the characters of Markdown syntax escaped, except in links."""
     plain = escape_control_chars(" ".join(text.split()))
     return _SPECIAL.sub(lambda match: match[1] or f"\\{match[2]}", plain)
 
@@ -186,7 +189,7 @@ file_format(".txt")(plain_page_text)
 
 @file_format(".tex")
 def tex(content: Noun, unit: Unit = "macs") -> str:
-    """Return the tables of the page in LaTeX's booktabs, its texts as footnotes beneath them."""
+    """Return the page of a result as LaTeX: tables (booktabs), with the texts as notes below."""
     return latex(page_without_figures(content, unit))
 
 
@@ -195,9 +198,7 @@ def tex(content: Noun, unit: Unit = "macs") -> str:
 
 @file_format(".html")
 def page_file(content: Noun, unit: Unit = "macs") -> str:
-    """Return one file for a browser, offline: the page with its pictures, and expandable
-    tables.
-    """
+    """Return a result as an HTML file that works offline, with pictures and expandable tables."""
     from crossflops.render.html import document  # figures, which no other format needs
 
     return document(content, unit)
@@ -212,8 +213,7 @@ _COMPARISON = (
 
 @file_format(".csv")
 def csv(content: Noun, unit: Unit = "macs") -> str:
-    """Return the table of a view; of a report its operators, of a comparison its tools, of two
-    models their layers.
+    """Return a result's main table as CSV: operators of a report, tools of a comparison, ...
 
     With a convention that looks at calls, a report gives its modules.
 
@@ -265,7 +265,7 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
-    """Return the CSV cells of a tool: version, totals, difference, residual, failure."""
+    """Return the CSV cells of a tool: name, version, totals, difference, residual, error."""
     if isinstance(answer, Failure):
         return (
             answer.tool,
@@ -283,12 +283,12 @@ def _tool(report: Report, answer: Answer | Failure) -> tuple[Any, ...]:
 
 
 def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
-    """Return the measured batch sizes of a bench report, without those that did not run."""
+    """Return the batch sizes of a bench report that ran, with their times."""
     return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
 
 
 def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Return structs of one class as CSV text, with a column for each field.
+    """Return structs of one class as CSV text: a line for each, a column for each field.
 
     What is a list stands in one cell, what has parts as JSON.
     """
@@ -298,19 +298,19 @@ def _structs(rows: Sequence[msgspec.Struct]) -> str:
 
 
 def _csv_value(value: Any) -> Any:
-    """Return a value as a CSV cell: objects as JSON, lists joined by "; "."""
+    """Return a value as a CSV cell: a dict as JSON, a list as texts joined by "; "."""
     if isinstance(value, dict) or (isinstance(value, list) and any(map(_is_json_object, value))):
         return msgspec.json.encode(value).decode()
     return "; ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _is_json_object(value: Any) -> bool:
-    """Return whether the value is a JSON object, a dict in Python."""
+    """Return whether the value is a dict, which JSON calls an object."""
     return isinstance(value, dict)
 
 
 def _csv_text(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Return the head and the rows as CSV text."""
+    """Return CSV text: a line of column heads, then the rows."""
     out = StringIO()
     table = writer(out, lineterminator="\n")
     table.writerow(heads)
@@ -325,7 +325,7 @@ file_format(".json.gz")(json)
 
 
 def code_quality(content: Checks, folder: str = "") -> str:
-    """Return the failed budget rules as JSON in GitLab's code quality format.
+    """Return the budget rules that fail as JSON in GitLab's Code Quality format.
 
     `folder` is that of the check, as seen from the root of the repository.
     """
@@ -347,14 +347,13 @@ def code_quality(content: Checks, folder: str = "") -> str:
 
 
 def _fingerprint(check: Check) -> str:
-    """Return a hash that identifies a budget rule in GitLab, stable over runs."""
+    """Return a hash that identifies a budget rule; it is the same in each run."""
     text = "\0".join((check.file, check.target, check.part, check.rule))
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def junit(content: Checks) -> str:
-    """Return the rules as XML that ends with a newline: a `testcase` each, with a `failure` if it
-    fails.
+    """Return the budget rules as JUnit XML: a `testcase` each, with a `failure` if it fails.
 
     A target without a rule is a test case that was skipped.
     """
@@ -374,7 +373,7 @@ def junit(content: Checks) -> str:
 
 
 def _suite(root: ElementTree.Element, target: str, checks: Iterable[Check]) -> None:
-    """Add a JUnit testsuite for one budget target, with a test case for each rule."""
+    """Add the budget rules of one target to a JUnit XML tree, as a `testsuite`."""
     rows = list(checks)
     errors = sum(bool(check.error) for check in rows)
     failed = sum(not check.holds for check in rows) - errors

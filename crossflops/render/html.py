@@ -1,4 +1,4 @@
-"""HTML: a fragment for notebooks, without a script, and a document that is a file by itself.
+"""Write HTML: a fragment for notebooks, without a script, or a file that needs no other.
 
 Every word of a model is escaped. The document has the page in sections, with pictures and tables
 to look into. It asks for nothing from elsewhere; its numbers, its pictures and all that it says
@@ -40,13 +40,13 @@ _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
 def html(content: Noun, unit: Unit = "macs") -> str:
-    """Return the page of a result as an HTML fragment (`<div>`) for notebooks."""
+    """Return the page of a result as an HTML fragment (a `<div>`) for notebooks."""
     return template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
 
 @cache
 def template(name: str) -> Template:
-    """Return the Jinja template of a file name, which escapes its values."""
+    """Return the Jinja template in a file of this name; it escapes the values that it gets."""
     environment = Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
@@ -55,7 +55,7 @@ def template(name: str) -> Template:
 
 
 def breakable(text: str) -> Markup:
-    """Return the text as HTML that may break its lines within paths.
+    """Return the text as HTML in which a browser may break lines within paths.
 
     >>> breakable("nn/_ops.py: a&b")
     Markup('nn/_<wbr>ops.<wbr>py: a&amp;b')
@@ -64,7 +64,7 @@ def breakable(text: str) -> Markup:
 
 
 def resource(name: str) -> str:
-    """Return the text of a template file of the package."""
+    """Return the text of a template or style file of the package."""
     return files("crossflops.render").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -90,12 +90,12 @@ class Head(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The CSS class of the cells of the column."""
+        """The CSS class of the column's cells: "n" for numbers, "w" for wrapped text, or ""."""
         return "n" if self.right else "w" if self.flows else ""
 
 
 class ShownRow(NamedTuple):
-    """A row; in a tree `level` is its depth, from 1 on."""
+    """A row of an HTML table; in a tree `level` is its depth, from 1 on."""
 
     cells: tuple[str, ...]
     tone: str = ""
@@ -104,7 +104,7 @@ class ShownRow(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """A table as the templates take it. `shown` levels of a tree are open."""
+    """A table for the HTML templates. In a tree, the first `shown` levels are open."""
 
     label: str
     heads: tuple[Head, ...]
@@ -116,7 +116,7 @@ class Grid(NamedTuple):
 
 
 def table_grid(block: Table, label: str) -> Grid:
-    """Build the HTML table of a page's table, with all columns."""
+    """Return a table of a page as an HTML table with all of its columns."""
     rows = tuple(
         ShownRow(tuple(escape_control_chars(cell) for cell in row.cells), row.tone or "")
         for row in block.rows
@@ -135,13 +135,13 @@ def table_grid(block: Table, label: str) -> Grid:
 
 
 def seconds_of(content: EfficiencyReport) -> dict[str, float]:
-    """Return the shortest time of each node in seconds, from the first roofline."""
+    """Return the shortest time in seconds by node, from the first roofline; {} without one."""
     roofs = rooflines(content)
     return {bound.node: bound.seconds for bound in roofs[0].nodes} if roofs else {}
 
 
 def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, ...]:
-    """Return the table heads of MACs, FLOPs, bytes, training work and time."""
+    """Return the heads of the columns with MACs, FLOPs, bytes, training work and time."""
     heads = [Head(name, True, True) for name in ("MACs", "FLOPs", "memory traffic")]
     heads += [Head(name, True, True) for name, _ in _STEP] if report.training else []
     heads += [Head("shortest time (µs)", True, True)] if seconds else []
@@ -149,6 +149,8 @@ def _html_count_heads(report: Report, seconds: dict[str, float]) -> tuple[Head, 
 
 
 class _CallCounts(NamedTuple):
+    """Amounts of a node or module: MACs, FLOPs, bytes, parts of a training step, seconds."""
+
     macs: int
     flops: int
     moved: int
@@ -156,13 +158,13 @@ class _CallCounts(NamedTuple):
     seconds: float
 
     def cells(self, timed: bool) -> tuple[str, ...]:
-        """Return the cells of a table row: MACs, FLOPs, bytes, training FLOPs, microseconds."""
+        """Return the amounts as table cells; with `timed` also the time, in microseconds."""
         counts = map(exact_amount, (self.macs, self.flops, self.moved, *self.step))
         return (*counts, *((f"{self.seconds * 1e6:.4g}",) if timed else ()))
 
 
 def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) -> _CallCounts:
-    """Return the amounts of a node: MACs, FLOPs, bytes, training work, and its seconds."""
+    """Return the amounts of a node; `seconds` has the shortest time of each node."""
     step = node.training if isinstance(node.training, Training) else None
     parts = tuple(getattr(step, name) if step else 0 for _, name in _STEP)
     return _CallCounts(
@@ -175,7 +177,7 @@ def _node_call_counts(node: NodeRow, report: Report, seconds: dict[str, float]) 
 
 
 def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
-    """Return the sum of the amounts of several nodes, with `width` columns of training work."""
+    """Return the sum of several nodes' amounts; `width` is the number of training columns."""
     summands = list(counts)
     return _CallCounts(
         sum(summand.macs for summand in summands),
@@ -190,7 +192,7 @@ def _sum_call_counts(counts: Iterable[_CallCounts], width: int) -> _CallCounts:
 
 
 def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """Build the HTML module tree with amounts, or an operator table for a file without."""
+    """Return the HTML tree of modules with amounts; if none is known, a table of operators."""
     counts = [(node, _node_call_counts(node, report, seconds)) for node in report.nodes]
     heads = _html_count_heads(report, seconds)
     paths = _parent_module_paths(report)
@@ -220,7 +222,7 @@ def module_grid(report: Report, seconds: dict[str, float]) -> Grid:
 def _module_grid_row(
     path: str, row: ModuleRow | None, paths: dict[str, str], counts: tuple[str, ...]
 ) -> ShownRow:
-    """Build the row of a module in the HTML module tree, with its depth in it."""
+    """Return the row of a module in the HTML tree, with the module's depth."""
     level, above = 1, path
     while above:
         above = paths[above]
@@ -241,7 +243,7 @@ def _module_grid_row(
 
 
 def _parent_module_paths(report: Report) -> dict[str, str]:
-    """Return the parent path of each module path, parents first."""
+    """Return the path of the parent module by module path, parents before their children."""
     known = {row.path for row in report.modules if row.path or len(report.modules) > 1}
     if not known:
         return {}
@@ -267,7 +269,7 @@ def _parent_module_paths(report: Report) -> dict[str, str]:
 def _operator_grid_rows(
     report: Report, counts: Sequence[tuple[NodeRow, _CallCounts]], timed: bool
 ) -> tuple[ShownRow, ...]:
-    """Return the rows of the HTML table of operators, largest first, with a row of totals."""
+    """Return the rows of the HTML table of operators, largest first, and a row with their sum."""
     width = len(_STEP) if report.training else 0
     by_op: dict[str, list[_CallCounts]] = {}
     for node, summand in counts:
@@ -283,7 +285,7 @@ def _operator_grid_rows(
 
 
 def node_grid(report: Report, seconds: dict[str, float]) -> Grid:
-    """Build the HTML table of counted nodes, in the order of the graph."""
+    """Return the HTML table of the counted nodes, in the order of the graph."""
     heads = (
         Head("node"),
         Head("operator"),
@@ -332,7 +334,7 @@ class Section(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A total: in four digits, and exactly."""
+    """A total of the model: in four digits, and exactly."""
 
     name: str
     short: str
@@ -363,7 +365,7 @@ def document(content: Noun, unit: Unit = "macs") -> str:
 
 
 def _content_report(content: Noun) -> Report | None:
-    """Return the report that a result is or contains, or None."""
+    """Return the report that a result is or has, or None if it has none."""
     match content:
         case Report():
             return content
@@ -373,13 +375,13 @@ def _content_report(content: Noun) -> Report | None:
 
 
 def _cards(report: Report) -> tuple[Card, ...]:
-    """Return the cards of totals for the HTML page: of one model, or of two."""
+    """Return the totals at the top of the HTML page: of one model, or of two compared models."""
     models = [_scope_figures(report.scope)]
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
 
     def both(name: str, shown: Callable[[int], str]) -> str:
-        """Return a figure of the model, or those of both models with an arrow between them."""
+        """Return a figure of the model as text; of two models both, with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
@@ -388,7 +390,7 @@ def _cards(report: Report) -> tuple[Card, ...]:
 
 
 def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
-    """Return MACs, FLOPs, parameters and memory traffic (bytes) of a module by name."""
+    """Return MACs, FLOPs, parameters and memory traffic (bytes) of a module or model by name."""
     figures = {"MACs": scope.macs, "FLOPs": scope.flops, "parameters": scope.params}
     if isinstance(scope, Totals):
         figures["memory traffic, bytes"] = scope.bytes_read + scope.bytes_written
@@ -396,7 +398,7 @@ def _scope_figures(scope: ModuleRow | Totals) -> dict[str, int]:
 
 
 def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> list[Section]:
-    """Group the blocks of a page into sections by their headings, as HTML."""
+    """Return the blocks of a page as HTML sections, one for each heading; skip `opening`."""
     sections: list[tuple[str, list[Markup]]] = [(_FIRST, [])]
     for block in page.blocks:
         if block is opening:
@@ -415,7 +417,7 @@ def _sections(page: Page, opening: Title | None, seconds: dict[str, float]) -> l
 
 
 def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
-    """Return a block of a page as HTML; [] for a table without rows."""
+    """Return the parts of a block as HTML; [] for a table without rows."""
     match block:
         case Figure():
             return _figure_markup(block, seconds, heading)
@@ -432,7 +434,7 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
 
 
 def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> Iterable[Markup]:
-    """Return the HTML of a figure: a citation, a table, a tree or an SVG drawing."""
+    """Return a figure as HTML: a sentence to cite, a table, a tree or a picture; [] if empty."""
     match figure.drawing:
         case "cite":
             return [_render("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
@@ -451,18 +453,18 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
 
 
 def _grid_markup(grid: Grid) -> Markup:
-    """Return a table of the report as HTML."""
+    """Return a table as HTML."""
     return _render("table", grid=grid)
 
 
 def _render(macro: str, **fields: Any) -> Markup:
-    """Render the HTML of a macro of the template with the given fields."""
+    """Return the HTML that a macro of the template makes of these fields."""
     call: Callable[..., Markup] = getattr(template("parts.html.j2").module, macro)
     return call(**fields)
 
 
 def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
-    """Return names and values of versions, request and model, for the end of a page."""
+    """Return (name, value) pairs for the end of a page: target, graph digest and versions."""
     holder = content.bench if isinstance(content, BenchView) else content
     holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder
     made = getattr(holder, "made_with", UNSET)
@@ -478,5 +480,5 @@ def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
 
 
 def _clean(text: str) -> str:
-    """Return the text on one line, with single spaces and escaped control characters."""
+    """Return the text on one line, with single spaces and visible control characters."""
     return escape_control_chars(" ".join(text.split()))

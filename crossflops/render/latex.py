@@ -1,4 +1,4 @@
-"""LaTeX: the tables of a page as booktabs has them, and its texts as footnotes beneath them."""
+"""Write LaTeX: the tables of a page in the style of booktabs, with its texts as notes below."""
 
 import re
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ _QUOTED = re.compile(r'"([^"]*)"')
 
 
 def latex(page: Page) -> str:
-    """Return the page as LaTeX for \\input: it needs \\usepackage{booktabs}."""
+    """Return a page as LaTeX for \\input; it needs the package booktabs."""
     lines = [r"% needs \usepackage{booktabs}"]
     for block in page.blocks:
         match block:
@@ -69,19 +69,19 @@ def _tabular(table: Table) -> list[str]:
 
 
 def _latex_row(cells: Iterable[str]) -> str:
-    """Return the cells as one row of a LaTeX table."""
+    """Return the cells as one line of a LaTeX table, separated by "&"."""
     return f"  {' & '.join(cells)} \\\\"
 
 
 def _latex_head_lines(columns: Iterable[Column]) -> list[tuple[str, ...]]:
-    """Return the head lines of a LaTeX table; number columns wrap at words."""
+    """Return the lines of cells in the head of a LaTeX table; heads of numbers wrap at words."""
     stacks = [[*map(escape_latex, c.head.split() if c.right else [c.head])] for c in columns]
     height = max(map(len, stacks))
     return list(zip(*([""] * (height - len(stack)) + stack for stack in stacks), strict=True))
 
 
 def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
-    """Return numbers padded so that their decimal points align; other cells unchanged."""
+    """Return a column of numbers padded so that decimal points align; other columns unchanged."""
     if not all(map(_FIGURE.fullmatch, column)):
         return list(column)
     fractions = ["".join(cell.partition(".")[1:]) for cell in column]
@@ -94,12 +94,12 @@ def _align_decimal_points(column: tuple[str, ...]) -> list[str]:
 
 
 def _latex_cell(cell: str) -> str:
-    r"""Return the text of a cell escaped for LaTeX, its leading spaces as \quad."""
+    r"""Return a cell escaped for LaTeX, with its leading spaces as \quad."""
     return r"\quad " * ((len(cell) - len(cell.lstrip(" "))) // 2) + escape_latex(cell)
 
 
 def escape_latex(text: str) -> str:
-    """Return the text as LaTeX sets it, letter by letter, with its quotes.
+    """Return the text with LaTeX's special characters escaped and its quotes as LaTeX quotes.
 
     >>> escape_latex("a_b & 50 %")
     'a\\\\_b \\\\& 50 \\\\%'

@@ -1,4 +1,4 @@
-"""Which page a noun gets. That of a count needs no other, and they are not imported for it."""
+"""Choose the page of a result. A count imports only its own page."""
 
 from typing import TYPE_CHECKING, TypeAlias
 

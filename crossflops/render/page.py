@@ -1,4 +1,4 @@
-"""Elements of a page: blocks of text and tables, independent of their look."""
+"""Define the elements of a page: blocks of text and tables, without a format."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
@@ -21,9 +21,7 @@ class Heading(msgspec.Struct, frozen=True):
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A paragraph. `mark` stands before it, and its other lines are aligned with its first
-    word.
-    """
+    """A paragraph. `mark` precedes it, and its other lines are aligned with its first word."""
 
     text: str
     mark: str = ""
@@ -31,13 +29,13 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Code(msgspec.Struct, frozen=True):
-    """Lines of Python, as they are."""
+    """Lines of Python, shown without a change."""
 
     text: str
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A line to copy, such as a command or a path: never broken. `mark` stands before it."""
+    """A line to copy, such as a command or a path: it is never broken. `mark` precedes it."""
 
     text: str
     mark: str = ""
@@ -58,12 +56,12 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_columns(*heads: str) -> tuple[Column, ...]:
-    """Return left-aligned columns with these heads that neither wrap nor are left out."""
+    """Return left-aligned columns with these heads; they never wrap and are always shown."""
     return tuple(Column(head=head) for head in heads)
 
 
 def right(*heads: str) -> tuple[Column, ...]:
-    """Return right-aligned columns with these heads that are not left out."""
+    """Return right-aligned columns with these heads; they are always shown."""
     return tuple(Column(head=head, right=True) for head in heads)
 
 
@@ -93,7 +91,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     stub: int = 0
 
     def only(self, indices: Sequence[int]) -> "Table":
-        """Return the table with only the columns at these indices."""
+        """Return a copy of the table that has only the columns at these indices."""
         return msgspec.structs.replace(
             self,
             columns=tuple(self.columns[location] for location in indices),
@@ -101,11 +99,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def without_column(self, column: Column) -> "Table":
-        """Return the table without one of its columns."""
+        """Return a copy of the table without this column."""
         return self.only([p for p, kept in enumerate(self.columns) if kept is not column])
 
     def brief(self) -> "Table":
-        """Return the table without the columns that are marked as detail."""
+        """Return a copy of the table without the columns marked `detail`."""
         table = self
         for column in self.columns:
             if column.detail:
@@ -114,7 +112,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A `drawing` of a result, in formats that have pictures; others show `instead`.
+    """A picture of a result, for formats that have pictures; other formats show `instead`.
 
     With a `title` it is a part of the page by itself, and without one it belongs to the heading
     above it.
@@ -135,7 +133,7 @@ class Page(msgspec.Struct, frozen=True):
     blocks: tuple[Block, ...]
 
     def without_figures(self) -> "Page":
-        """Return the page with its pictures replaced by texts."""
+        """Return the page with its pictures replaced by their texts (`instead`)."""
         return Page(
             tuple(
                 part

@@ -1,4 +1,4 @@
-"""Text for a terminal of any width, or for a file: no frames, names made inert."""
+"""Lay out text for a terminal of any width, or for a file; control characters are escaped."""
 
 import os
 import re
@@ -54,7 +54,7 @@ def terminal_width() -> int:
 
 
 def cell_len(text: str) -> int:
-    """Return the width of a text in terminal columns."""
+    """Return the width of a text in columns of a terminal (some characters have 2 or 0)."""
     text = text.replace(_JOINT, " ")
     if text.isprintable() and max(text, default="") < "\u0300":
         return len(text)
@@ -64,7 +64,7 @@ def cell_len(text: str) -> int:
 
 
 def escape_control_chars(text: str) -> str:
-    """Return the text with control characters replaced by visible escapes.
+    """Return the text with each control character written as a visible escape.
 
     >>> escape_control_chars("conv" + chr(27) + "[2J")
     'conv\\\\x1b[2J'
@@ -75,7 +75,7 @@ def escape_control_chars(text: str) -> str:
 
 
 def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
-    """Return the text with escaped control characters, long words and texts shortened.
+    """Return the text with control characters escaped, and long words and texts shortened.
 
     >>> legible("a" * 60 + " " + "b" * 1000, word=9)
     'aaa...aaa bbb...bbb'
@@ -88,7 +88,7 @@ def legible(text: str, word: int = NAME, longest: int = LONGEST) -> str:
 
 
 def inert_json(text: str) -> str:
-    """Return the JSON with control characters as JSON escapes."""
+    """Return the JSON text with control characters (but newline) written as JSON escapes."""
     import json
 
     return re.sub(
@@ -97,7 +97,7 @@ def inert_json(text: str) -> str:
 
 
 def _clip_text_middle(text: str, longest: int) -> str:
-    """Shorten a text to a length by leaving out its middle."""
+    """Return the text with "..." for its middle if it has more than `longest` characters."""
     kept = (longest - len(_GAP)) // 2
     return text if len(text) <= longest else f"{text[:kept]}{_GAP}{text[-kept:]}"
 
@@ -114,7 +114,7 @@ _NARROW_WORD = 4  # columns of words are broken up down to this width before num
 
 
 def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
-    """Return the page as text, no line longer than `width` but lines to copy. Ends with a newline.
+    """Return the page as text, with no line longer than `width`, except lines to copy.
 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
     table has no room for are named under it, unless the table before has lost the same.
@@ -141,7 +141,7 @@ def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs
 
 
 def _should_separate_blocks(before: Block | None, block: Block) -> bool:
-    """Return whether an empty line belongs between two blocks of a page."""
+    """Return whether an empty line belongs between block `before` and `block`."""
     if before is None:
         return False
     return (
@@ -152,7 +152,7 @@ def _should_separate_blocks(before: Block | None, block: Block) -> bool:
 
 
 def _legible(block: Block) -> Block:
-    """Return the block with escaped, shortened names and digit groups joined."""
+    """Return the block with names escaped and shortened, and no line break within numbers."""
     match block:
         case Title(parts):
             return Title(tuple(map(_join_digit_groups, map(legible, parts))))
@@ -183,12 +183,12 @@ def _legible(block: Block) -> Block:
 
 
 def _join_digit_groups(text: str) -> str:
-    """Return the text with groups of digits joined so that a number never breaks."""
+    """Return the text with its groups of digits joined by spaces that do not break."""
     return _GROUPS.sub(_JOINT, text)
 
 
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
-    """Return the heads of the table columns that do not fit the width."""
+    """Return the heads of the columns that are left out of a table of this width."""
     room = width - _indent(table)
     brief = table.brief()
     kept = [
@@ -201,7 +201,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
-    """Return the note that names columns left out, and how to show them."""
+    """Return a note that names the columns left out of a table, and how to show them."""
     wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
@@ -209,7 +209,7 @@ def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Te
 
 
 def _block_lines(block: Block, width: int, colour: bool) -> list[str]:
-    """Return the lines of a block, by the library rich if colours or wrapping need it."""
+    """Return the lines of a block; rich (a library) lays it out if colours or wrapping need it."""
     straight = None if colour else _layout_without_rich(block, width)
     return _rich_block_lines(block, width, colour) if straight is None else straight
 
@@ -236,7 +236,7 @@ def _layout_without_rich(block: Block, width: int) -> list[str] | None:
 
 
 def _straight_table(block: Table, width: int) -> list[str] | None:
-    """Return the lines of a table laid out without the library rich; None if too wide."""
+    """Return the lines of a table without the library rich; None if it does not fit."""
     room = width - _indent(block)
     lines: list[str] = []
     for location, part in enumerate(_split_table_columns(block.brief(), room)):
@@ -258,10 +258,7 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
 
 
 def _widths(table: Table, gap: int, room: int) -> list[int] | None:
-    """Return the width of each column so that the table fits; None if it cannot.
-
-    None where that does not do.
-    """
+    """Return the width of each column such that the table fits; None if it cannot fit."""
     widths = [_widest(table, column, False) for column in range(len(table.columns))]
     if not widths or not all(widths):  # empty, or marks that stand on no letter
         return None
@@ -275,7 +272,7 @@ def _widths(table: Table, gap: int, room: int) -> list[int] | None:
 
 
 def _wrap_cell(cell: str, width: int) -> list[str]:
-    """Wrap a cell at words into lines of a width; [] if a word is too long."""
+    """Return the cell as lines of at most `width`, wrapped at words; [] if a word is longer."""
     if cell_len(cell) <= width:
         return [cell]
     lines = [""]
@@ -289,7 +286,7 @@ def _wrap_cell(cell: str, width: int) -> list[str]:
 
 
 def _pad_cell(cell: str, width: int, right: bool) -> str:
-    """Return the cell padded with spaces to a width in terminal columns."""
+    """Return the cell with spaces added up to `width` columns, on its left if `right`."""
     text = cell.rstrip() if right else cell
     room = " " * (width - cell_len(text))
     return room + text if right else text + room
@@ -299,7 +296,7 @@ def _pad_cell(cell: str, width: int, right: bool) -> str:
 
 
 def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
-    """Render a block of a page with the library rich; return its lines."""
+    """Return the lines of a block as the library rich lays it out."""
     from rich.console import Console
 
     out = StringIO()
@@ -320,7 +317,7 @@ def _rich_block_lines(block: Block, width: int, colour: bool) -> list[str]:
 
 
 def _print(console: "Console", block: Block, width: int) -> None:
-    """Print a block of a page to a console of the library rich."""
+    """Print a block to a console of the library rich."""
     from rich.padding import Padding
     from rich.text import Text as RichText
 
@@ -345,12 +342,12 @@ def _print(console: "Console", block: Block, width: int) -> None:
 
 
 def _indent(table: Table) -> int:
-    """Return the number of spaces before a table."""
+    """Return the number of spaces to the left of a table."""
     return 3 * _INDENT if table.bare else _INDENT
 
 
 def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
-    """Join the parts of a title by dots, wrapped to a width."""
+    """Return the parts of a title joined by dots, with line breaks where `width` needs them."""
     lines = [""]
     for part in parts:
         longer = f"{lines[-1]} · {part}" if lines[-1].strip() else f"{lines[-1]}{part}"
@@ -362,7 +359,7 @@ def _wrap_title_parts(parts: tuple[str, ...], width: int) -> str:
 
 
 def _paragraph(block: Text) -> "RichTable":
-    """Return a text as a grid of the library rich: its mark, then wrapped text."""
+    """Return a paragraph as a table of the library rich: its mark, then its wrapped text."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
@@ -375,7 +372,7 @@ def _paragraph(block: Text) -> "RichTable":
 
 
 def _to_rich_table(table: Table, room: int) -> "RichTable":
-    """Convert a table to one of the library rich that fits the width."""
+    """Return a table as one of the library rich that is at most `room` columns wide."""
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
@@ -398,12 +395,12 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
 
 
 def _split_digit_groups(cell: str) -> str:
-    """Return the cell with long numbers split again into groups of digits."""
+    """Return the cell with spaces between groups of digits if its numbers are long."""
     return re.sub(rf"\S{{{_SQUEEZED},}}", lambda word: word[0].replace(_JOINT, " "), cell)
 
 
 def _split_table_columns(table: Table, room: int) -> list[Table]:
-    """Split a table by columns into tables that fit, each with the first columns."""
+    """Return one table, or several with part of the columns each (the first ones in all)."""
     if not table.stub or _narrowest(table) <= room:
         return [table]
     stub = list(range(table.stub))
@@ -418,13 +415,13 @@ def _split_table_columns(table: Table, room: int) -> list[Table]:
 
 
 def _narrowest(table: Table) -> int:
-    """Return the least width of a table: narrow gaps and wrapped heads."""
+    """Return the least width of a table: with narrow gaps and wrapped heads."""
     gap, broken = _LAYOUTS[-1]
     return _natural(table, gap, broken=broken)
 
 
 def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
-    """Return the table reduced to fit, the gap between columns, and if heads wrap."""
+    """Return a table that fits `room`, the gap between its columns, and whether heads wrap."""
     while True:
         for gap, broken in _LAYOUTS:
             if _natural(table, gap, broken=broken) <= room:
@@ -436,7 +433,7 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
 
 
 def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
-    """Return the width of the table, with flowing columns limited."""
+    """Return the width of a table, with at most `flowing` for each column that wraps."""
     widths = [_widest(table, location, broken) for location in range(len(table.columns))]
     requested = [
         min(width, flowing) if column.flows else width
@@ -446,7 +443,7 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = Fal
 
 
 def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
-    """Return the width of the table if its text columns are as narrow as possible."""
+    """Return the width of a table whose columns of text are as narrow as possible."""
     widths = (
         _widest(table, location, broken) if column.right else _NARROW_WORD
         for location, column in enumerate(table.columns)
@@ -455,20 +452,20 @@ def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
 
 
 def _widest(table: Table, location: int, broken: bool) -> int:
-    """Return the width of a column in characters, its head included."""
+    """Return the width of a column, in terminal columns, including its head."""
     head = _head(table, location) if broken else (table.columns[location].head,)
     return max(_widest_cell(table, location), *map(cell_len, () if table.bare else head), 0)
 
 
 def _head(table: Table, location: int) -> tuple[str, ...]:
-    """Return the head of a column, wrapped to the width of its cells."""
+    """Return the head of a column as lines, wrapped to the width of its cells."""
     head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
     return tuple(wrap(head, max(longest, _widest_cell(table, location)))) or ("",)
 
 
 def _widest_cell(table: Table, location: int) -> int:
-    """Return the width of the longest cell of a column in characters."""
+    """Return the width of a column's longest cell, in terminal columns."""
     return max((cell_len(row.cells[location]) for row in table.rows), default=0)
 
 
@@ -479,10 +476,10 @@ NARROWEST = 20
 
 
 def plain_page_text(content: Noun, unit: Unit = "macs") -> str:
-    """Return the page as plain text."""
+    """Return the page of a result as plain text of a fixed width, without colours."""
     return terminal(content, WIDTH, unit=unit)
 
 
 def terminal_page_text(content: Noun) -> str:
-    """Return the page as `print` shows it: as wide as the terminal, without a final newline."""
+    """Return the page as `print` shows it: as wide as the terminal, no newline at its end."""
     return terminal(content, terminal_width()).removesuffix("\n")

@@ -1,4 +1,4 @@
-"""From a typed target, or a Python object, to a model with its inputs.
+"""Turn a typed target, or a Python object, into a model with its inputs.
 
 In: a `Request` (`request.py`). Out: a `Source`. Which framework a model is of, `frontends` knows.
 May import: frontends, load, ir, errors, threads.
@@ -36,7 +36,7 @@ def load_target_source(
     sizes: Mapping[str, int] = {},
     values: bool = True,
 ) -> Source:
-    """Build the model of a target, with inputs from a file, from specs, or the target's own.
+    """Build the model of a target; its inputs are from a file, from `specs`, or the model's own.
 
     `dims` are those of an ONNX file, which is not opened yet: see OnnxFile. `control` may be about
     a model of another framework, too. `sizes` (keys of `named.SIZES`) change the usual input of a
@@ -87,7 +87,7 @@ def load_target_source(
 def _choose_input_specs(
     target: str, named: NamedModel, specs: Sequence[TensorSpec], file: str | None
 ) -> Sequence[TensorSpec]:
-    """Return the given input shapes, else the usual ones of the named model; warn of its notes.
+    """Return `specs`, or if empty the default inputs of a model given by name; print its notes.
 
     Raises InputError where its library says nothing of them.
     """
@@ -114,12 +114,12 @@ def is_file(target: str) -> bool:
 
 
 def from_object(model: Any, inputs: Any) -> Source:
-    """Return a model object with its inputs, which are tensors or specification texts."""
+    """Return the Source of a model object; its inputs are tensors, or texts like "1x3x8x8"."""
     return model_source(model, ProvidedInputs(values=inputs))
 
 
 def model_source(model: Any, provided: ProvidedInputs) -> Source:
-    """Return a model object with the given inputs, or with example inputs of its own."""
+    """Return the Source of a model object with the given inputs, or with its example inputs."""
     model, example = unwrap_model_value(model, provided.values)
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:

@@ -33,7 +33,7 @@ def _are_counts(value: Any) -> bool:
 
 
 def _are_branches(value: Any) -> bool:
-    """Return whether the value is a mapping whose values are names of branches."""
+    """Return whether the value is a mapping of If nodes to branches, all of which are texts."""
     return isinstance(value, Mapping) and all(branch in _BRANCHES for branch in value.values())
 
 
@@ -98,14 +98,14 @@ _FLAG = re.compile(r"--[a-z][a-z-]*")
 
 
 def with_config_keys(hint: str) -> str:
-    """Return a hint about options of the command line as one about keys of a configuration.
+    """Return a hint of the command line with its flags written as keys of a configuration file.
 
     >>> with_config_keys("bind dimensions with --dim N=SIZE, or give --input x=1x3")
     'bind dimensions with dims = {N = SIZE}, or give inputs = ["x=1x3"]'
     """
 
     def inputs(match: re.Match[str]) -> str:
-        """Return --input options as the line `inputs = [...]` of a configuration."""
+        """Return the matched `--input` options as `inputs = [...]` of a configuration file."""
         texts = match[0].replace("--input ", "").split()
         return f"inputs = [{', '.join(_quote(text) for text in texts)}]"
 
@@ -117,7 +117,7 @@ def with_config_keys(hint: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return the text in double quotes, with its last punctuation after them."""
+    """Return the text in double quotes; punctuation at its end follows the closing quote."""
     plain = text.rstrip(".,;:")
     return f'"{plain}"{text[len(plain) :]}'
 
@@ -138,6 +138,6 @@ def refuse_form(option: str, value: Any, named: str, in_toml: bool = False) -> N
 
 
 def _shorten(value: Any) -> str:
-    """Return the repr of a value on one line, cut to 40 characters."""
+    """Return the repr of a value on one line, cut to 40 characters and "..." if it is longer."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 40 else f"{text[:40]}..."

@@ -1,4 +1,4 @@
-"""From a caller's request of one or two models to a model that can be built."""
+"""Turn a caller's request for one or two models into models that can be built."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
-        """Build a request from the arguments of a verb.
+        """Build a request from a target, its inputs, and the other options of a verb by name.
 
         `target` is a model object, a target string or a path, `inputs` are tensors or texts
         ("1x3x224x224"), `options` the other fields, where None is the default of each. Raises
@@ -116,7 +116,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def source(self, values: bool = True) -> Source:
-        """Build the model of the request with its inputs, with or without weight values.
+        """Return the request's model, with or without weight values, and its inputs.
 
         Raises ValuesNeededError where it cannot be built so.
         """
@@ -147,7 +147,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def superfluous_options(self) -> tuple[str, ...]:
-        """The options that this target does not use, as far as its name tells."""
+        """The flags that are set but have no effect on this target, as far as its name shows."""
         return tuple(
             flag
             for flag, is_given, is_used in (
@@ -164,7 +164,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return self.target is not None and may_be_pickled(self.target)
 
     def without_unused(self) -> "Request":
-        """Return the request without options that its target does not use."""
+        """Return a copy of the request without options that have no effect on its target."""
         unused = self.superfluous_options
         setting = msgspec.structs.replace(
             self.setting,
@@ -175,7 +175,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, setting=setting, allow_pickle=pickled)
 
     def refuse_unused(self, *, run_by_tools: bool = False) -> None:
-        """Raise InputError for an option that this target does not use.
+        """Raise InputError if an option is set that has no effect on the target of this request.
 
         What is `run_by_tools` is run in the mode of the setting, whatever the target is.
         """
@@ -188,7 +188,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def _with_model_source(self, source: Source) -> "Request":
-        """Return the request with a model and its inputs."""
+        """Return a copy of the request for a model that is built already, with its inputs."""
         return msgspec.structs.replace(self, given=with_control(source, self.control))
 
 
@@ -200,7 +200,7 @@ _WITHOUT = {
 
 
 def fit_requests(requests: Sequence[Request]) -> list[Request]:
-    """Return the requests, each without options that only the other uses.
+    """Return the requests without options that have no effect on their own target.
 
     Raises InputError for an option that none of them has a use for.
     """
@@ -242,7 +242,7 @@ _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch o
 
 
 def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
-    """Build the request of the second model, on the first model's inputs if it has none.
+    """Build the request of a second model; if it has no inputs, it gets those of the first model.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or
     from there, then without names; a file is asked last for sizes of its own. The first that the
@@ -278,13 +278,13 @@ def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Reque
 
 
 def _first_model_arguments(target: Any, first: Request) -> Mapping[str, object]:
-    """Return the --arg values of the first model if the second is a callable, too."""
+    """Return the first model's --arg values if the second model is a callable too, else none."""
     called = isinstance(target, str) and ":" in target and not is_file(target)
     return first.arguments if called and first.given is None else {}
 
 
 def _with_file_options(request: Request, first: Request, own: Mapping[str, Any]) -> Request:
-    """Return the request with the first model's options of ONNX files that it lacks."""
+    """Return the request with options of ONNX files that only the first request has."""
     if not request.is_file:
         return request
     more = {name: getattr(first, name) for name in _OF_FILES if name not in own}
@@ -292,7 +292,7 @@ def _with_file_options(request: Request, first: Request, own: Mapping[str, Any])
 
 
 def _with_first_inputs(base: Request, own: Mapping[str, Any], first: Request) -> Request:
-    """Build the second model's request with the first model's inputs, in a layout that fits."""
+    """Return the second model's request with the first model's inputs, in a layout that fits."""
     specs = first.specs if first.given is None else _source_input_specs(first.given)
     full = _with_file_options(base, first, own)
     requests = [msgspec.structs.replace(full, specs=way) for way in layouts(specs)]
@@ -338,7 +338,7 @@ def _source_input_specs(provided: Source) -> tuple[TensorSpec, ...]:
 
 
 def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
-    """Yield input shapes as given, channels last, channels first; then without names.
+    """Yield the input shapes as given, channels last, and channels first; then without names.
 
     >>> [[one.shape for one in way] for way in layouts([TensorSpec("0", "float32", (1, 3, 8, 9))])]
     [[(1, 3, 8, 9)], [(1, 8, 9, 3)], [(1, 9, 3, 8)]]
@@ -353,7 +353,7 @@ def layouts(specs: Sequence[TensorSpec]) -> Iterator[tuple[TensorSpec, ...]]:
 
 
 def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> TensorSpec:
-    """Return an image specification with its channels moved to the last or first axis."""
+    """Return an image's input shape with the channel axis moved to the "last" or "first" axis."""
     shape, name = spec.shape or (), spec.name if named else "0"
     image = len(shape) in _LAYOUTS and spec.dtype.startswith(("float", "bfloat"))
     if image and move == "last":
@@ -364,7 +364,7 @@ def _with_axis_layout(spec: TensorSpec, move: str | None, named: bool) -> Tensor
 
 
 def _can_take_inputs(request: Request) -> bool:
-    """Return whether the model accepts the inputs: it is traced or run once, a file is read."""
+    """Return whether the model of the request accepts its inputs, checked by a run or a trace."""
     from crossflops.targets.weights import build_weighted_source
 
     try:

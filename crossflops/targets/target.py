@@ -1,6 +1,4 @@
-"""`pkg.module:callable`, `path/file.py:callable`, `timm:NAME`, a bare name, or a pickle -> a
-model.
-"""
+"""Turn `pkg.module:callable`, `path/file.py:callable`, `timm:NAME` or a pickle into a model."""
 
 import ast
 import dis
@@ -57,7 +55,7 @@ def build_target(
     sizes: Mapping[str, int] = {},
     values: bool = True,
 ) -> tuple[Any, Any]:
-    """Build the model of a target, with the callable's inputs if it returns them (else None).
+    """Return the model of a target, and its inputs; None for these if the target has none.
 
     Of a model that a library knows by name the second is the `Named`, whose usual input is at
     these `sizes`. This runs the code that the target names. Without `values` a framework that can
@@ -70,7 +68,7 @@ def build_target(
 
 @contextmanager
 def _seeding_weights() -> Iterator[None]:
-    """Seed random weights within this block, so that every process draws the same ones.
+    """Return a context in which random weights are the same in every process.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
     framework where it says (`Frontend.building`).
@@ -96,7 +94,7 @@ def _resolve_and_build(
     sizes: Mapping[str, int],
     values: bool,
 ) -> tuple[Any, Any]:
-    """Build the model that a target names; return it, and its source library model if any."""
+    """Return the model of a target, and its inputs or its NamedModel; None without either."""
     refuse_url(target)
     _find_modules_of_the_caller()
     target = full_target_name(target)
@@ -128,7 +126,7 @@ def _resolve_and_build(
 
 
 def _imports(function: Any) -> frozenset[str]:
-    """Return the packages that are imported in the body of a function."""
+    """Return the names of the top-level packages that the body of a function imports."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     steps = dis.get_instructions(code) if code is not None else ()
     names = (str(step.argval) for step in steps if step.opname == "IMPORT_NAME")
@@ -136,7 +134,7 @@ def _imports(function: Any) -> frozenset[str]:
 
 
 def function_named(target: str) -> Callable[..., Any]:
-    """Import the function of "file.py:callable" or "package.module:callable"."""
+    """Return the function of "file.py:callable" or "package.module:callable", imported or run."""
     index, _, name = target.rpartition(":")
     if not index:
         raise TargetError(f"{target!r} has no callable after the colon", "write file.py:callable")
@@ -149,7 +147,7 @@ def function_named(target: str) -> Callable[..., Any]:
 
 
 def full_target_name(target: str) -> str:
-    """Return `timm:resnet50` for `resnet50`, if exactly one installed library has such a model.
+    """Return a bare model name with its library, `timm:resnet50` for `resnet50`, if one has it.
 
     CROSSFLOPS_LIBRARY names the libraries to prefer, in their order: "torchvision,timm". Any other
     target stays as it is. Raises TargetError where several libraries have one.
@@ -170,7 +168,7 @@ def full_target_name(target: str) -> str:
 
 
 def _without_usual_input(target: str, flag: str) -> InputError:
-    """Return the error that an option of sizes applies only to a model given by name."""
+    """Return the error of a flag for sizes that is given for a target without default inputs."""
     return InputError(
         f"{flag} applies only to a model given by name, and {target} is not one",
         "give the shapes of its inputs with --input",
@@ -178,7 +176,7 @@ def _without_usual_input(target: str, flag: str) -> InputError:
 
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
-    """Return the model and its inputs: the given ones, or those of an exported program."""
+    """Return the model and its inputs: `own`, or if None the example inputs of its export."""
     module, example = unwrap_model_value(model, own)
     return module, example if own is None else own
 
@@ -193,7 +191,7 @@ def refuse_url(target: str) -> None:
 
 
 def _unreadable(target: str) -> TargetError:
-    """Return the error on why a target cannot be read, with similar names as its hint."""
+    """Return the error that says why a target cannot be read, with similar names as its hint."""
     path = Path(target)
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
@@ -222,14 +220,14 @@ def _unreadable(target: str) -> TargetError:
 
 
 def _library_install_hint(target: str) -> str:
-    """Return a hint for a possible model name whose library is not installed."""
+    """Return a hint on which library to install, if one may have a model of this name."""
     missing = absent_libraries() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 
 
 def _import_target_module(location: str) -> ModuleType:
-    """Import the module, or run the .py file, of a target; raise an error if that fails."""
+    """Return the module of a target, imported or run from a file. Raises TargetError."""
     if location.endswith(".py"):
         return run_file(Path(location), _HINT)
     try:
@@ -254,7 +252,7 @@ _LISTED = 8  # names that a refusal shows, where none is like the wrong one
 
 
 def _targets_of(holder: Any, name: str, target: str) -> str:
-    """Return a hint with the names in a module that could be the target."""
+    """Return a hint with the names in a module or class that are similar to `name`."""
     owner = getattr(holder, "__name__", "")
     public = {
         other: value
@@ -296,7 +294,7 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
 
 
 def _refuse_arguments(arguments: Mapping[str, object], target: str) -> None:
-    """Raise an error if --arg is given for a target that is not a callable."""
+    """Raise TargetError if --arg is given for a target that is a model, not a callable."""
     if arguments:
         raise TargetError(
             f"{target} is a model, not a callable, so --arg cannot be used", "leave out --arg"
@@ -327,7 +325,7 @@ def _call_target(
 def _check_target_arguments(
     function: Callable[..., Any], arguments: Mapping[str, object], target: str
 ) -> None:
-    """Check that the arguments fit before the call, apart from errors of the call itself."""
+    """Raise TargetError if the arguments do not fit the signature of a target's function."""
     try:
         parameters = inspect.signature(function).parameters
     except (ValueError, TypeError):  # builtins do not tell
@@ -358,7 +356,7 @@ def _check_target_arguments(
 def _mandatory_parameters(
     function: Callable[..., Any], arguments: Mapping[str, object]
 ) -> list[str]:
-    """Return the names of parameters that have neither a default nor an argument."""
+    """Return the names of parameters that have no default and are not among the arguments."""
     kinds = inspect.Parameter
     try:
         parameters = inspect.signature(function).parameters
@@ -374,13 +372,13 @@ def _mandatory_parameters(
 
 
 def _quote_names(word: str, names: list[str]) -> str:
-    """Return the word, in the plural for several names, and the names in quotes."""
+    """Return the word, with an "s" if there are several names, followed by the names in quotes."""
     return f"{word}{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 @contextmanager
 def imports_restored() -> Iterator[None]:
-    """Restore sys.path after a verb, which no other thread runs meanwhile.
+    """Return a context that restores sys.path at its end, and that one thread at a time can enter.
 
     What targets add is gone after it, and not sooner: a model may import when it runs.
     """
@@ -407,7 +405,7 @@ def _find_modules_of_the_caller() -> None:
 
 
 def missing_extra(package: str) -> MissingExtraError | None:
-    """Return the error with the extra that installs a package; None if there is none."""
+    """Return the error that says which extra installs a package; None if no extra does."""
     name = package.partition(".")[0]
     extra = next((frontend.extra for frontend in FRONTENDS if name in frontend.packages), None)
     if extra is None:
@@ -416,7 +414,7 @@ def missing_extra(package: str) -> MissingExtraError | None:
 
 
 def run_file(path: Path, hint: str) -> ModuleType:
-    """Run a Python file and return its module; once for the same text.
+    """Run a Python file and return its module; a file with the same text is not run again.
 
     What it registers for good, as an operator of torch.library, cannot be registered again. The
     file may import what lies beside it, and by dots.
@@ -445,7 +443,7 @@ def run_file(path: Path, hint: str) -> ModuleType:
 
 
 def _run_alone(path: Path) -> ModuleType:
-    """Run a Python file as a module of its own; reuse it until its text changes."""
+    """Return the module of a Python file, run by itself; run again only if its text changed."""
     # Registered under a name of its own, so that what it defines can be pickled and inspected;
     # two files of one name in two folders are two modules.
     import hashlib  # which loads OpenSSL
@@ -467,7 +465,7 @@ def _run_alone(path: Path) -> ModuleType:
 
 
 def _run_in_its_package(path: Path) -> ModuleType:
-    """Run a file that imports `from . import x` as a part of its package; return the module."""
+    """Return the module of a file with relative imports, imported as a part of its package."""
     parts, folder = [path.stem], path.parent
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -519,7 +517,7 @@ _PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
 
 
 def load_pickle_file(path: Path, allowed: bool) -> Any:
-    """Return the object in a file with one of the suffixes in PICKLES. Raises TargetError."""
+    """Return the model in a pickle file, if `allowed`. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
     refuse_stand_in(path)
@@ -542,7 +540,7 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
 
 
 def _read_pickle(path: Path) -> Any:
-    """Load the model from a pickle file, by pickle or by the framework of its suffix."""
+    """Return the model in a pickle file, read by pickle or by the framework of its suffix."""
     if path.suffix in _PLAIN:
         import pickle
 

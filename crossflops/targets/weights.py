@@ -1,4 +1,4 @@
-"""The decision whether to build a target with numbers in its weights: by request or by size."""
+"""Decide whether the weights of a target are built with values: by request or by size."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ LARGE = 2**30  # bytes of weights above which a model that is run by tools is bu
 def build_weighted_source(
     load: Callable[[bool], Source], weights: str | None
 ) -> tuple[Source, str]:
-    """Build a model, without weight values if possible; return it, and why it needed them.
+    """Return a model, without weight values if possible, and why it needed them (else "").
 
     By default it has none where its weights are larger than `LARGE` or on the meta device: whoever
     asks in another process gets the same answer. Raises InputError where "fake" was asked for and
@@ -39,7 +39,7 @@ def build_weighted_source(
 
 
 def build_without_values(load: Callable[[bool], Source], weights: str | None) -> Source:
-    """Call `load` so that the model is built without weight values.
+    """Return the Source of `load(False)`, a model without weight values if its code allows that.
 
     Raises ValuesNeededError where it has values all the same, and "fake" was asked for.
     """
@@ -52,5 +52,5 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
 
 
 def real_weights_error(reason: str) -> InputError:
-    """Return the error of a request for "fake" weights where values are needed."""
+    """Return the error of a request for "fake" weights on a model that needs values."""
     return InputError(f"the model needs its weights: {reason}", ValuesNeededError(reason).hint)

@@ -1,4 +1,4 @@
-"""A JAX function or a Flax module -> an ONNX graph, and what the model is made of.
+"""Turn a JAX function or a Flax module into an ONNX graph, and a trace of its equations.
 
 In: a callable with shapes. Out: a `Graph`, a `Trace` of equations (and of XLA's instructions,
 where these are to be observed) and the bytes of an ONNX model.
@@ -54,7 +54,7 @@ class Jax(ShapeTracedFrontend):
         return is_module(value) or is_jax_keras_model(value)
 
     def may_be_model(self, value: object) -> bool:
-        """Return whether a value is callable while JAX is imported, so perhaps a JAX function."""
+        """Return whether a value is callable while JAX is imported: perhaps a JAX function."""
         return "jax" in sys.modules and callable(value)
 
     def is_function(self, value: object) -> bool:
@@ -64,24 +64,24 @@ class Jax(ShapeTracedFrontend):
         return is_function(value) or speaks_jax(value)
 
     def require(self, model: Any) -> None:
-        """Raise MissingExtraError unless the packages for tracing and converting are installed."""
+        """Raise MissingExtraError if JAX or jax2onnx is not installed."""
         require_packages(("jax", "jax2onnx"), "read a JAX model", self.extra)
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """Return a jax.ShapeDtypeStruct."""
+        """Return the jax.ShapeDtypeStruct (no values) of an input with this spec."""
         import jax
         import jax.numpy as jnp
 
         return jax.ShapeDtypeStruct(spec.shape, jnp.dtype(spec.dtype))
 
     def shape_of(self, array: Any) -> Any:
-        """Return a jax.ShapeDtypeStruct."""
+        """Return the jax.ShapeDtypeStruct (shape and dtype, no values) of this array."""
         import jax
 
         return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
     def shapes(self, values: Any) -> Arguments:
-        """Return jax.ShapeDtypeStructs of arrays, also in lists and dicts, for a call.
+        """Return (args, kwargs) with a jax.ShapeDtypeStruct for each array, also in lists.
 
         Plain numbers, texts and None are kept: the model is traced for them. Raises InputError for
         other values.
@@ -92,7 +92,7 @@ class Jax(ShapeTracedFrontend):
         return args, kwargs
 
     def _shape(self, value: Any) -> Any:
-        """Return the shape and dtype of an input, or a plain Python value. Raises InputError."""
+        """Return the shape and dtype of an input, or a plain value itself. Raises InputError."""
         if isinstance(value, PLAIN):
             return value
         try:
@@ -110,20 +110,20 @@ class Jax(ShapeTracedFrontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Turn the model into a function of arrays: see `program.record_jax_model`."""
+        """Return the recording of the model as a function of arrays; it is not run."""
         from crossflops.frontends.jax.program import record_jax_model
 
         seen = record_jax_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the function: see `program.convert_jax_model`. The views are programs of XLA."""
+        """Return the ONNX model as bytes, its graph, and a trace with calls of XLA's programs."""
         from crossflops.frontends.jax.program import convert_jax_model
 
         return convert_jax_model(recording.source, recording.detail, recording.views, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """Return the ONNX file with weights, and its graph: see `program.file_with_weights`."""
+        """Return the ONNX model with its weights as bytes, and its graph."""
         from crossflops.frontends.jax.program import file_with_weights
 
         return file_with_weights(source, setting)
@@ -137,24 +137,24 @@ class Jax(ShapeTracedFrontend):
         return jax_loss_dependence(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the operations of custom backward functions of the model, by function."""
+        """Return the cost of the backward pass of each function with a custom derivative."""
         from crossflops.frontends.jax.train.own_backward import jax_own_backwards
 
         return jax_own_backwards(source, setting)
 
     def limit_threads(self, threads: int) -> None:
-        """Limit this process to so many CPUs, since XLA starts a thread for each."""
+        """Limit this process to `threads` CPUs, since XLA starts one thread for each CPU."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the jitted function ready to run: see `running_models.prepare_jax_run`."""
+        """Return the model compiled by jax.jit, ready to be timed or profiled."""
         from crossflops.frontends.jax.observe.running_models import prepare_jax_run
 
         return prepare_jax_run(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once: see `outputs.run_jax_outputs`."""
+        """Run the model; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.jax.observe.outputs import run_jax_outputs
 
         return run_jax_outputs(source, setting)

@@ -1,4 +1,4 @@
-"""Detection of Flax modules and JAX functions without importing either."""
+"""Recognize Flax modules and JAX functions without importing either."""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ def is_module(value: object) -> bool:
 
 
 def is_linen(value: object) -> bool:
-    """Return whether the value is a module of flax.linen, which holds no variables."""
+    """Return whether the value is a flax.linen module that is not bound to variables."""
     linen = sys.modules.get("flax.linen")
     kind = getattr(linen, "Module", None)
     return kind is not None and isinstance(value, kind) and getattr(value, "scope", None) is None
@@ -27,7 +27,7 @@ def is_jax_keras_model(value: object) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """Return whether the value is itself a function of JAX, not one that returns a model.
+    """Return whether the value is a function transformed by JAX, such as by jax.jit.
 
     Such functions come from `jax.jit` and its like. A plain function is one if its module imports
     JAX and it needs arguments, which the caller checks.
@@ -37,7 +37,7 @@ def is_function(value: object) -> bool:
 
 
 def speaks_jax(value: object) -> bool:
-    """Return whether the module that defines a function has imported JAX or Flax."""
+    """Return whether the module that defines a function imports JAX or Flax."""
     names = getattr(value, "__globals__", None)
     if not isinstance(names, Mapping):
         return False

@@ -1,4 +1,4 @@
-"""The passes from a function of JAX to its graph, in their order."""
+"""List the passes, in their order, from a JAX function to its graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -59,7 +59,7 @@ from crossflops.load.protobuf import parse_model_proto
 
 
 class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
-    """The state of a function while it is converted to a graph.
+    """The state of a JAX function between the passes that convert it to a graph.
 
     jax2onnx's result is the `model` (of onnx_ir), changed in place, with its `recorder`. `data`
     are the bytes of the model whose shapes are to be inferred, `declared` those with jax2onnx's
@@ -89,13 +89,13 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
 
     @property
     def equations(self) -> Sequence[Equation]:
-        """The equations of which the model was made."""
+        """The equations from which jax2onnx wrote the model."""
         assert self.recorder is not None
         return self.recorder.equations
 
 
 def jax_snapshot(state: JaxConversion) -> Snapshot:
-    """Return the nodes of the present graph or ONNX model, for the log of passes."""
+    """Return the nodes of the graph, or of the ONNX model before there is one, for the log."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     model = state.model
@@ -108,7 +108,7 @@ def jax_snapshot(state: JaxConversion) -> Snapshot:
 
 
 def _with_state_fields(state: JaxConversion, **fields: Any) -> JaxConversion:
-    """Return the state with these fields replaced."""
+    """Return a copy of the state with these fields set."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -148,21 +148,21 @@ PROGRAMS = "instructions of XLA are known"
 def _attempt_passes(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
-    """Run the next passes, and again with opaque equations where a rule of jax2onnx fails."""
+    """Return the state after these passes, with rules of jax2onnx that do not fail."""
     return attempt_jax_conversion(lambda opaque: run(_with_state_fields(state, opaque=opaque)))
 
 
 def _write_onnx_model(state: JaxConversion) -> JaxConversion:
-    """Convert the function to an ONNX model by jax2onnx, and record its equations."""
+    """Return the state with jax2onnx's ONNX model, and the record of its equations."""
     model, recorder = write_jax_onnx(state.function, state.opaque, state.to_run)
     return _with_state_fields(state, model=model, recorder=recorder)
 
 
 def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], JaxConversion]:
-    """Return a rewrite of the model that jax2onnx wrote."""
+    """Return a pass that changes the ONNX model of the state in place."""
 
     def apply(state: JaxConversion) -> JaxConversion:
-        """Apply the change to the ONNX model in place."""
+        """Return the state; change its ONNX model in place."""
         change(state.model)
         return state
 
@@ -170,46 +170,46 @@ def _model_rewrite(change: Callable[[Any], None]) -> Callable[[JaxConversion], J
 
 
 def _average_pool_windows(state: JaxConversion) -> JaxConversion:
-    """Replace windows summed by a Conv with ones by average pools."""
+    """Return the state; replace Convs that sum windows by average pools, in place."""
     average_windows(state.model, [equation.primitive for equation in state.equations])
     return state
 
 
 def _alias(state: JaxConversion) -> JaxConversion:
-    """Turn nodes that only pass a value into aliases, and record them by equation."""
+    """Return the state with marker nodes as Identity nodes, and these by equation."""
     return _with_state_fields(state, homes=make_alias_nodes(state.model))
 
 
 def _name_nodes(state: JaxConversion) -> JaxConversion:
-    """Name all nodes, and record the equation of each."""
+    """Return the state with unique names of nodes, and the equation number of each."""
     return _with_state_fields(state, origins=name_model_nodes(state.model))
 
 
 def _name_model_weights(state: JaxConversion) -> JaxConversion:
-    """Name the weights of the ONNX model as in the JAX model."""
+    """Return the state with unique names of weights, and the model's names by these."""
     return _with_state_fields(state, weights=name_jax_weights(state.model))
 
 
 def _name_inputs(state: JaxConversion) -> JaxConversion:
-    """Name the inputs of the ONNX model as the function's arguments."""
+    """Return the state; name the inputs of its ONNX model after the arguments."""
     name_inputs(state.model, state.function.names)
     return state
 
 
 def _find_own(state: JaxConversion) -> JaxConversion:
-    """Find the functions with a custom derivative and their nodes."""
+    """Return the state with the functions that have a custom derivative."""
     assert state.recorder is not None
     return _with_state_fields(state, own=own_gradient_functions(state.recorder.own, state.homes))
 
 
 def _make_runnable(state: JaxConversion) -> JaxConversion:
-    """Add the nodes that a runtime needs to run the ONNX model."""
+    """Return the state with nodes added that make its ONNX model exact."""
     added = make_runnable(state.model, state.equations, state.origins, state.to_run)
     return _with_state_fields(state, origins={**state.origins, **added})
 
 
 def _serialize_model(state: JaxConversion) -> JaxConversion:
-    """Replace the ONNX model by its serialized bytes."""
+    """Return the state with the bytes of the ONNX model in place of the model."""
     data, declared = as_bytes(state.model)
     return _with_state_fields(state, data=data, declared=declared, model=None)
 
@@ -218,7 +218,7 @@ def _serialize_model(state: JaxConversion) -> JaxConversion:
 
 
 def _read_jax_graph(state: JaxConversion) -> JaxConversion:
-    """Read shapes inferred from the inputs, and declared ones where inference leaves one open."""
+    """Return the state with its graph: inferred shapes, or declared ones if some are open."""
     graph = _graph_from_bytes(state, state.data)
     if all(map(_is_definite, graph.nodes)):
         return _with_state_fields(state, graph=graph, file=state.data)
@@ -228,13 +228,13 @@ def _read_jax_graph(state: JaxConversion) -> JaxConversion:
 
 
 def _graph_from_bytes(state: JaxConversion, data: bytes) -> Graph:
-    """Return the graph of an ONNX model's bytes, with inferred shapes."""
+    """Return the graph that is counted, read from the bytes of an ONNX model."""
     setting = state.trace.setting
     return normalize_onnx_bytes(data, state.name, setting, state.control, state.observed)[0]
 
 
 def _is_definite(node: Node) -> bool:
-    """Return whether the output shapes of a node and of the nodes in its bodies are known."""
+    """Return whether all output shapes of a node, and in its bodies, are known."""
     known = all(spec is None or spec.shape is not None for spec in node.outputs)
     return known and all(_is_definite(inner) for body in node.bodies for inner in body.nodes)
 
@@ -242,20 +242,20 @@ def _is_definite(node: Node) -> bool:
 def _settle_jax_conversion(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
-    """Run the next passes, and again with sizes from a real run where some stay unknown."""
+    """Return the state after these passes; if sizes stay unknown, a run decides them."""
     assert state.runnable is not None
     return settle_conversion(state, run, state.runnable, state.run)
 
 
 def _read_observed(state: JaxConversion) -> JaxConversion:
-    """Read the graph again with the sizes of the real run, if there was one."""
+    """Return the state with its graph read again with the sizes of the run, if any."""
     if state.observed is None:
         return state
     return _with_state_fields(state, graph=_graph_from_bytes(state, state.data))
 
 
 def _link_jax_equations(state: JaxConversion) -> JaxConversion:
-    """Assign equations and modules to the nodes, and add the calls to the trace."""
+    """Return the state with equations and modules on the nodes, and calls in the trace."""
     graph, calls = link_equations(
         state.current_graph, state.equations, state.origins, state.trace.modules
     )
@@ -267,38 +267,38 @@ def _link_jax_equations(state: JaxConversion) -> JaxConversion:
 def _graph_rewrite(
     change: Callable[[Graph, JaxConversion], Graph],
 ) -> Callable[[JaxConversion], JaxConversion]:
-    """Return a pass that rewrites only the graph of the state."""
+    """Return a pass that replaces the graph of the state by `change(graph, state)`."""
     return lambda state: _with_state_fields(state, graph=change(state.current_graph, state))
 
 
 def _annotate_conversion(graph: Graph, state: JaxConversion) -> Graph:
-    """Give nodes the JAX operations they were made for, which are counted instead of them."""
+    """Return the graph with nodes counted as the JAX operations they were written for."""
     origins = {name: number for name, number in state.origins.items() if not is_added(name)}
     return stand_for_nothing(stand_for_equations(graph, state.equations, origins))
 
 
 def _apply_gradient_marks(graph: Graph, state: JaxConversion) -> Graph:
-    """Mark nodes without gradients and recomputed nodes."""
+    """Return the graph with marks on nodes without gradients and on recomputed nodes."""
     return mark_jax_gradients(graph, state.equations, state.origins)
 
 
 def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
-    """Add the custom derivatives of functions to the graph."""
+    """Return the graph with its functions that have a custom derivative."""
     return with_own_gradients(graph, state.own, state.origins, state.equations)
 
 
 def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
-    """Name the weights in the graph as in the JAX model."""
+    """Return the graph with weights named as in the JAX model."""
     return with_weights(graph, state.weights)
 
 
 def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
-    """Add the model's name, the parameter sizes and the digest to the graph."""
+    """Return the graph with the name, parameter sizes and hash of the model."""
     return with_graph_identity(graph, state.name, **module_parameter_sizes(state.trace.modules))
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
-    """Add the calls of the programs that XLA compiles to the trace."""
+    """Return the state with the calls of XLA's programs in its trace."""
     observed = tuple(xla_view_calls(state.function, state.trace, state.current_graph, state.views))
     return _with_state_fields(state, trace=msgspec.structs.replace(state.trace, observed=observed))
 

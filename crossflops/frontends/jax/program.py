@@ -1,4 +1,4 @@
-"""A JAX function or a Flax module -> an ONNX graph, its equations as calls, and its module table.
+"""Turn a JAX function or a Flax module into an ONNX graph, calls and a module table.
 
 That table has the modules of Flax NNX, or a function alone.
 """
@@ -25,7 +25,7 @@ from crossflops.ir.trace import Module, Parameter, Setting, Trace
 
 
 def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[Module, ...]:
-    """Return one row for every module, each object once, the root first.
+    """Return the module table of a model, the root first; each module object once.
 
     Modules of flax.linen are those that ran. The parameters of a function are the float arrays
     that it closes over, not those that it makes or that it is given.
@@ -61,7 +61,7 @@ def jax_module_rows(model: Any, name: str, pure: Pure, training: bool) -> tuple[
 
 
 def _root_module(name: str, pure: Pure) -> Module:
-    """Return the root module with all floating-point parameters of the model."""
+    """Return the root module, with all float parameters of the model."""
     import jax.numpy as jnp
 
     # those of flax.linen and Keras
@@ -81,7 +81,7 @@ def _root_module(name: str, pure: Pure) -> Module:
 
 
 def _own_parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, ...]:
-    """Return the nnx.Param variables that a Flax module holds itself."""
+    """Return the parameters (nnx.Param) of a Flax module itself, without its submodules'."""
     from flax import nnx
 
     parameters = []
@@ -93,7 +93,7 @@ def _own_parameters(module: Any, storages: dict[int, int]) -> tuple[Parameter, .
 
 
 class TraceableModel(msgspec.Struct, frozen=True):
-    """A model as a function of arrays that JAX can trace, and its modules."""
+    """A model as a function of arrays that JAX can trace, with its module table."""
 
     name: str
     pure: Pure
@@ -102,7 +102,7 @@ class TraceableModel(msgspec.Struct, frozen=True):
 
 
 def make_jax_program(source: Source, setting: Setting) -> tuple[bytes, Graph, Trace]:
-    """Record a model and convert it: see `record_jax_model` and `convert_jax_model`."""
+    """Record and convert a model; return its ONNX model as bytes, its graph and its trace."""
     return convert_jax_model(
         source, record_jax_model(source.model, source.args, source.kwargs, setting)
     )
@@ -111,7 +111,7 @@ def make_jax_program(source: Source, setting: Setting) -> tuple[bytes, Graph, Tr
 def convert_jax_model(
     source: Source, seen: TraceableModel, views: Sequence[Setting] = (), run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
-    """Return the ONNX model of a recorded model as bytes, its graph, and its equations.
+    """Return the ONNX model of a recorded model as bytes, its graph, and its trace.
 
     `views` are the programs of XLA that are needed beside the equations. The source's `control`
     names nodes of the ONNX model; its `arrays` are the values of the inputs, where there are any,
@@ -147,7 +147,7 @@ _NO_WEIGHTS = (
 
 
 def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
-    """Return the ONNX file of `make_jax_program` with its weights as bytes, and its graph.
+    """Return the ONNX model with its weights as bytes, and its graph.
 
     Raises NormalizeError as `make_jax_program` does, InputError for weights that no such file can
     hold.
@@ -172,7 +172,7 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
 
 
 def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
-    """Return the model with its weights, and the values of its inputs by their names."""
+    """Return the ONNX model with its weights as bytes, and the values of its inputs by name."""
     import jax
 
     valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
@@ -193,7 +193,7 @@ def _runnable_onnx_model(source: Source, setting: Setting) -> Runnable:
 def record_jax_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> TraceableModel:
-    """Turn a model into a function of arrays, for inputs of these shapes (jax.ShapeDtypeStruct).
+    """Return the model as a function of arrays of these shapes, with its module table.
 
     With its modules that is all that a tool needs. Raises InputError where the model does not take
     these inputs.

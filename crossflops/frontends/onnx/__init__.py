@@ -1,4 +1,4 @@
-"""An ONNX file -> its graph, and the table of the modules that its nodes tell of.
+"""Turn an ONNX file into its graph, and a table of the modules that its nodes name.
 
 In: an `OnnxFile`. Out: a `Graph`, and a `Trace` without calls.
 May import: frontends, load, operators, ir, errors, threads.
@@ -31,15 +31,15 @@ class Onnx(Frontend):
         return isinstance(value, OnnxFile)
 
     def require(self, model: Any) -> None:
-        """Require no extra: ONNX files need only what crossflops installs."""
+        """Do nothing: ONNX files need only packages that crossflops always installs."""
         return
 
     def source(self, model: OnnxFile, provided: ProvidedInputs, owned: bool) -> Source:
-        """Return the file itself as the source, with its input specs."""
+        """Return the source of an ONNX file, which is the file itself without arguments."""
         return Source(model, (), {}, model.control)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Raise an error where the file has other inputs, or cannot run on these."""
+        """Raise an error if the file has other inputs, or cannot be counted with these."""
         from crossflops.frontends.onnx.binding import has_declared_input_sizes
         from crossflops.load import read_onnx_model
 
@@ -53,7 +53,7 @@ class Onnx(Frontend):
         self.convert(self.record(source, setting, (), None), None)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Return None, the graph of the file, and its modules."""
+        """Return None (no converted model), the graph of the file, and a trace of its modules."""
         from crossflops.frontends.onnx.reading import normalize
 
         return None, *normalize(recording.source.model, recording.setting)

@@ -1,4 +1,4 @@
-"""An ONNX file that is to be counted, not opened yet, and what makes the sizes in it definite.
+"""Describe an ONNX file to be counted, and bind the open sizes of its inputs.
 
 Named and given dimensions are bound: every input gets a shape of numbers before anything else.
 """
@@ -19,7 +19,7 @@ from crossflops.load.validation import forget_negative
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
-    """An ONNX file, and the options that fix its open sizes.
+    """An ONNX file that is not opened yet, and the caller's options for its open sizes.
 
     `dims` binds named dimensions, `specs` replaces shapes of inputs, `control` says how often
     loops run and which branches are taken where the graph does not. Sizes that a run has `seen`
@@ -39,14 +39,14 @@ _HINT = "bind dimensions with --dim NAME=SIZE, or give a whole shape with --inpu
 
 
 class _TypedOptions(NamedTuple):
-    """The options that a caller gave, from which a command line with the missing ones is built."""
+    """The caller's options, to show a command line with these and the missing ones."""
 
     path: str
     dims: Mapping[str, int]
     specs: Sequence[TensorSpec]
 
     def command(self, dims: Iterable[str], shapes: Iterable[str]) -> str:
-        """Return the command line of the given options with these dimensions and shapes."""
+        """Return a command line with the caller's options, sizes of 1 for `dims`, and `shapes`."""
         provided = (
             (spec.name, "x".join(map(str, spec.shape or ())) or "scalar") for spec in self.specs
         )
@@ -63,7 +63,7 @@ class _TypedOptions(NamedTuple):
 def bind(
     graph: Any, dims: Mapping[str, int], specs: Sequence[TensorSpec], path: str = "model.onnx"
 ) -> dict[str, int]:
-    """Write dimension sizes into a graph's inputs, in place; return the sizes by name.
+    """Write the caller's sizes into a graph's inputs, in place; return the size of each name.
 
     A shape from `specs`, by input name or index, also binds the dimension names of that input. The
     element type stays that of the file. A name like "past + seq" follows from its parts where it
@@ -102,14 +102,14 @@ def bind(
 
 
 def _not_negative(name: str, size: int) -> int:
-    """Return the size of a dimension. Raises InputError if it is negative."""
+    """Return `size`, the size of the named dimension. Raises InputError if it is negative."""
     if size < 0:
         raise InputError(f"dimension {name!r} would be {size}", _HINT)
     return size
 
 
 def load_bound_model(file: OnnxFile) -> Any:
-    """Return a file's ONNX model with weights, the caller's sizes written into its inputs.
+    """Return a file's ONNX model with its weights, and the caller's sizes in its inputs.
 
     Raises InputError as `bind` does, TargetError where the file or its data cannot be read.
     """
@@ -125,7 +125,7 @@ def load_bound_model(file: OnnxFile) -> Any:
 
 
 def has_declared_input_sizes(graph: Any, specs: Sequence[TensorSpec]) -> bool:
-    """Return whether shapes equal the file's declared input sizes, apart from the first axis.
+    """Return whether the caller's shapes have the sizes that the file declares, axis 0 excepted.
 
     `bind` takes any shape, so that a file can be counted at other sizes than it was made for.
     Raises InputError for an unknown input.
@@ -144,13 +144,13 @@ def has_declared_input_sizes(graph: Any, specs: Sequence[TensorSpec]) -> bool:
 
 
 def model_inputs(graph: Any) -> list[Any]:
-    """Return the graph inputs that a caller passes, without initializers."""
+    """Return the inputs of a graph that a caller gives: those that the file does not store."""
     stored = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in stored]
 
 
 def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
-    """Return the shapes of --input by input name. Raises InputError for unknown names."""
+    """Return the caller's specs by name of the file's input. Raises InputError if unknown."""
     names = [value.name for value in inputs]
     provided: dict[str, TensorSpec] = {}
     for spec in specs:
@@ -172,12 +172,12 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
 
 
 def _input_dims(value: Any) -> Any:
-    """Return the dimension messages of an input's tensor shape."""
+    """Return the dimensions (protobuf messages) of an input's shape."""
     return value.type.tensor_type.shape.dim
 
 
 def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> None:
-    """Bind the named dimensions of an input to the sizes of a given shape. Raises InputError."""
+    """Add the size of each named dimension in the input's shape to `bound`. Raises InputError."""
     if value.type.WhichOneof("value") != "tensor_type":
         raise InputError(
             f"input {value.name!r} is not a tensor, so --input cannot give it a shape",
@@ -202,7 +202,7 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
 
 
 def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
-    """Return the sizes that a file declares for an input, None for open ones."""
+    """Return the sizes that the file declares for an input; None for one that is no number."""
     return tuple(
         dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
         for dim in _input_dims(value)
@@ -212,7 +212,7 @@ def _file_input_sizes(value: Any) -> tuple[int | None, ...]:
 def _write_input_sizes(
     value: Any, shape: tuple[int, ...] | None, bound: Mapping[str, int]
 ) -> None:
-    """Write a given shape and bound dimension sizes into an input's declared type, in place."""
+    """Write the given shape and the bound sizes into the declared type of an input, in place."""
     if shape is not None:
         dims = value.type.tensor_type.shape.dim
         del dims[:]
@@ -226,7 +226,7 @@ def _write_input_sizes(
 
 
 def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
-    """Raise InputError unless every dimension of every input tensor is a number."""
+    """Raise InputError, with a command line as its hint, if a size of an input is not a number."""
     named: list[str] = []
     missing: list[str] = []
     examples: list[str] = []
@@ -268,7 +268,7 @@ def warn_about_file(path: str, sentence: str) -> None:
 def _warn_of_input_size(
     path: str, name: str, stated: tuple[int | None, ...], shape: tuple[int, ...]
 ) -> None:
-    """Warn that an input is counted at another size than the file declares.
+    """Warn if an input is counted at another size than the file declares for it.
 
     An input whose rank the file leaves open has no fixed sizes.
     """
@@ -286,7 +286,7 @@ def _warn_of_input_size(
 
 
 def _warn_of_input_type(path: str, value: Any, dtype: str) -> None:
-    """Warn that the caller gives an input another element type than the file."""
+    """Warn if the caller gives an input another element type than the file declares for it."""
     fixed = ELEMENT_TYPES.get(value.type.tensor_type.elem_type, "")
     if fixed and dtype not in (fixed, "float32", ""):
         warn_about_file(
@@ -296,5 +296,5 @@ def _warn_of_input_type(path: str, value: Any, dtype: str) -> None:
 
 
 def shape_text(shape: tuple[int, ...] | None) -> str:
-    """Return a shape as messages show it."""
+    """Return a shape as text for messages, such as "1x3x224x224", or "a scalar"."""
     return "x".join(map(str, shape or ())) or "a scalar"

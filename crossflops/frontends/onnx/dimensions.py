@@ -1,4 +1,4 @@
-"""Names of dimensions that are formulas of others, as exporters write them: "past + seq"."""
+"""Evaluate dimension names that are formulas of other names, such as "past + seq"."""
 
 import ast
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ _DEEPEST = 100
 
 
 def formula_names(name: str) -> tuple[str, ...]:
-    """Return the dimension names in a formula ("past + seq"); () for a plain name."""
+    """Return the names in a dimension name like "past + seq"; () if it is not a formula."""
     tree = _parse_formula(name)
     if tree is None or isinstance(tree, ast.Name):
         return ()
@@ -17,13 +17,13 @@ def formula_names(name: str) -> tuple[str, ...]:
 
 
 def formula_size(name: str, bound: Mapping[str, int]) -> int | None:
-    """Return the size of a dimension formula for these sizes, or None."""
+    """Return the size of a dimension whose name is a formula, or None if it cannot be computed."""
     tree = _parse_formula(name)
     return None if tree is None else _formula_value(tree, bound)
 
 
 def _parse_formula(name: str) -> ast.expr | None:
-    """Return the syntax tree of a dimension name that is a formula ("past + seq"), or None."""
+    """Return the syntax tree of a dimension name that is a formula, or None for a plain name."""
     if len(name) > _LONGEST:
         return None
     try:
@@ -34,7 +34,7 @@ def _parse_formula(name: str) -> ast.expr | None:
 
 
 def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
-    """Return whether a tree has only names, integers and + - * // / down to a maximal depth."""
+    """Return whether a syntax tree has only names, integers and + - * // /, not too deep."""
     if isinstance(tree, ast.BinOp):
         known = isinstance(tree.op, ast.Add | ast.Sub | ast.Mult | ast.FloorDiv | ast.Div)
         sides = (tree.left, tree.right)
@@ -44,7 +44,7 @@ def _is_formula(tree: ast.expr, depth: int = 0) -> bool:
 
 
 def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
-    """Return the value of a formula at bound dimension sizes, or None if a name has no size."""
+    """Return the value of a formula for the sizes in `bound`, or None if a name is not in it."""
     if isinstance(tree, ast.Name):
         return bound.get(tree.id)
     if isinstance(tree, ast.Constant):
@@ -58,7 +58,7 @@ def _formula_value(tree: ast.expr, bound: Mapping[str, int]) -> int | None:
 
 
 def _arithmetic_result(operator: ast.operator, left: int, right: int) -> int | None:
-    """Return the result of an integer operation, None for an inexact quotient by `/`."""
+    """Return the result of an operator on two integers, or None if `/` leaves a remainder."""
     if isinstance(operator, ast.Add):
         return left + right
     if isinstance(operator, ast.Sub):

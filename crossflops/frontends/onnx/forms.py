@@ -1,5 +1,4 @@
-"""Checks of a node's inputs and attributes against its operator in the version that the file
-declares.
+"""Compare a node's inputs and attributes with its operator in the version that the file declares.
 
 Where it has those of another version, that version is named.
 """
@@ -16,7 +15,7 @@ _WITH_ROI = 11  # the version of Resize from which its second input is a region,
 
 
 class Objection(NamedTuple):
-    """A problem with a node's form, and the remedy; "" where only its sizes may be wrong."""
+    """A problem with a node's inputs or attributes, and how to repair it; "" without a problem."""
 
     problem: str = ""
     remedy: str = ""
@@ -25,7 +24,7 @@ class Objection(NamedTuple):
 def form_objection(
     domain: str, name: str, version: int, read: Sequence[str], names: Collection[str]
 ) -> Objection:
-    """Return the problem with a node's inputs and attributes in this operator version.
+    """Return the problem with a node's inputs and attributes in this operator set version, if any.
 
     Inputs that are left out at the end, and names that begin with __, are ignored.
     """
@@ -36,7 +35,7 @@ def form_objection(
 def _node_form_objection(
     domain: str, name: str, version: int, read: tuple[bool, ...], names: tuple[str, ...]
 ) -> Objection:
-    """Return the problem with a node's inputs and attributes; `read`: which are present."""
+    """Return the problem with a node's inputs and attributes; `read` says which inputs it has."""
     known = operator_schema(domain, name, version)
     if known is None or not (wrong := _wrong(name, known, read, names)):
         return Objection()
@@ -45,7 +44,7 @@ def _node_form_objection(
 
 
 def unknown_operator(domain: str, name: str, version: int) -> Objection:
-    """Return the problem of an operator that exists only in other versions."""
+    """Return the problem that an operator exists only in other versions, or an empty one."""
     if operator_schema(domain, name, version) is not None:
         return Objection()
     others = [at for at, _ in _versions(domain, name)]
@@ -69,7 +68,7 @@ def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | No
 
 
 def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
-    """Return what is wrong with a node's inputs or attributes by its operator's schema, or ""."""
+    """Return a text on what is wrong with a node's inputs or attributes by the schema, or ""."""
     provided = len(read)
     while provided and not read[provided - 1]:
         provided -= 1
@@ -87,14 +86,14 @@ def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str
 
 
 def _versions(domain: str, name: str) -> Iterator[tuple[int, Schema]]:
-    """Yield every known version of the operators of a domain, with the schema in force."""
+    """Yield each known operator set version that has the operator, and its schema there."""
     for version in range(1, newest_operator_version(domain) + 1):
         if known := operator_schema(domain, name, version):
             yield version, known
 
 
 def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -> str:
-    """Return the remedy: the nearest operator version that allows the node."""
+    """Return a text on which of the versions `others`, which allow the node, to declare."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
         return f"{declares}, and {name} has this form in no opset: export the model again"

@@ -1,4 +1,4 @@
-"""Local functions, replaced by what they are made of, or read once per kind of call."""
+"""Inline the local functions of a file, or infer each once for each kind of call."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -20,9 +20,7 @@ _HINT = "inline the functions with onnx.inliner, or export the model without the
 
 
 class Scope(NamedTuple):
-    """The scope of an inlined body: the outer names of its values, a prefix, and its
-    attributes.
-    """
+    """The meaning of names in an inlined function body: outer values, a prefix, attributes."""
 
     names: dict[str, str]
     prefix: str
@@ -30,7 +28,7 @@ class Scope(NamedTuple):
 
 
 def local(model: Any) -> dict[Identity, Any]:
-    """Return the local functions of an ONNX model, without those of PyTorch's operators.
+    """Return a model's local functions by identity, without those that are PyTorch operators.
 
     Such a node is counted as the operator that it is, while a runtime runs its function.
     """
@@ -42,7 +40,7 @@ def local(model: Any) -> dict[Identity, Any]:
 
 
 def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
-    """Return the number of nodes after inlining all function calls, 0 without calls.
+    """Return the number of nodes once all function calls are inlined; 0 if there is no call.
 
     It is computed without expanding. Raises TargetError when a function calls itself, or when
     calls are nested deeper than 32.
@@ -54,7 +52,7 @@ def size_after_inlining(model: Any, functions: Mapping[Identity, Any]) -> int:
 def inline_function_calls(
     model: Any, functions: Mapping[Identity, Any]
 ) -> dict[str, dict[str, int]]:
-    """Replace every call of a local function by the nodes of its body, in place.
+    """Replace each function call by the nodes of its body, in place; return their operator sets.
 
     Values and nodes get the name of the calling node before theirs. Returns the operator sets of
     those nodes whose function imports others than the model, by node name.
@@ -71,7 +69,7 @@ def inline_function_calls(
 
 
 def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names, of those given, that a subgraph takes from its parents."""
+    """Return those of `names` that a subgraph takes from outside, not from its own values."""
     inner = dict(names)
     for value in (*body.input, *body.initializer):
         inner.pop(value.name, None)
@@ -82,7 +80,7 @@ def parent_value_names(body: Any, names: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[Any]:
-    """Return copies of a function's nodes with a call's attributes and input names."""
+    """Return copies of a function's nodes with the attributes of a call and these input names."""
     attributes = {
         attribute.name: attribute for attribute in (*function.attribute_proto, *call.attribute)
     }
@@ -98,12 +96,12 @@ def with_attributes(function: Any, call: Any, names: Mapping[str, str]) -> list[
 
 
 def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
-    """Return the number of nodes of a graph after all calls of local functions are inlined."""
+    """Return the number of nodes of a graph once all calls of local functions are inlined."""
     sizes: dict[Identity, int] = {}
     open_: list[Identity] = []
 
     def size(nodes: Iterable[Any]) -> int:
-        """Return the number of nodes, with those in bodies and in called functions."""
+        """Return the number of nodes, with those in bodies and in the functions they call."""
         total = 0
         for node in nodes:
             total += 1 + sum(size(body.node) for body in node_subgraphs(node))
@@ -112,7 +110,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
         return total
 
     def function_node_count(key: Identity) -> int:
-        """Return the number of nodes of an inlined function. Raises TargetError if recursive."""
+        """Return the number of nodes of an inlined function. Raises TargetError on recursion."""
         if key in open_:
             raise TargetError(f"function {key[1]!r} calls itself", _HINT)
         if len(open_) > DEPTH:
@@ -130,7 +128,7 @@ def _count_expanded_nodes(graph: Any, functions: Mapping[Identity, Any]) -> int:
 
 
 def function_identity(node: Any) -> Identity:
-    """Return the identity of the function that a node would call."""
+    """Return the domain, name and overload of the function that a node would call."""
     return node.domain, node.op_type, node.overload
 
 
@@ -141,7 +139,7 @@ def _callee_identity(node: Any, functions: Mapping[Identity, Any]) -> Identity |
 
 
 def _function_call_flags(graph: Any, functions: Mapping[Identity, Any]) -> Iterable[bool]:
-    """Yield for each node, also in bodies, whether it calls a local function."""
+    """Yield, for each node and each node in its bodies, whether it calls a local function."""
     for node in graph.node:
         yield _callee_identity(node, functions) is not None
         for body in node_subgraphs(node):
@@ -149,6 +147,8 @@ def _function_call_flags(graph: Any, functions: Mapping[Identity, Any]) -> Itera
 
 
 class _Inliner:
+    """The inlining of function calls in one model, which collects their operator sets."""
+
     def __init__(self, functions: Mapping[Identity, Any]) -> None:
         """Take the local functions of a model by domain, name and overload."""
         self._functions = functions
@@ -157,7 +157,7 @@ class _Inliner:
         self.imports: dict[str, int] = {}
 
     def graph(self, graph: Any, scope: Scope, edition: dict[str, int]) -> None:
-        """Expand the function calls of a graph, in place, with these operator set versions."""
+        """Inline the function calls in a graph, in place; `edition` is the opset by domain."""
         nodes: list[Any] = []
         for number, node in enumerate(graph.node):
             if not node.name:
@@ -168,7 +168,7 @@ class _Inliner:
         graph.node.extend(copies)
 
     def place(self, node: Any, scope: Scope, edition: dict[str, int], nodes: list[Any]) -> None:
-        """Append a node to `nodes`, or the nodes of the function that it calls."""
+        """Append a node to `nodes`, or if it calls a local function the nodes of that function."""
         key = _callee_identity(node, self._functions)
         if key is not None:
             return self._call(node, self._functions[key], scope, nodes)
@@ -181,7 +181,7 @@ class _Inliner:
         return None
 
     def _rename(self, body: Any, scope: Scope, edition: dict[str, int]) -> None:
-        """Rename the references of a subgraph to outer values, in place."""
+        """Rename outer values that a subgraph reads, and inline its function calls, in place."""
         for number, node in enumerate(body.node):
             node.name = scope.prefix + onnx_node_label(node, number)
             _resolve(node, scope)
@@ -190,7 +190,7 @@ class _Inliner:
         self.graph(body, scope, edition)
 
     def _call(self, call: Any, function: Any, outer: Scope, nodes: list[Any]) -> None:
-        """Append the body's nodes of a called function, with unique names and its attributes."""
+        """Append the nodes of the called function to `nodes`, with unique names."""
         self._number += 1
         prefix = f"{call.name}/"
         unique = f"{call.name}#{self._number}/"
@@ -226,7 +226,7 @@ class _Inliner:
         returned: Mapping[str, str],
         nodes: list[Any],
     ) -> None:
-        """Append an Identity for each function output that is an input or a repeated output."""
+        """Append an Identity for each function output that is also an input, or repeated."""
         for inner, name in zip(function.output, call.output, strict=False):
             if name and returned.get(inner) != name:
                 node = type(call)(op_type="Identity", name=f"{call.name}/{name}")
@@ -236,7 +236,7 @@ class _Inliner:
 
 
 def _resolve(node: Any, scope: Scope) -> None:
-    """Replace a node's input names and attribute references by the caller's, in place."""
+    """Replace a node's input names and attribute references by those of the caller, in place."""
     for index, name in enumerate(node.input):
         node.input[index] = scope.names.get(name, name)
     kept = []
@@ -267,7 +267,7 @@ _KNOWN = ("int32", "int64")  # types in which sizes are computed
 
 
 class Operand(NamedTuple):
-    """The part of an input that determines the shapes inside a function.
+    """The facts of a call's input that decide shapes: type, shape and (small, known) value.
 
     `place` is the index of the first input with the same value.
     """
@@ -282,7 +282,7 @@ Key: TypeAlias = tuple[Identity, tuple[Operand | None, ...], tuple[bytes, ...]]
 
 
 class Unit(NamedTuple):
-    """A function as a model of its own, inferred for one kind of call."""
+    """A function as a model of its own, with shapes inferred for one kind of call."""
 
     name: str
     model: Any
@@ -292,7 +292,7 @@ class Unit(NamedTuple):
 
 
 class Calls:
-    """The functions of a model, and the units inferred so far.
+    """The local functions of a model, and the kinds of calls inferred so far.
 
     `infer` infers a model that may call other functions.
     """
@@ -348,7 +348,7 @@ class Calls:
         return changed
 
     def unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
-        """Return a called function with shapes inferred for these operands. Raises TargetError."""
+        """Return the called function with shapes for these operands. Raises TargetError."""
         attributes = tuple(sorted(attribute.SerializeToString() for attribute in node.attribute))
         key = (function_identity(node), operands, attributes)
         if key not in self._units:
@@ -359,7 +359,7 @@ class Calls:
         return self._units[key]
 
     def _build_unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
-        """Build a model of the called function for these operand types, and infer its shapes."""
+        """Return the called function as a model, with shapes inferred for these operands."""
         function = self._functions[function_identity(node)]
         model = messages().ModelProto(ir_version=_IR_VERSION)
         for domain, version in self.opset(node).items():
@@ -392,7 +392,7 @@ class Calls:
 def operands_of(
     node: Any, types: Mapping[str, Type], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
-    """Return, for each input, the type and small value that determine a function's shapes."""
+    """Return, for each input of a call, its type, shape and small value; None if omitted."""
     kinds = {name: types.get(name, Type(0, None)) for name in node.input}
     named = {n: (ELEMENT_TYPES.get(kind.dtype, ""), kind.shape) for n, kind in kinds.items()}
     return call_operands(node, named, values)
@@ -401,7 +401,7 @@ def operands_of(
 def call_operands(
     node: Any, types: Mapping[str, tuple[str, Shape]], values: Mapping[str, Value]
 ) -> tuple[Operand | None, ...]:
-    """Return, for each input, its type and small value, from element types by name."""
+    """Return, for each input of a call, its type, shape and small value; `types` are by name."""
     first: dict[str, int] = {}
     known_operands: list[Operand | None] = []
     for index, name in enumerate(node.input):
@@ -417,12 +417,12 @@ def call_operands(
 
 
 def _is_shape_known(types: Mapping[str, Type], name: str) -> bool:
-    """Return whether the shape of a value is known; an omitted value (name "") counts as known."""
+    """Return whether the shape of a value is known; True for an omitted value (name "")."""
     return not name or (name in types and types[name].shape is not None)
 
 
 def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
-    """Write an inferred shape and element type to a value that has no declared shape."""
+    """Write an inferred shape and element type to a value without a declared shape, in place."""
     declared = [value for value in (*graph.value_info, *graph.output) if value.name == name]
     for value in declared or (graph.value_info.add(name=name),):
         if shape_from_proto(value.type) is None:
@@ -430,7 +430,7 @@ def _declare_value_type(graph: Any, name: str, kind: Type) -> None:
 
 
 def _add_operand(graph: Any, name: str, operand: Operand) -> None:
-    """Add an operand to a graph: as a stored small value, or as an input of its type and shape."""
+    """Add an operand to a graph: as a constant if its value is known, else as an input."""
     number = _NUMBERS.get(operand.dtype, 0)
     if operand.value is not None:
         store(graph, name, number, operand.value)

@@ -1,4 +1,4 @@
-"""A weightless model whose shapes are known -> the graph that is counted."""
+"""Build the graph that is counted from a weightless model whose shapes are known."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -44,7 +44,7 @@ NUMBER = "crossflops.operation"  # of the operation that a node was written for,
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The facts of a whole file: operator sets (of single nodes, too), and the caller's options.
+    """The facts for building a file's graph: operator sets, the caller's options, functions.
 
     `trips` and `branches` are by node name. In a `flat` model no node has a body. `bodies` are the
     functions called so far, by unit. `noted` means that nodes may have numbers of the operations
@@ -62,7 +62,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
-    """Remove the exporter's module notes from a graph's nodes; return each node's module.
+    """Return each node's module, and remove the exporter's notes on modules, in place.
 
     In files of PyTorch's exporter the notes are the larger part, which is not copied through
     ONNX's inference. Numbers of operations stay where there are any.
@@ -77,12 +77,12 @@ def without_notes(graph: Any, noted: bool = False) -> list[NodePlace]:
 
 
 def _operation_number(node: Any) -> str:
-    """Return the operation number noted at a NodeProto, "" if there is none."""
+    """Return the number that an export noted at a node for its source operation, or ""."""
     return next((entry.value for entry in node.metadata_props if entry.key == NUMBER), "")
 
 
 def _conversion_annotation(node: Any) -> ConversionAnnotation:
-    """Return the annotation with the operation number noted at a NodeProto."""
+    """Return the annotation with the number of a node's source operation, or an empty one."""
     number = _operation_number(node)
     return ConversionAnnotation(written_for=number) if number else NO_CONVERSION
 
@@ -95,7 +95,7 @@ def build_graph(
     reading: Reading,
     placed: list[NodePlace] | None = None,
 ) -> tuple[Graph, list[NodePlace]]:
-    """Return the graph of a model with these types, and the module of each node.
+    """Return the graph of a model whose values have these types, and the module of each node.
 
     The modules are read unless they are given as `placed`.
     """
@@ -118,7 +118,7 @@ def build_graph(
 
 
 def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
-    """Return the graph with the size of its weights and with its digest."""
+    """Return the graph with the number and bytes of its weights, and with its digest."""
     params, param_bytes, _ = total_weight_size(weights)
     return msgspec.structs.replace(
         graph,
@@ -130,7 +130,7 @@ def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
 
 
 def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Reading) -> None:
-    """Raise OperandError if an operator cannot take a node's operand types or shapes."""
+    """Raise OperandError if an operator does not accept the types or shapes of its operands."""
     op = _operator_instance(node.domain, node.op_type, _node_opset_version(node, reading))
     known, specs = (
         find_operator_rule(op),
@@ -144,13 +144,13 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
 
 
 def _graph_value_specs(graph: Any, types: Mapping[str, Type]) -> dict[str, TensorSpec]:
-    """Return the tensor specs of all typed values of a graph by name."""
+    """Return the tensor specs of the values that have a type, by name."""
     stored = {tensor.name for tensor in graph.initializer}
     return {name: _value_spec(name, kind, name in stored) for name, kind in types.items() if name}
 
 
 def _value_spec(name: str, kind: Type, stored: bool) -> TensorSpec:
-    """Return the spec of a value; a stored one is a parameter (floats) or a constant."""
+    """Return the spec of a value; a stored one has the role "parameter" (floats) or "constant"."""
     dtype = ELEMENT_TYPES.get(kind.dtype, "")
     role = ""
     if stored:
@@ -169,7 +169,7 @@ def _level_nodes(
     where: list[NodePlace],
     reading: Reading,
 ) -> tuple[Node, ...]:
-    """Return the nodes of one graph level with their operands, modules and bodies."""
+    """Return the nodes of one graph, each with its operands, its module and its bodies."""
     nodes = []
     full = _whole_number_values(enclosing.values)
     pinned = any(tensor.name.endswith(PIN) for tensor in enclosing.graph.initializer)
@@ -216,13 +216,13 @@ def _level_nodes(
 
 
 def _inference_objection(node: Any) -> str:
-    """Return the problem that shape inference noted in a node's metadata, or ""."""
+    """Return the problem that shape inference noted at a node, or ""."""
     notes = node.metadata_props
     return str(notes[-1].value) if notes and notes[-1].key == OBJECTION else ""
 
 
 def _resize_scale_problem(node: Any, op: Op, enclosing: Level) -> str:
-    """Return the problem with the scales of a Resize that onnxruntime rejects, or "".
+    """Return a text on why onnxruntime rejects the scales of a Resize or Upsample, or "".
 
     onnxruntime/core/providers/cpu/tensor/upsamplebase.h: ScalesValidation.
     """
@@ -242,7 +242,7 @@ def _resize_scale_problem(node: Any, op: Op, enclosing: Level) -> str:
 def _objection_to(
     node: Any, version: int, names: Collection[str], results: Sequence[TensorSpec | None]
 ) -> Objection:
-    """Return the problem with a node's inputs and attribute names, or an empty one.
+    """Return the problem with a node's inputs and attribute names (empty if there is none).
 
     An operator of other versions is counted where the file says which sizes its results have.
     """
@@ -254,7 +254,7 @@ def _objection_to(
 
 
 def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ...]]:
-    """Return the known small values that are integers, by name."""
+    """Return those of the values that are vectors or scalars of integers, by name."""
     full = {
         name: tuple(item for item in value.items if isinstance(item, int))
         for name, value in values.items()
@@ -266,7 +266,7 @@ def _whole_number_values(values: Mapping[str, Value]) -> dict[str, tuple[int, ..
 def _integral_float_operands(
     op: Op, read: Sequence[str], values: Mapping[str, Value]
 ) -> dict[int, tuple[int, ...]]:
-    """Return the float operands that an operator reads as integers, such as bits, by index."""
+    """Return by index the known floats that an operator reads as integers, such as bits."""
     known = find_operator_rule(op)
     if known is None or not known.numbers:
         return {}
@@ -280,20 +280,20 @@ def _integral_float_operands(
 
 
 def _unknown_value_spec(name: str) -> TensorSpec | None:
-    """Return the spec of an unknown value, None for an omitted one."""
+    """Return the spec of a value without a known type; None for an omitted one (name "")."""
     return TensorSpec(name, "", None) if name else None
 
 
 def _subgraph_specs(
     values: Iterable[Any], specs: Mapping[str, TensorSpec]
 ) -> tuple[TensorSpec, ...]:
-    """Return the inputs or the outputs of a subgraph."""
+    """Return the specs of a subgraph's inputs or outputs (`values`)."""
     names = [value.name for value in values if value.name]
     return tuple(specs.get(name) or TensorSpec(name, "", None) for name in names)
 
 
 def _node_opset_version(node: Any, reading: Reading) -> int:
-    """Return the operator set version that holds for a node's domain."""
+    """Return the version of the operator set that a node's operator is from."""
     imports = reading.opset
     if reading.editions and node.name in reading.editions:
         imports = reading.editions[node.name]
@@ -303,14 +303,14 @@ def _node_opset_version(node: Any, reading: Reading) -> int:
 
 @lru_cache(maxsize=1024)
 def _operator_instance(domain: str, name: str, version: int) -> Op:
-    """Return one shared object for all nodes of an operator."""
+    """Return the operator of this version; all nodes share one object."""
     return Op(domain, name, since(domain, name, version))
 
 
 def _branches_and_choice(
     node: Any, enclosing: Level, branches: Mapping[str, str]
 ) -> tuple[tuple[str, ...], Choice]:
-    """Return the attributes whose subgraphs may run, and how an If's branch was chosen."""
+    """Return the attributes of a node's counted subgraphs, and why an If's branch is chosen."""
     if not is_control(node, "If"):
         return tuple(attribute.name for attribute in node.attribute if attribute.HasField("g")), ""
     stated = branches.get(node.name)
@@ -330,7 +330,7 @@ def _build_body_graphs(
     location: NodePlace,
     reading: Reading,
 ) -> tuple[Graph, ...]:
-    """Return the subgraphs of a node in the attributes of these names."""
+    """Return the subgraphs in these attributes of a node as graphs."""
     bodies = []
     for name in names:
         proto = body_of(node, name)
@@ -358,7 +358,7 @@ def _build_body_graphs(
 def _build_function_graph(
     node: Any, enclosing: Level, specs: Mapping[str, TensorSpec], reading: Reading
 ) -> Graph:
-    """Return the function that a node calls: one graph for all calls with equal operands."""
+    """Return the function that a node calls as a graph; calls with equal operands share it."""
     assert reading.calls is not None
     provided = {name: specs.get(name) or TensorSpec(name, "", None) for name in node.input if name}
     types = {name: (spec.dtype, spec.shape) for name, spec in provided.items()}
@@ -382,5 +382,5 @@ def _build_function_graph(
 
 
 def _subgraph_node_place(inner: NodePlace, outer: NodePlace) -> NodePlace:
-    """Return the module of a node in a subgraph, within the module of the node that holds it."""
+    """Return the module of a node in a subgraph, given that and the module of the outer node."""
     return outer if not inner.path or inner.path.startswith(outer.path) is False else inner

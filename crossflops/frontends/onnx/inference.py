@@ -1,4 +1,4 @@
-"""ONNX's own shape inference, at arm's length: a crash or a hang of it is an error message."""
+"""Run ONNX's shape inference in another process, so that its crash or hang is an error message."""
 
 import os
 import re
@@ -29,8 +29,7 @@ _HINT = "store shapes in the file with onnx.shape_inference, or export the model
 
 
 class _Attempt(NamedTuple):
-    """An attempt at shape inference: whether a contradiction is an error, and whether small values
-    are followed.
+    """Options of shape inference: whether a contradiction is an error, whether it follows values.
 
     Values are followed through concatenated vectors of any length: where that takes too much
     memory, shapes are inferred without it.
@@ -41,7 +40,7 @@ class _Attempt(NamedTuple):
 
 
 def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
-    """Return the model with every shape that follows from its inputs and its small constants.
+    """Return the model with all shapes that ONNX infers from its inputs and small constants.
 
     It runs in a forked child with limits on time and memory, where the system has fork. An error
     that strict inference finds becomes a warning, and the shapes that could be inferred are kept.
@@ -81,14 +80,14 @@ _NO_CONTRADICTION = re.compile(r"\] (Invalid rank for|Data size mismatch\..* ele
 
 
 def _contradiction(message: str) -> str:
-    """Return only those lines of an inference error that contradict the model."""
+    """Return the part of an error message that says the model contradicts itself, or ""."""
     begin, *errors = re.split(r"(?=\(op_type:)", message)
     kept = [error for error in errors if not _NO_CONTRADICTION.search(error)]
     return begin + "".join(kept) if kept or not errors else ""
 
 
 def strict_inference_objection(model: Any) -> str:
-    """Return the errors of ONNX's strict shape inference, or ""."""
+    """Return the error message of ONNX's strict shape inference, or "" if it has none."""
     data = model.SerializeToString()
     attempt = _Attempt(strict=True, follow=True)
     try:
@@ -100,12 +99,12 @@ def strict_inference_objection(model: Any) -> str:
 
 
 def _shorten_message(message: str) -> str:
-    """Return an error message on one line of at most 300 characters."""
+    """Return a message on one line, cut to 300 characters."""
     return " ".join(message.split())[:300]
 
 
 def _infer_in_process(data: bytes, attempt: _Attempt) -> bytes:
-    """Infer shapes in a forked process with limits on time and memory."""
+    """Return "+" and the inferred model, or "-" and an error, from another, limited process."""
     if not hasattr(os, "fork"):
         return beside.infer_model_shapes(data, *attempt)
     early = beside.take_inference_process()
@@ -139,7 +138,7 @@ Told = Mapping[str, tuple[int, ...]]
 def strict_shapes_by_name(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec]
 ) -> dict[str, tuple[int, ...]] | None:
-    """Return inferred shapes by value name, 0 for unknown sizes; None if inference fails.
+    """Return shapes by value name as strict inference gives them (0: unknown), or None on errors.
 
     The file's own declarations of inner values are ignored, as by tools that infer afresh. `dims`
     and `specs` bind the sizes of its inputs.
@@ -161,7 +160,7 @@ def strict_shapes_by_name(
 
 
 def as_told(graph: Graph, shapes: Told) -> Graph:
-    """Return the graph with these shapes; tensors without one are removed from their nodes."""
+    """Return the graph with these shapes by name; values without one are None in its nodes."""
     nodes = tuple(
         msgspec.structs.replace(
             node,
@@ -176,7 +175,7 @@ def as_told(graph: Graph, shapes: Told) -> Graph:
 def _with_strict_shapes(
     specs: tuple[TensorSpec | None, ...], shapes: Told
 ) -> tuple[TensorSpec | None, ...]:
-    """Return specs with the shapes of strict inference; None for a value without such a shape."""
+    """Return the specs with these shapes by name; None for a value without such a shape."""
     return tuple(
         spec
         if spec is None or spec.role in ("parameter", "constant")
@@ -206,7 +205,7 @@ _KINDS = {**dict.fromkeys(_FORMATS, ""), **FLOATS}  # of the values of a type th
 
 
 def store_known_sizes(graph: Any) -> bool:
-    """Store known sizes as constants where shape inference needs them; return if any was.
+    """Store known sizes as constants where inference needs them, in place; return whether any was.
 
     Such a constant has the name of the value, followed by `PIN`.
     """
@@ -237,7 +236,7 @@ def store_known_sizes(graph: Any) -> bool:
 
 
 def store(graph: Any, name: str, kind: int, value: Value) -> None:
-    """Add an initializer of this element type with a small value."""
+    """Add a small value to a graph as a stored tensor of this name and element type."""
     form = value.kind or _FORMATS[kind]
     graph.initializer.add(
         name=name,

@@ -1,4 +1,4 @@
-"""Loops of a file that were unrolled, put back as one node each: a tool sees them so."""
+"""Put the nodes of each unrolled loop back into one Loop node, as tools see it."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,14 +10,14 @@ from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 
 
 class LoopOfFile(NamedTuple):
-    """The trip count, the condition and the results of a Loop, by name."""
+    """The names of a Loop's first inputs (trip count and condition) and of its results."""
 
     first: tuple[str, ...]
     results: tuple[str, ...]
 
 
 def loops_of(graph: Any) -> dict[str, LoopOfFile]:
-    """Return each top-level Loop of a GraphProto by its node's name."""
+    """Return the Loop nodes of a GraphProto by node name, without those in subgraphs."""
     return {
         node.name: LoopOfFile(tuple(node.input[:2]), tuple(node.output))
         for node in graph.node
@@ -26,7 +26,7 @@ def loops_of(graph: Any) -> dict[str, LoopOfFile]:
 
 
 def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
-    """Return the graph with the copies of each unrolled loop in one Loop node."""
+    """Return the graph with one Loop node in place of the copies of each unrolled loop."""
     nodes = list(graph.nodes)
     present = {node.key for node in nodes}
     for name, loop in loops.items():
@@ -49,7 +49,7 @@ def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
 
 
 def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
-    """Return a Loop node with these nodes as its body, run once."""
+    """Return a Loop node whose body is these nodes, and runs once."""
     made = {spec.name: spec for node in inside for spec in node.outputs if spec}
     taken = {
         spec.name: spec

@@ -1,4 +1,4 @@
-"""Dead nodes of a file: a run does their work, and no output depends on it.
+"""Find dead nodes of a file: a run executes them, but no output depends on them.
 
 A node in a body is needed where it is needed in any of the runs: what a loop carries is, where
 its last value is used or something that is needed in the body reads it. The same holds of a loop
@@ -19,7 +19,7 @@ _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes n
 
 
 def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
-    """Return the graph with nodes marked as dead if none of these outputs depends on them."""
+    """Return the graph with marks on dead nodes, on which none of these outputs depends."""
     needed = set(outputs)
     if _are_all_read(graph.nodes, needed):  # as in most files
         return graph
@@ -28,9 +28,9 @@ def mark_dead(graph: Graph, outputs: Iterable[str]) -> Graph:
 
 
 def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
-    """Return whether no node is dead: each has a read result, and none has bodies.
+    """Return whether it is certain that no node is dead; False also if a node has bodies.
 
-    Then none is dead: of dead nodes the last one has no reader.
+    If some node were dead, then no node would read the results of the last dead one.
     """
     read = set(needed)
     for node in nodes:
@@ -47,7 +47,7 @@ def _are_all_read(nodes: Sequence[Node], needed: set[str]) -> bool:
 
 
 def leave_out_dead(graph: Graph) -> Graph:
-    """Return the graph without its dead nodes; the original is in its `whole` field."""
+    """Return the graph without its dead nodes; its field `whole` has the graph with them."""
     nodes = _Pruning().live(graph.nodes)
     if nodes is graph.nodes:
         return graph
@@ -55,8 +55,7 @@ def leave_out_dead(graph: Graph) -> Graph:
 
 
 class _HolderForm(NamedTuple):
-    """The form of a node with bodies: its own inputs, and the values it carries through the
-    bodies.
+    """The inputs that a node with bodies always needs, and the values that its bodies carry.
 
     `always` are the indices of inputs that it always needs; `carried` values begin among its
     inputs at index `first`, among those of its body at `first_inside`, and among the body's
@@ -71,19 +70,19 @@ class _HolderForm(NamedTuple):
     has_all: bool = False
 
     def results(self, body: Graph, indices: frozenset[int]) -> frozenset[int]:
-        """Return the body's output positions that produce these results of the node."""
+        """Return the positions of the body's outputs that make these results of the node."""
         if self.has_all:
             return frozenset(range(len(body.outputs)))
         return frozenset((*range(self.given), *(self.given + index for index in indices)))
 
     def states(self, body: Graph, read: set[str]) -> frozenset[int]:
-        """Return the positions of the carried values that a body reads."""
+        """Return the positions of the carried values that are among the names a body reads."""
         indices = (index - self.first_inside for index in _positions_of_names(body.inputs, read))
         return frozenset(index for index in indices if 0 <= index < self.carried)
 
 
 def _holder_form(node: Node) -> _HolderForm:
-    """Return how a Loop, Scan or other node passes values in and out of its bodies."""
+    """Return how a node with bodies (Loop, Scan, If, a call) passes values in and out of them."""
     kind, inputs = node.op.type if not node.op.domain else "", len(node.inputs)
     if node.choice == "function":
         return _HolderForm(frozenset())
@@ -100,7 +99,7 @@ def _holder_form(node: Node) -> _HolderForm:
 
 
 class _LivenessWalk:
-    """A walk over graphs from the last node to the first one."""
+    """A walk over a graph from the last node to the first, which marks dead nodes."""
 
     def __init__(self) -> None:
         """Begin with no dead nodes known for any graph."""
@@ -109,7 +108,7 @@ class _LivenessWalk:
         self._read: list[Graph] = []  # what is known by its id must not go
 
     def mark(self, nodes: Sequence[Node], needed: set[str]) -> tuple[Node, ...]:
-        """Return the nodes, dead ones marked, and add the values they read to `needed`."""
+        """Return the nodes, dead ones marked; add the names that others read to `needed`."""
         while True:
             marked = []
             for node in reversed(nodes):
@@ -127,7 +126,7 @@ class _LivenessWalk:
             needed |= more
 
     def _dead_node(self, node: Node) -> Node:
-        """Return the node, and all nodes in it, marked as dead."""
+        """Return a copy of the node that is marked as dead, with all nodes in its bodies."""
         bodies = []
         for body in node.bodies:
             if id(body) not in self._dead:
@@ -140,7 +139,7 @@ class _LivenessWalk:
         return msgspec.structs.replace(node, dead=True, bodies=tuple(bodies))
 
     def _holder(self, node: Node, indices: frozenset[int], needed: set[str]) -> Node:
-        """Return a node with bodies whose dead nodes are marked, for these needed results."""
+        """Return a node with bodies with marks on dead nodes in them; these results are needed."""
         form = _holder_form(node)
         states = frozenset(index for index in indices if index < form.carried)
         while True:
@@ -164,7 +163,7 @@ class _LivenessWalk:
         return _with_bodies(node, tuple(bodies))
 
     def _body(self, body: Graph, indices: frozenset[int], called: bool) -> tuple[Graph, set[str]]:
-        """Return a body with dead nodes marked, and the values that it reads.
+        """Return a body with marks on dead nodes, and the outer names that it reads.
 
         Bodies are walked once for each set of results, since a loop walks its own several times. A
         called function gets the names of these results in its own name where a part of it is dead.
@@ -185,14 +184,14 @@ class _LivenessWalk:
 
 
 class _Pruning:
-    """A copy of a graph without marked nodes; a body that several nodes share stays shared."""
+    """A copy of a graph without dead nodes; a body shared by several nodes stays shared."""
 
     def __init__(self) -> None:
         """Begin with no pruned bodies."""
         self._bodies: dict[int, Graph] = {}
 
     def live(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return the nodes without dead ones, also in bodies."""
+        """Return the nodes without dead ones, also in their bodies."""
         kept = []
         for node in nodes:
             if node.dead:
@@ -211,7 +210,7 @@ class _Pruning:
 
 
 def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
-    """Return results of dead nodes whose copy in another loop run is not dead."""
+    """Return the results of dead nodes whose copy in another run of the loop is not dead."""
     copies = [node for node in nodes if "@" in node.key]
     live = {_RUN.sub("", node.key) for node in copies if not node.dead}
     dead = (node for node in copies if node.dead and _RUN.sub("", node.key) in live)
@@ -219,30 +218,30 @@ def _results_live_elsewhere(nodes: Sequence[Node]) -> set[str]:
 
 
 def _with_bodies(node: Node, bodies: tuple[Graph, ...]) -> Node:
-    """Return the node with these bodies: the same object where nothing changes."""
+    """Return the node with these bodies; the same object if they are its bodies already."""
     if _are_same(bodies, node.bodies):
         return node
     return msgspec.structs.replace(node, bodies=bodies)
 
 
 def _are_same(new: Sequence[object], old: Sequence[object]) -> bool:
-    """Return whether two sequences hold the same objects in the same order."""
+    """Return whether two sequences have the same objects (by identity) in the same order."""
     return len(new) == len(old) and all(a is b for a, b in zip(new, old, strict=True))
 
 
 def _positions_of_names(specs: Sequence[TensorSpec | None], names: set[str]) -> frozenset[int]:
-    """Return the positions of the tensors that have one of these names."""
+    """Return the positions of the tensors whose name is among these names."""
     return frozenset(
         index for index, spec in enumerate(specs) if spec is not None and spec.name in names
     )
 
 
 def _names_at_positions(specs: Sequence[TensorSpec | None], indices: Iterable[int]) -> list[str]:
-    """Return the names of the specs at these indices that exist."""
+    """Return the names of the tensors at these positions, without omitted tensors."""
     chosen = (specs[index] for index in indices if index < len(specs))
     return [spec.name for spec in chosen if spec is not None]
 
 
 def _spec_names(specs: Iterable[TensorSpec | None]) -> set[str]:
-    """Return the names of the tensors, without empty ones."""
+    """Return the names of the tensors, without empty names."""
     return {spec.name for spec in specs if spec is not None and spec.name}

@@ -1,4 +1,4 @@
-"""Loop, Scan and If: how often a body runs, which branch counts, and what their results are."""
+"""Find how often Loop and Scan bodies run, which branch of an If counts, and their results."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -26,7 +26,7 @@ def loop_step_count(
     shapes: Mapping[str, tuple[int, ...] | None],
     enclosing: Mapping[str, Value],
 ) -> int | None:
-    """Return how often a loop body runs by its integer counters, or None if unknown.
+    """Return how often a Loop's body runs, found by its counters step by step, or None.
 
     `carried` are the values that the loop starts with, as far as they are small whole numbers,
     `most` is the maximum number of runs, `shapes` and `enclosing` are further facts known inside.
@@ -53,7 +53,7 @@ LOOPS = ("Loop", "Scan", "SequenceMap")
 
 
 class Level(NamedTuple):
-    """A graph with the shapes and small values known in it, including those of its parents."""
+    """A graph, and the shapes and small values known in it, also those of enclosing graphs."""
 
     graph: Any
     shapes: dict[str, Shape]
@@ -66,7 +66,7 @@ def graph_level(
     types: Mapping[str, Type] | None = None,
     bound: bool = False,
 ) -> Level:
-    """Return the shapes and small values known in a graph, with those of its parents.
+    """Return a graph with the shapes and small values known in it and in enclosing graphs.
 
     The inputs of a subgraph have no known values, unless they are `bound` in `outer`.
     """
@@ -83,7 +83,7 @@ def graph_level(
 
 
 def body_of(node: Any, name: str = "body") -> Any:
-    """Return the subgraph in the attribute of that name, or None."""
+    """Return the subgraph in a node's attribute of this name, or None."""
     return next(
         (
             attribute.g
@@ -95,12 +95,12 @@ def body_of(node: Any, name: str = "body") -> Any:
 
 
 def is_control(node: Any, *names: str) -> bool:
-    """Return whether the node is one of these operators of ai.onnx."""
+    """Return whether a node is one of the named operators, in the domain ai.onnx."""
     return node.op_type in names and not node.domain
 
 
 def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) -> int | None:
-    """Return how often a Loop or Scan runs, by the graph or the caller, or None."""
+    """Return how often a Loop, Scan or SequenceMap runs, or None if unknown."""
     if node.name in provided:
         return provided[node.name]
     if is_control(node, "Scan"):
@@ -122,7 +122,7 @@ def loop_trip_count(node: Any, enclosing: Level, provided: Mapping[str, int]) ->
 
 
 def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | None:
-    """Return how often a Loop runs, at most `most`, if integer counters decide, or None."""
+    """Return how often a Loop runs (at most `most`) if its counters decide it, or None."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return None
@@ -132,7 +132,7 @@ def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | 
 
 
 def _is_condition_always_true(node: Any, enclosing: Level) -> bool:
-    """Return whether a Loop's continuation condition is always true."""
+    """Return whether the condition on which a Loop goes on is always true."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False
@@ -149,7 +149,7 @@ def _is_condition_always_true(node: Any, enclosing: Level) -> bool:
 
 
 def _scan_length(node: Any, enclosing: Level) -> int | None:
-    """Return the number of runs of a Scan: the length of its first scanned axis, or None."""
+    """Return how often a Scan runs, which is the length of its first scanned axis, or None."""
     indices = _attribute_integers(node, "num_scan_inputs", (0,))[0]
     if not 0 < indices <= len(node.input):
         return None
@@ -163,7 +163,7 @@ def _scan_length(node: Any, enclosing: Level) -> int | None:
 
 
 def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the integers of a node's attribute as a tuple, or the default if it is not set."""
+    """Return the integers in a node's attribute as a tuple, or the default if it is not set."""
     for attribute in node.attribute:
         if attribute.name == name:
             return tuple(attribute.ints) or (attribute.i,)
@@ -171,7 +171,7 @@ def _attribute_integers(node: Any, name: str, default: tuple[int, ...]) -> tuple
 
 
 def has_control_operator(graph: Any, *names: str) -> bool:
-    """Return whether one of these operators of ai.onnx is in the graph, or in a nested one."""
+    """Return whether a graph or a graph nested in it has one of the named operators of ai.onnx."""
     for node in graph.node:
         if is_control(node, *names):
             return True
@@ -185,7 +185,7 @@ def has_control_operator(graph: Any, *names: str) -> bool:
 def refine(
     graph: Any, provided: Mapping[str, int], grows: set[str], outer: Level | None = None
 ) -> bool:
-    """Write shapes inferred around and in loops into them; return whether any changed.
+    """Write shapes inferred around and in loops, in place; return whether any changed.
 
     A value that a Loop carries has one shape if the body returns it with its initial shape;
     `grows` collects the other ones. Everything inferred with such a shape is wrong.
@@ -203,12 +203,12 @@ def refine(
 
 
 def loop_value_key(node: Any, value: Any) -> str:
-    """Return the key of a value that a Loop carries, among those whose shape changes."""
+    """Return a key for a value that a Loop carries: the name of the Loop and of the value."""
     return f"{node.name}/{value.name}"
 
 
 def varying_loop_values(graph: Any) -> set[str]:
-    """Return the loop-carried values whose shape may differ in the next run."""
+    """Return the keys of carried values whose shape may differ between runs of their Loop."""
     unproven_loops = set()
     for node in graph.node:
         body = body_of(node) if is_control(node, "Loop") else None
@@ -225,7 +225,7 @@ def varying_loop_values(graph: Any) -> set[str]:
 def _refine_loop(
     node: Any, enclosing: Level, provided: Mapping[str, int], grows: set[str]
 ) -> bool:
-    """Write known types of a Loop's carried values into its body; return whether one changed."""
+    """Write known types of a Loop's carried values and results; return whether any changed."""
     body = body_of(node)
     carried = max(len(node.input) - 2, 0)
     changed = False
@@ -265,7 +265,7 @@ def _refine_loop(
 def declare_output_shape(
     enclosing: Level, outputs: Any, index: int, shape: tuple[int, ...], dtype: int
 ) -> bool:
-    """Declare the shape of an output that inference left open; return whether it was open."""
+    """Declare the shape of a node's output if it is unknown; return whether it was."""
     name = outputs[index] if index < len(outputs) else ""
     if not name or enclosing.shapes.get(name) is not None:
         return False
@@ -278,7 +278,7 @@ def declare_output_shape(
 
 
 def levels(graph: Any, outer: Level | None = None) -> Iterator[Level]:
-    """Yield the graph and all graphs nested in it."""
+    """Yield a graph, and then each graph nested in it, with what is known in it."""
     enclosing = graph_level(graph, outer)
     yield enclosing
     for node in graph.node:
@@ -295,7 +295,7 @@ Names = dict[str, str]
 
 
 def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return each node with bodies and its key in a report, and name the node.
+    """Return (key, node) of each node with bodies, and set the name of the node in place.
 
     `graphs` are that of the model and those of functions, each with the prefix of its node keys.
     """
@@ -305,7 +305,7 @@ def holders(graphs: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
 def control_by_node_name(
     stored: Iterable[tuple[str, Any]], control: Control
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Return the caller's loop counts and If branches by node name. Raises InputError.
+    """Return the caller's loop counts, and branches, each by node name. Raises InputError.
 
     A node is addressed by its own name, or by its key in a report, with the names of its parent
     nodes in front. Raises InputError for a name that no such node has.
@@ -335,7 +335,7 @@ def control_by_node_name(
 def _resolve_control_names(
     provided: Mapping[str, _Said], names: Names, what: str, many: str
 ) -> dict[str, _Said]:
-    """Return a caller's options by internal node name. Raises InputError for unknown names."""
+    """Return the caller's options by node name. Raises InputError for a name that is unknown."""
     for name in provided:
         if name not in names:
             known = ", ".join(sorted(names)) or "none"
@@ -344,7 +344,7 @@ def _resolve_control_names(
 
 
 def _holders(graph: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield all nodes with bodies (Loop, Scan, If) with their full names, at every depth."""
+    """Yield (key, node) of all nodes with bodies, at any depth, and set their names in place."""
     for number, node in enumerate(graph.node):
         inner = node_subgraphs(node)
         if inner:
@@ -360,7 +360,7 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> str:
-    """Return the attribute of the If branch that counts; "" if both may."""
+    """Return the attribute of the If branch that counts, such as "then_branch"; "" for both."""
     if node.name in branches:
         side = branches[node.name].removeprefix(RAN)
         return "" if side == "sum" else f"{side}_branch"
@@ -371,7 +371,7 @@ def active_branch(node: Any, enclosing: Level, branches: Mapping[str, str]) -> s
 def write_chosen_branch_shapes(
     graph: Any, branches: Mapping[str, str], outer: Level | None = None
 ) -> bool:
-    """Copy output shapes of the known branch to each If; return whether any changed.
+    """Copy output shapes of the chosen branch to each If, in place; return whether any changed.
 
     Inference gives a result the sizes that both branches agree on, and leaves the others open.
     """

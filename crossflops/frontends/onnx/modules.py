@@ -1,5 +1,4 @@
-"""The module that a node belongs to: from an exporter's notes, otherwise from the names of the
-nodes.
+"""Find the module of each node: from an exporter's notes, or from the names of the nodes.
 
 And which module a stored weight belongs to: the one whose path its name begins with, else that of
 the first node that uses it.
@@ -35,9 +34,7 @@ _P = TypeVar("_P", bound="NodePlace | None")
 
 
 class NodePlace(NamedTuple):
-    """The modules that enclose a node from the root inwards, as (path, class); the class may be
-    "".
-    """
+    """The modules around a node, outermost first, as (path, class); the class may be ""."""
 
     chain: tuple[tuple[str, str], ...]
 
@@ -50,7 +47,7 @@ class NodePlace(NamedTuple):
 def place_from_notes(
     node: Any, specs: Mapping[str, TensorSpec] = {}, sources: Mapping[str, str] = {}
 ) -> NodePlace | None:
-    """Return the module that torch.onnx noted in a node's metadata, or None.
+    """Return the module that torch.onnx noted at a node, or None without such a note.
 
     `sources` are the stored tensors from which values are dequantized.
 
@@ -82,12 +79,12 @@ def place_from_notes(
 
 
 def _is_parameter(name: str, specs: Mapping[str, TensorSpec]) -> bool:
-    """Return whether the named value is a parameter."""
+    """Return whether the value of this name has the role "parameter"."""
     return name in specs and specs[name].role == "parameter"
 
 
 def _place_of_path(path: str, root: str, layer: str) -> NodePlace:
-    """Return the place of a dotted module path, with the root's and the layer's class."""
+    """Return a NodePlace for a dotted path; `root` is the root's class, `layer` the last one's."""
     parts = path.split(".") if path else []
     paths = [".".join(parts[: end + 1]) for end in range(len(parts))]
     return NodePlace((("", root), *((index, layer if index == path else "") for index in paths)))
@@ -103,7 +100,7 @@ _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 
 def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
-    """Return the class of the PyTorch layer that has such a weight, or ""."""
+    """Return the class of a PyTorch layer that has a weight like this one, or "" if unknown."""
     form = float_form(node.op_type)
     shape = specs[weight].shape if weight in specs else None
     if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
@@ -121,7 +118,7 @@ def _place_from_weight(
     sources: Mapping[str, str],
     shared: Container[str],
 ) -> NodePlace | None:
-    """Return the module that owns a node's stored weight, by the weight's name.
+    """Return the module that owns the node's stored weight, by the weight's name, or None.
 
     Exporters store equal tensors once: a vector, often all zeros, that several nodes read
     (`shared`) has the name of one of their modules. Neither it nor its copies identify a module.
@@ -141,14 +138,14 @@ def _place_from_weight(
 
 
 def _is_path_of_stored(spec: TensorSpec) -> bool:
-    """Return whether a tensor is a stored weight or constant named by a dotted module path."""
+    """Return whether a tensor is stored and its name is a dotted path, such as "fc.weight"."""
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
 
 def _vectors_of_several_nodes(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> set[str]:
-    """Return the names of the stored vectors that more than one node reads."""
+    """Return the names of stored vectors that more than one node reads."""
     readers = Counter(
         sources.get(name, name)
         for node in nodes
@@ -165,7 +162,7 @@ def _vectors_of_several_nodes(
 def _find_places(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> list[NodePlace]:
-    """Return each node's module, from its name or otherwise from its weight's name.
+    """Return each node's module: by the node's name, otherwise by the name of its weight.
 
     A name with a "/" says that a node is in the root.
     """
@@ -194,7 +191,7 @@ def _complete_places(
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
 ) -> list[NodePlace]:
-    """Return each node's module, also for nodes that a quantizer added.
+    """Return each node's module; a node without a note gets that of its weight, bias or input.
 
     They are in the module that owns their weight, or the bias that is added to them; a node that
     (de)quantizes a value is in the module that made it.
@@ -221,7 +218,7 @@ def _place_by_bias(
     specs: Mapping[str, TensorSpec],
     sources: Mapping[str, str],
 ) -> None:
-    """Give matrix products without a named weight the module of the bias added to them."""
+    """Set the module of products without one in `known`: that of the bias added to them."""
     readers: dict[str, list[int]] = {}
     for at, node in enumerate(nodes):
         for name in node.input:
@@ -249,7 +246,7 @@ def _place_by_bias(
 def _has_stored_operands(
     node: Any, specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> bool:
-    """Return whether a stored tensor of more than one number is among the operands."""
+    """Return whether an operand is stored (or a view of a stored one) and no single number."""
     names = (sources.get(name, name) for name in node.input)
     stored = (specs[name] for name in names if name in specs)
     return any(
@@ -259,7 +256,7 @@ def _has_stored_operands(
 
 
 def _sources_by_result(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> dict[str, str]:
-    """Return the stored tensor behind each dequantized or transposed value, by name."""
+    """Return the stored tensor's name by the name of its dequantized or transposed value."""
     return {
         node.output[0]: node.input[0]
         for node in nodes
@@ -274,12 +271,12 @@ _MOST = 4096
 
 @lru_cache(maxsize=_MOST)
 def _place_from_classes(paths: tuple[str, ...], classes: tuple[str, ...]) -> NodePlace:
-    """Return the place of a node from module paths and their classes, "" for unknown classes."""
+    """Return a NodePlace of these module paths and their classes ("" where there is none)."""
     return NodePlace(tuple(zip_longest(paths, classes[: len(paths)], fillvalue="")))
 
 
 def _module_scopes(scopes: str) -> tuple[str, ...]:
-    """Return the scopes in a printed list without the last one, the operator's own."""
+    """Return the module paths in a printed list, whose last item is the operator's own."""
     enclosing, comma, _ = scopes.rpartition("', '")
     if comma and '"' not in scopes and "\\" not in scopes:
         return _list_items_tuple(f"{enclosing}']")
@@ -288,12 +285,12 @@ def _module_scopes(scopes: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=_MOST)
 def _list_items_tuple(text: str) -> tuple[str, ...]:
-    """Return the items of a list that is written as text, as a tuple."""
+    """Return the strings in a printed Python list, as a tuple."""
     return tuple(_parse_list_items(text))
 
 
 def _parse_list_items(text: str) -> list[str]:
-    """Return the strings in a printed Python list."""
+    """Return the strings in a printed Python list, such as "['a', 'b']"."""
     if text[:2] == "['" and text[-2:] == "']" and '"' not in text and "\\" not in text:
         items = text[2:-2].split("', '")  # nearly every list is like that
         if 2 * len(items) == text.count("'"):
@@ -302,7 +299,7 @@ def _parse_list_items(text: str) -> list[str]:
 
 
 def place_from_name(name: str) -> NodePlace:
-    """Return the place that a node name gives: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
+    """Return the module in a node name: "/layer1/layer1.0/conv1/Conv" is in layer1.0.conv1.
 
     PyTorch's older exporter repeats the path of a container in the names of its items; tf2onnx
     keeps TensorFlow's names and appends counters.
@@ -324,7 +321,7 @@ def place_from_name(name: str) -> NodePlace:
 
 
 def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[NodePlace]:
-    """Return the place of every node of a graph whose stored tensors are in `specs`."""
+    """Return the module of each node of a graph; `specs` has the graph's values by name."""
     sources = _sources_by_result(nodes, specs)
     noted = _deduplicate_values(place_from_notes(node, specs, sources) for node in nodes)
     if any(index is not None for index in noted):
@@ -333,7 +330,7 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
-    """Return the values with equal ones as one shared object.
+    """Return the values with one shared object in place of all equal ones.
 
     A million nodes may be in a few hundred places.
     """
@@ -342,7 +339,7 @@ def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
 
 
 def build_module_table(module_places: Iterable[NodePlace], root: str) -> tuple[Module, ...]:
-    """Return the module table: the root and every module that a node is in, parents first."""
+    """Return the root and each module that a node is in, parents before children."""
     classes: dict[str, str] = {"": ""}
     for index in dict.fromkeys(module_places):  # most nodes share theirs with others
         for path, name in index.chain:
@@ -374,7 +371,7 @@ def build_module_table(module_places: Iterable[NodePlace], root: str) -> tuple[M
 def with_parameters(
     modules: tuple[Module, ...], graph: Graph, weights: Mapping[str, Mapping[str, Size]]
 ) -> tuple[Module, ...]:
-    """Return the modules with the weights that they own and that nodes of the graph hold."""
+    """Return the modules with those weights of the graph's nodes that they own."""
     paths = {row.path for row in modules}
     names = {name for sizes in weights.values() for name in sizes}
     specs = {
@@ -401,7 +398,7 @@ def with_parameters(
 
 
 def _weight_owner_path(name: str, paths: Container[str], user: str) -> str:
-    """Return the module path that prefixes a weight's name, or otherwise its user's."""
+    """Return the longest module path that a weight's name begins with, else that of its user."""
     path = name
     while "." in path:
         path = path.rpartition(".")[0]
@@ -411,7 +408,7 @@ def _weight_owner_path(name: str, paths: Container[str], user: str) -> str:
 
 
 def _parameter(name: str, numel: int, spec: TensorSpec | None, storage: int) -> Parameter:
-    """Return a parameter; a packed one has more elements than its tensor, and no shape or type."""
+    """Return a parameter; if packed, it has more elements than its tensor and no dtype."""
     if spec is None or spec.shape is None or prod(spec.shape) != numel:
         return Parameter(name, (numel,), storage, dtype="")
     return Parameter(name, spec.shape, storage, spec.dtype)

@@ -1,4 +1,4 @@
-"""The operations of a framework that nodes were written for, as an export notes them in a file.
+"""Read and write notes in a file: for which operations of a framework its nodes were written.
 
 A converter writes one operation as many nodes, which cost what that operation does
 (`crossflops.ir.graph.ConversionAnnotation`). Of the nodes alone nobody can tell it. So an export
@@ -42,7 +42,7 @@ _MOST = 3  # operations that are named
 
 
 class NotedTensor(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
-    """An operand or a result of an operation."""
+    """A noted operand or result of an operation."""
 
     name: str
     dtype: str
@@ -52,7 +52,7 @@ class NotedTensor(msgspec.Struct, frozen=True, array_like=True, omit_defaults=Tr
 
 
 class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An operation with all that its cost depends on."""
+    """A noted operation, with all that its cost depends on."""
 
     op: tuple[str, str, int]
     inputs: tuple[NotedTensor | None, ...] = ()
@@ -61,7 +61,7 @@ class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     values: dict[int, tuple[int, ...]] = {}
 
     def as_node(self, key: str) -> Node:
-        """Return the noted operation as a node that can be counted."""
+        """Return the noted operation as a node with this key, so that it can be counted."""
         return Node(
             key=key,
             op=Op(*self.op),
@@ -73,21 +73,21 @@ class NotedOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class OperationNotes(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry of the model: see the head of this file."""
+    """All notes on operations in a file, by operation number and digest of its nodes."""
 
     version: int
     operations: dict[str, dict[str, tuple[NotedOperation, ...]]]
 
 
 def _spec_from_note(noted: NotedTensor | None) -> TensorSpec | None:
-    """Return the tensor spec of a noted operand or result; None for an omitted one."""
+    """Return the tensor spec of a noted operand or result, or None if it is omitted."""
     if noted is None:
         return None
     return TensorSpec(noted.name, noted.dtype, noted.shape, noted.role, noted.storage)
 
 
 def _attribute_from_note(value: Any) -> Attribute:
-    """Return an attribute value read from JSON, with a list as a tuple."""
+    """Return an attribute that was read from JSON as a node has it: a list becomes a tuple."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -95,7 +95,7 @@ def _attribute_from_note(value: Any) -> Attribute:
 
 
 def note_operations(data: bytes, graph: Graph) -> bytes:
-    """Return an ONNX model with notes of its nodes' framework operations."""
+    """Return an ONNX model with notes on the framework operations of its nodes."""
     groups = list(_standing_groups(graph.nodes))
     if not groups:
         return data
@@ -121,7 +121,7 @@ def note_operations(data: bytes, graph: Graph) -> bytes:
 
 
 def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    """Yield groups of nodes that were written for one framework operation."""
+    """Yield the nodes in groups, one for each framework operation that they were written for."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
         if not node.stands_for_itself:
@@ -133,7 +133,7 @@ def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
 
 
 def _nodes_by_name(graph: Any) -> dict[str, Any]:
-    """Return the nodes of a GraphProto and of all bodies in it whose names are unique."""
+    """Return nodes by name, also those in subgraphs, without names that several nodes have."""
     by_name: dict[str, Any] = {}
     times: Counter[str] = Counter()
     levels = [graph]
@@ -147,7 +147,7 @@ def _nodes_by_name(graph: Any) -> dict[str, Any]:
 
 
 def _operation_note(node: Node) -> NotedOperation:
-    """Return the note of a node's operation for a file: operator, operands and attributes."""
+    """Return the note of a node's operation: operator, operands, results and attributes."""
     return NotedOperation(
         op=(node.op.domain, node.op.type, node.op.since),
         inputs=tuple(map(_note_tensor, node.inputs)),
@@ -158,7 +158,7 @@ def _operation_note(node: Node) -> NotedOperation:
 
 
 def _note_tensor(spec: TensorSpec | None) -> NotedTensor | None:
-    """Return the note of a tensor for a file; None for an omitted operand."""
+    """Return the note of an operand or result, or None if it is omitted."""
     if spec is None:
         return None
     return NotedTensor(spec.name, spec.dtype, spec.shape, spec.role, spec.storage)
@@ -168,7 +168,7 @@ def _note_tensor(spec: TensorSpec | None) -> NotedTensor | None:
 
 
 def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
-    """Return the notes of a ModelProto; None where there are none.
+    """Return the notes on operations in a ModelProto, or None if there are none.
 
     Warns of unreadable notes.
     """
@@ -190,7 +190,7 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
 
 
 def _has_possible_shapes(notes: OperationNotes) -> bool:
-    """Return whether all noted shapes are possible."""
+    """Return whether all noted shapes are possible: not negative, not too large."""
     rows = (
         row for known in notes.operations.values() for stored in known.values() for row in stored
     )
@@ -201,7 +201,7 @@ def _has_possible_shapes(notes: OperationNotes) -> bool:
 def stand_for_noted(
     graph: Graph, notes: OperationNotes, alone: Graph | None = None
 ) -> tuple[Graph, str]:
-    """Give nodes the framework operations noted in the file; return the graph and a warning.
+    """Return the graph with the noted operations at its nodes, and a warning ("" if none).
 
     The first node that an output depends on has the cost of all. `alone` is the graph without
     observed sizes, which change no node. Returns the graph, and a sentence about operations whose
@@ -220,7 +220,7 @@ def stand_for_noted(
 
 
 def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> str:
-    """Return the warning that noted operations were changed after the file was written."""
+    """Return a warning that nodes of these operations were changed after the file was written."""
     known = (notes.operations.get(number, {}) for number in altered)
     names = dict.fromkeys(
         f"{row.op[0]}.{row.op[1]}"
@@ -238,7 +238,7 @@ def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> st
 
 
 class _NotedWalk:
-    """A walk that assigns operations to the nodes of all levels; a shared body stays shared."""
+    """A walk that gives nodes their noted operations, also in bodies, which stay shared."""
 
     def __init__(self, notes: OperationNotes, trusted: Container[str] = ()) -> None:
         """Take the notes of a file, and the operation numbers that are trusted unchecked."""
@@ -248,7 +248,7 @@ class _NotedWalk:
         self.altered: list[str] = []
 
     def place_operations(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Return nodes with the noted operations that they were written for."""
+        """Return the nodes with the noted operations that they were written for."""
         groups: dict[tuple[str, str], list[Node]] = {}
         for node in nodes:
             if node.conversion.written_for:
@@ -275,7 +275,7 @@ class _NotedWalk:
     def _match_operations(
         self, number: str, nodes: list[Node]
     ) -> tuple[NotedOperation, ...] | None:
-        """Return the noted operations of these nodes, None if the nodes were changed since."""
+        """Return the noted operations of these nodes, or None if the nodes were changed since."""
         self.numbers.add(number)
         variants = self._operations.get(number, {})
         known = variants.get(nodes_digest(nodes))
@@ -286,7 +286,7 @@ class _NotedWalk:
         return known
 
     def _with_bodies(self, node: Node) -> Node:
-        """Return a node with noted operations in its bodies and no conversion of its own."""
+        """Return a node without an own operation, with those of the nodes in its bodies."""
         bodies = tuple(map(self._body, node.bodies))
         same = all(new is old for new, old in zip(bodies, node.bodies, strict=True))
         if same and node.conversion == NO_CONVERSION:
@@ -294,7 +294,7 @@ class _NotedWalk:
         return msgspec.structs.replace(node, bodies=bodies, conversion=NO_CONVERSION)
 
     def _body(self, body: Graph) -> Graph:
-        """Return a body whose nodes have their noted operations; each body is converted once."""
+        """Return a body with the noted operations at its nodes; each body is copied once."""
         if id(body) not in self._bodies:
             nodes = self.place_operations(body.nodes)
             same = all(new is old for new, old in zip(nodes, body.nodes, strict=True))
@@ -304,5 +304,5 @@ class _NotedWalk:
 
 
 def _number_and_run(node: Node) -> tuple[str, str]:
-    """Return the operation number of a node, and the run of a loop that it is in."""
+    """Return a node's operation number, and the run of an unrolled loop ("" if none)."""
     return node.conversion.written_for, node.key.partition("@")[2]

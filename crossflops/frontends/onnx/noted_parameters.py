@@ -1,4 +1,4 @@
-"""The parameters of the model that a file was exported from, as the export notes them.
+"""Read and write notes in a file on the parameters of the model that it was exported from.
 
 What a file stores does not tell them: a weight behind a node without an ONNX form feeds no known
 input, a constant that a converter made up feeds one, complex weights are twice as many real
@@ -39,7 +39,7 @@ _ML = "ai.onnx.ml"  # whose operators store their weights in lists
 
 
 class NotedParameter(msgspec.Struct, frozen=True, array_like=True):
-    """A parameter of a module."""
+    """A noted parameter of a module."""
 
     name: str
     storage: int
@@ -48,7 +48,7 @@ class NotedParameter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NotedModule(msgspec.Struct, frozen=True, array_like=True):
-    """A module that holds parameters."""
+    """A noted module with its own parameters."""
 
     path: str
     class_name: str
@@ -56,7 +56,7 @@ class NotedModule(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry: see the head of this file."""
+    """All notes on parameters in a file."""
 
     version: int
     tensors: str
@@ -66,7 +66,7 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
-    """Return the notes about a counted model's parameters for its ONNX file."""
+    """Return the notes to write into an ONNX file on the parameters of a counted model."""
     stored = module_parameter_sizes(trace.modules)
     return ParameterNotes(
         version=_VERSION,
@@ -78,7 +78,7 @@ def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
 
 
 def _module_note(module: Module) -> NotedModule:
-    """Return the note of a module's class and parameters for a file."""
+    """Return the note of a module: its path, its class and its own parameters."""
     rows = [
         NotedParameter(stored.name, stored.storage, stored.dtype, stored.shape)
         for stored in module.params
@@ -87,20 +87,20 @@ def _module_note(module: Module) -> NotedModule:
 
 
 def notes_text_with_digest(notes: ParameterNotes, model: Any) -> str:
-    """Return the text of parameter notes, with a digest of the ONNX model's weights."""
+    """Return the notes as JSON text, with a digest of the weights in the ONNX model."""
     signed = msgspec.structs.replace(notes, tensors=tensors_digest(model))
     return msgspec.json.encode(signed).decode()
 
 
 def tensors_digest(model: Any) -> str:
-    """Return a hash of the types and shapes of all weights that nodes of a ModelProto read."""
+    """Return a hash of the types and shapes of all weights that a ModelProto's nodes read."""
     return hash_text(
         "\n".join(sorted(f"{dtype} {shape}" for dtype, shape in _weight_types_and_shapes(model)))
     )
 
 
 def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield element type and shape of each stored weight, without single numbers."""
+    """Yield (element type, shape) of each stored weight that has more than one element."""
     levels = [model.graph, *model.functions]
     read = {value.name for value in model.graph.output}
     stored: list[Any] = []
@@ -123,7 +123,7 @@ def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]
 
 
 def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the element type and shape of a stored tensor if it is a weight of several numbers."""
+    """Yield (element type, shape) of a stored tensor if it is a weight of several elements."""
     dtype, shape = ELEMENT_TYPES.get(tensor.data_type, ""), tuple(tensor.dims)
     if dtype.startswith(_KINDS) and prod(shape) > 1:
         yield dtype, shape
@@ -133,7 +133,7 @@ def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
-    """Return the notes of a ModelProto that is unchanged; None where there are none.
+    """Return the notes on parameters in a ModelProto, or None if missing or outdated.
 
     Warns of outdated or unreadable notes.
     """
@@ -155,20 +155,20 @@ def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
 
 
 def _is_possible(notes: ParameterNotes) -> bool:
-    """Return whether noted parameters have no negative counts and only valid shapes."""
+    """Return whether the noted counts are not negative and the noted shapes are valid."""
     shapes = (row.shape for module in notes.modules for row in module.parameters)
     return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
 
 
 def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
-    """Return the paths and classes of the modules that hold noted parameters."""
+    """Return a NodePlace (path and class) for each module with noted parameters."""
     return [NodePlace(((row.path, row.class_name),)) for row in notes.modules]
 
 
 def with_noted(
     graph: Graph, modules: tuple[Module, ...], notes: ParameterNotes
 ) -> tuple[Graph, tuple[Module, ...]]:
-    """Return graph and module table of a file with the noted parameters."""
+    """Return the graph and the table of modules of a file, both with the noted parameters."""
     by_path: dict[str, list[Parameter]] = {}
     for module in notes.modules:
         by_path.setdefault(module.path, []).extend(

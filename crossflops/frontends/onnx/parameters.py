@@ -1,4 +1,4 @@
-"""The stored numbers that are parameters of a model, packed ones too, and their count."""
+"""Find which stored tensors are parameters of a model, also packed ones, and count them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
@@ -53,7 +53,7 @@ PACKED_WEIGHTS: Mapping[str, tuple[int, ...]] = MappingProxyType(
 
 
 def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
-    """Return a function that counts a node's weights as the product of two attributes."""
+    """Return a function that gives the product of two attributes of a node: its weights."""
 
     def count(node: Node, _place: int) -> int:
         """Return the product of the two attributes of a node, or 0 if one is not an integer."""
@@ -64,10 +64,10 @@ def _attribute_product(first: str, second: str) -> Callable[[Node, int], int]:
 
 
 def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int]:
-    """Return a function that counts the weights packed in a uint8 input."""
+    """Return a function that gives the number of weights packed in a node's uint8 input."""
 
     def count(node: Node, index: int) -> int:
-        """Return the number of weights packed in a uint8 input, or 0 if it is not packed."""
+        """Return the number of weights packed in an input of a node, or 0 if it is not packed."""
         spec = node.inputs[index] if index < len(node.inputs) else None
         width = bits(node)
         if spec is None or spec.shape is None or spec.dtype != "uint8" or not 0 < width < 8:
@@ -78,10 +78,10 @@ def _elements_in_bytes(bits: Callable[[Node], int]) -> Callable[[Node, int], int
 
 
 def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
-    """Return a function that reads the bits of one weight from a node's attribute."""
+    """Return a function that gives the bits of one weight, from a node's attribute."""
 
     def read(node: Node) -> int:
-        """Return the bits of one weight of a node."""
+        """Return the number of bits of one weight, from a node's attribute or by default."""
         value = node.attrs.get(name, default)
         return value if isinstance(value, int) else default
 
@@ -89,13 +89,13 @@ def _bit_width_reader(name: str, default: int) -> Callable[[Node], int]:
 
 
 def _expert_bits(node: Node) -> int:
-    """Return the bits of one weight of a mixture-of-experts node: 8 for fp8, by default 4."""
+    """Return the bits of one weight of a mixture-of-experts node: 8 for fp8, else 4 by default."""
     kind = node.attrs.get("quant_type", "int")
     return 8 if kind == "fp8" else _bit_width_reader("expert_weight_bits", 4)(node)
 
 
 def _fp4_weight_count(node: Node, _place: int) -> int:
-    """Return the weights of a 4-bit float MatMul: last size of input times last size of output."""
+    """Return the number of 4-bit weights: last size of the input x last size of the output."""
     data, out = node.inputs[0], node.outputs[0]
     if data is None or out is None or not data.shape or not out.shape:
         return 0
@@ -124,7 +124,7 @@ _COUNTS: Mapping[tuple[str, int], Callable[[Node, int], int]] = MappingProxyType
 
 
 def input_weight_count(node: Node, index: int) -> int:
-    """Return the number of weights packed in an input, 0 if none are packed."""
+    """Return the number of weights packed in an input of a node, or 0 if it is not packed."""
     count = _COUNTS.get((node.op.type, index))
     return count(node, index) if count is not None else 0
 
@@ -183,7 +183,7 @@ ARGUMENT = "argument"  # the role of a constant input of a function: it stands f
 
 
 def nodes_outside_functions(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield the nodes and all nodes in their bodies, without those of functions."""
+    """Yield the nodes and all nodes in their bodies, except in the bodies of functions."""
     for node in nodes:
         yield node
         for body in node.bodies if node.choice != "function" else ():
@@ -191,7 +191,7 @@ def nodes_outside_functions(nodes: Iterable[Node]) -> Iterator[Node]:
 
 
 class Size(NamedTuple):
-    """Elements and bytes, and the type of the elements; "" of several types."""
+    """A number of elements and of bytes, with the element type; "" for several types."""
 
     numel: int
     nbytes: int
@@ -199,12 +199,12 @@ class Size(NamedTuple):
 
 
 def total_weight_size(weights: Mapping[str, Mapping[str, Size]]) -> Size:
-    """Return elements and bytes of all `weight_sizes_by_node` weights."""
+    """Return the elements and bytes of all weights that `weight_sizes_by_node` returned."""
     return _sum_of_sizes(size for sizes in weights.values() for size in sizes.values())
 
 
 def weight_bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str, int]:
-    """Return bytes of all `weight_sizes_by_node` weights by their types."""
+    """Return the bytes by element type of all weights that `weight_sizes_by_node` returned."""
     by_type: dict[str, int] = {}
     for size in (size for sizes in weights.values() for size in sizes.values()):
         by_type[size.dtype] = by_type.get(size.dtype, 0) + size.nbytes
@@ -212,7 +212,7 @@ def weight_bytes_by_type(weights: Mapping[str, Mapping[str, Size]]) -> dict[str,
 
 
 def _sum_of_sizes(sizes: Iterable[Size]) -> Size:
-    """Return the sums of the elements and the bytes of several sizes."""
+    """Return the sum of the elements, and of the bytes, of several sizes."""
     all_sizes = list(sizes)
     return Size(sum(size.numel for size in all_sizes), sum(size.nbytes for size in all_sizes))
 
@@ -220,7 +220,7 @@ def _sum_of_sizes(sizes: Iterable[Size]) -> Size:
 def _body_weight_sizes(
     nodes: list[Node], functions: dict[int, dict[str, Size]]
 ) -> dict[str, Size]:
-    """Return the weights that nodes of a body read, with their sizes, by name."""
+    """Return by name the sizes of the weights that nodes of a body read."""
     makers = _makers(nodes)
     weights: dict[str, Size] = {}
     roots_taken: set[str] = set()
@@ -230,7 +230,7 @@ def _body_weight_sizes(
 
 
 def weight_elements_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
-    """Return the elements of `weight_sizes_by_node` weights."""
+    """Return the number of elements of each weight, by node key and by weight name."""
     return {
         key: {name: size.numel for name, size in sizes.items()}
         for key, sizes in weight_sizes_by_node(nodes).items()
@@ -238,7 +238,7 @@ def weight_elements_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
 
 
 def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
-    """Return the sizes of stored weights by node key and by name, each weight once.
+    """Return the size of each weight, by key of the first node that uses it and by name.
 
     The node is the first that uses the weight, or has it in a body. A weight may be behind other
     constant nodes (a transposition, a dequantization), or be made by ConstantOfShape. An operand
@@ -257,7 +257,7 @@ def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
 
 
 def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
-    """Return the constant nodes by the names of their results."""
+    """Return the nodes marked as constant, by the names of their results."""
     return {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
 
 
@@ -267,7 +267,7 @@ def _node_weight_sizes(
     roots_taken: set[str],
     functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
-    """Return the weights that this node is the first to use."""
+    """Return by name the sizes of the weights that this node is the first to use."""
     own_sizes: dict[str, Size] = {}
     if node.constant:
         return own_sizes
@@ -284,7 +284,7 @@ def _node_weight_sizes(
 
 
 def _attribute_weight_sizes(node: Node) -> dict[str, Size]:
-    """Return the sizes of the weights in an ai.onnx.ml operator's attributes."""
+    """Return the size of the weights in the attributes of a node of ai.onnx.ml, by name."""
     lists = [node.attrs.get(name, ()) for name in _ATTRIBUTES.get(node.op.type, ())]
     modes = node.attrs.get("nodes_modes", ())
     inner = [mode for mode in modes if mode != "LEAF"] if isinstance(modes, tuple) else []
@@ -298,7 +298,7 @@ def _call_weight_sizes(
     roots_taken: set[str],
     functions: dict[int, dict[str, Size]],
 ) -> dict[str, Size]:
-    """Return the weight sizes of a function call by storage: its inputs' and its body's own."""
+    """Return by name the sizes of a function call's weights: of its inputs and in its body."""
     (body,) = node.bodies
     if id(body) not in functions:
         functions[id(body)] = _body_weight_sizes(
@@ -321,14 +321,14 @@ def _call_weight_sizes(
 
 
 def _may_be_weight(node: Node, spec: TensorSpec) -> bool:
-    """Return whether an operand may be a weight, not just one number of a pointwise operator."""
+    """Return whether an operand may be a weight; a single number of a pointwise node is not."""
     return node.op.type not in _POINTWISE or (spec.shape is not None and prod(spec.shape) > 1)
 
 
 def _roots(
     spec: TensorSpec, makers: Mapping[str, Node], roots_taken: set[str], packed: int, full: bool
 ) -> dict[str, Size]:
-    """Return the stored tensors that a constant value is computed from, with sizes.
+    """Return by name the sizes of the stored tensors that a constant value is computed from.
 
     Whole numbers of any width are weights where `full` says so, or behind a dequantization.
     """
@@ -353,5 +353,5 @@ def _roots(
 
 
 def _is_weight(spec: TensorSpec) -> bool:
-    """Return whether a tensor has an element type of weights: float or quantized."""
+    """Return whether a tensor's element type is one of weights: float, complex or quantized."""
     return spec.dtype.startswith(_FLOATS) or spec.dtype in _QUANTIZED

@@ -1,4 +1,4 @@
-"""The passes from an ONNX file to its graph and the table of its modules, in their order."""
+"""List the passes, in their order, from an ONNX file to its graph and table of modules."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +46,7 @@ _STORED_APART = 4  # the first version of ONNX's IR in which an initializer need
 
 
 class FileReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an ONNX file while it is turned into a graph.
+    """The state of an ONNX file between the passes that turn it into a graph.
 
     `read` reads the `model`, which is changed in place and released when the graph exists: no
     other object may hold a part of it. `bound` are the sizes of its inputs, and `kept` means that
@@ -82,13 +82,13 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, after the pass that makes it."""
+        """The graph of the file; a pass must have built it before."""
         assert self.graph is not None
         return self.graph
 
 
 def file_snapshot(state: FileReading) -> Snapshot:
-    """Return the nodes of the present graph or file, for the log of passes."""
+    """Return the nodes of the graph, or of the model before there is one, for the log."""
     if state.graph is not None or state.model is None:
         return look_at(state.graph, state.trace)
     from crossflops.frontends.logged_nodes import nodes_of_proto
@@ -98,7 +98,7 @@ def file_snapshot(state: FileReading) -> Snapshot:
 
 
 def _replace_reading_fields(state: FileReading, **fields: Any) -> FileReading:
-    """Return the state with these fields replaced."""
+    """Return a copy of the state with these fields set."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -134,12 +134,12 @@ ALIVE = "dead nodes are left out"
 
 
 def _read_file_model(state: FileReading) -> FileReading:
-    """Read the model from the file."""
+    """Return the state with the model that is read from the file."""
     return _replace_reading_fields(state, model=state.read())
 
 
 def _read_notes(state: FileReading) -> FileReading:
-    """Read the operations and parameters that crossflops noted in the file's metadata, if any."""
+    """Return the state with the notes in the file on its operations and parameters, if any."""
     if not state.model.metadata_props:  # as in most files
         return state
     from crossflops.frontends.onnx.noted_operations import read_operation_notes
@@ -153,7 +153,7 @@ def _read_notes(state: FileReading) -> FileReading:
 
 
 def _bind(state: FileReading) -> FileReading:
-    """Bind the open input sizes of the model to the caller's sizes."""
+    """Return the state with the caller's sizes bound to the model's inputs."""
     graph, file = state.model.graph, state.file
     before = _input_size_declarations(graph)
     bound = binding.bind(graph, file.dims, file.specs, file.path)
@@ -165,7 +165,7 @@ def _bind(state: FileReading) -> FileReading:
 
 
 def _input_size_declarations(graph: Any) -> list[list[int | None]]:
-    """Return the sizes of each input that are numbers, None for the others."""
+    """Return the declared sizes of each input of the model; None for one that is no number."""
     return [
         [
             dim.dim_value if dim.WhichOneof("value") == "dim_value" else None
@@ -176,17 +176,17 @@ def _input_size_declarations(graph: Any) -> list[list[int | None]]:
 
 
 def _has_declared_sizes(declared: list[int | None], bound: list[int | None]) -> bool:
-    """Return whether a bound input keeps all sizes that the file declared."""
+    """Return whether an input, once bound, has all the sizes that the file declared."""
     return len(declared) <= len(bound) and all(map(_is_declared_size, declared, bound))
 
 
 def _is_declared_size(declared: int | None, bound: int | None) -> bool:
-    """Return whether a bound size equals the declared one, or none was declared."""
+    """Return whether a bound size is the declared one, or the file declares none."""
     return declared in (None, bound)
 
 
 def _raise_version(state: FileReading) -> FileReading:
-    """Raise the model's IR version so that inference reads initializers that are not inputs.
+    """Return the state with an IR version in which initializers need not be inputs.
 
     onnxruntime allows them in any version.
     """
@@ -195,14 +195,14 @@ def _raise_version(state: FileReading) -> FileReading:
 
 
 def _read_opsets(state: FileReading) -> FileReading:
-    """Collect the operator set versions, and warn if they are newer than supported."""
+    """Return the state with the model's operator set versions; warn if onnx is older."""
     opset = {imported.domain: imported.version for imported in state.model.opset_import}
     warn_of_newer(state.file.path, opset)
     return _replace_reading_fields(state, opset=opset)
 
 
 def _inline_file_functions(state: FileReading) -> FileReading:
-    """Inline calls of local functions, unless there are too many nodes or they are kept apart."""
+    """Return the state with local functions inlined, or noted as separate if too large."""
     model, local = state.model, functions.local(state.model)
     separate = bool(local) and not (
         state.file.inlined and functions.size_after_inlining(model, local) <= functions.LIMIT
@@ -212,7 +212,7 @@ def _inline_file_functions(state: FileReading) -> FileReading:
 
 
 def _name_control(state: FileReading) -> FileReading:
-    """Turn the caller's loop counts and branch choices into options by node name."""
+    """Return the state with the caller's loop counts and branches by node name."""
     stored = loops.holders(_graphs(state))
     asked = loops.control_by_node_name(stored, state.file.control)
     return _replace_reading_fields(
@@ -221,14 +221,14 @@ def _name_control(state: FileReading) -> FileReading:
 
 
 def _graphs(state: FileReading) -> Iterator[tuple[str, Any]]:
-    """Yield the main graph and the separate local functions, each with the prefix of its names."""
+    """Yield (prefix of node names, graph): the main graph, and local functions not inlined."""
     yield "", state.model.graph
     if state.apart:
         yield from ((f"{function.name}/", function) for function in state.local.values())
 
 
 def _add_observed(state: FileReading) -> FileReading:
-    """Add the loop counts and branches of an observed run to the options, if there is a run."""
+    """Return the state with the loop counts and branches of an observed run, if any."""
     if state.file.seen is None:
         return state
     requested = shapes.merge_observed_control(state.model.graph, state.wanted, state.file.seen)
@@ -236,7 +236,7 @@ def _add_observed(state: FileReading) -> FileReading:
 
 
 def _call_functions(state: FileReading) -> FileReading:
-    """Remove separate functions from the model, to infer each once per kind of call."""
+    """Return the state with functions that are not inlined outside the model, for inference."""
     if not state.apart:
         return state
     copies = {
@@ -246,7 +246,7 @@ def _call_functions(state: FileReading) -> FileReading:
     del state.model.functions[:]
 
     def infer(unit: Any) -> tuple[Any, dict[str, Type]]:
-        """Infer the shapes of a function's model; return the model and its types by value name."""
+        """Return a function's model with inferred shapes, and the types of its values by name."""
         return infer_shapes(unit, {}, nested, trusted=False)
 
     nested = state.wanted._replace(calls=Calls(copies, state.opset, infer))
@@ -254,7 +254,7 @@ def _call_functions(state: FileReading) -> FileReading:
 
 
 def _take_notes(state: FileReading) -> FileReading:
-    """Remove the exporter's notes from a flat graph, and keep the modules that they name."""
+    """Return the state with each node's module; remove the exporter's notes, in place."""
     if not state.wanted.flat:
         return state
     noted = state.operations is not None
@@ -262,7 +262,7 @@ def _take_notes(state: FileReading) -> FileReading:
 
 
 def _find_loops(state: FileReading) -> FileReading:
-    """Find the loops that are unrolled later, to restore them for tools."""
+    """Return the state with the file's Loop nodes, if tools are to see them as one node each."""
     if state.file.inlined:
         return state
     from crossflops.frontends.onnx.kept import loops_of  # of tools alone
@@ -271,7 +271,7 @@ def _find_loops(state: FileReading) -> FileReading:
 
 
 def _infer_file_shapes(state: FileReading) -> FileReading:
-    """Infer the shape of every value of the model. Raises ImpossibleShapeError."""
+    """Return the state with the shape of each value. Raises ImpossibleShapeError."""
     ran = shapes.types(state.file.seen)
     try:
         inferred, types = infer_shapes(state.model, state.bound, state.wanted, state.kept, ran)
@@ -284,7 +284,7 @@ def _infer_file_shapes(state: FileReading) -> FileReading:
 
 
 def _reading(state: FileReading) -> Reading:
-    """Return the operator sets and the caller's options for building the graph."""
+    """Return the facts of the state with which a graph is built."""
     noted = state.operations is not None
     return Reading(state.opset, state.editions, *state.wanted, noted=noted)
 
@@ -293,7 +293,7 @@ def _reading(state: FileReading) -> Reading:
 
 
 def _build_file_graph(state: FileReading) -> FileReading:
-    """Build the graph that is counted from the inferred model, with the modules of its nodes."""
+    """Return the state with the graph that is counted, and the module of each node."""
     model = state.model
     name = model.graph.name or Path(state.file.path).stem
     graph, placed = build_graph(
@@ -313,22 +313,22 @@ def _build_file_graph(state: FileReading) -> FileReading:
 def _file_graph_rewrite(
     change: Callable[[Graph, FileReading], Graph],
 ) -> Callable[[FileReading], FileReading]:
-    """Return a pass that rewrites only the graph of the state."""
+    """Return a pass that replaces the graph of the state by `change(graph, state)`."""
     return lambda state: _replace_reading_fields(state, graph=change(state.current_graph, state))
 
 
 def _mark_file_constants(graph: Graph, state: FileReading) -> Graph:
-    """Mark the nodes that depend on no input of the model."""
+    """Return the graph with marks on nodes that depend on no input of the model."""
     return mark_constant_nodes(graph, state.inputs, ARGUMENT)
 
 
 def _mark_file_storage(graph: Graph, state: FileReading) -> Graph:
-    """Mark the values that are views of the storage of others."""
+    """Return the graph, if quantized, with the dtype in which each value is stored."""
     return mark_value_storage(graph)
 
 
 def _count_file_parameters(state: FileReading) -> FileReading:
-    """Count the parameters and their bytes, each storage once, and add them to the graph."""
+    """Return the state with the weights of each node, and their sum in the graph."""
     weights = weight_sizes_by_node(state.current_graph.nodes)
     return _replace_reading_fields(
         state, weights=weights, graph=with_size(state.current_graph, weights)
@@ -336,13 +336,13 @@ def _count_file_parameters(state: FileReading) -> FileReading:
 
 
 def _warn_of_empty_results(state: FileReading) -> FileReading:
-    """Warn if the file's graph has results without elements."""
+    """Return the state unchanged; warn if the graph has values without elements."""
     warn_of_empty(state.file.path, state.current_graph)
     return state
 
 
 def _list_modules(state: FileReading) -> FileReading:
-    """Build the table of the modules with their parameters, and add it to the trace."""
+    """Return the state with the table of modules and their parameters in its trace."""
     graph, placed = state.current_graph, state.placed or []
     if state.notes is None:
         modules = with_parameters(build_module_table(placed, graph.name), graph, state.weights)
@@ -356,12 +356,12 @@ def _list_modules(state: FileReading) -> FileReading:
 
 
 def _mark_dead(graph: Graph, state: FileReading) -> Graph:
-    """Mark the nodes that no output depends on, if the file has any."""
+    """Return the graph with marks on nodes that no output depends on, if there may be any."""
     return mark_dead(graph, state.results) if state.has_dead else graph
 
 
 def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
-    """Give nodes the framework operations noted in the file, which are counted instead of them."""
+    """Return the graph with the noted operations, which are counted in place of their nodes."""
     if state.operations is None:
         return graph
     from crossflops.frontends.onnx.noted_operations import stand_for_noted
@@ -373,7 +373,7 @@ def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
 
 
 def _restore_loops(graph: Graph, state: FileReading) -> Graph:
-    """Replace the unrolled copies of loops by one node for each loop, for tools."""
+    """Return the graph with one node for each unrolled loop, if tools are to see it so."""
     if state.loops is None:
         return graph
     from crossflops.frontends.onnx.kept import with_loops
@@ -384,7 +384,7 @@ def _restore_loops(graph: Graph, state: FileReading) -> Graph:
 def _with_and_without_run(
     state: FileReading, run: Callable[[FileReading], FileReading]
 ) -> FileReading:
-    """Run the next passes; with an observed run, also without it to compare both graphs."""
+    """Return the state after these passes; if a run was observed, also the graph without it."""
     made = run(state)
     if state.file.seen is None:
         return made
@@ -396,12 +396,12 @@ def _with_and_without_run(
 
 
 def _mark_decisions(graph: Graph, state: FileReading) -> Graph:
-    """Mark the nodes whose shapes or choices come from the observed run."""
+    """Return the graph with marks on nodes whose shapes or branches come from the run."""
     return shapes.mark_dependent_nodes(graph, state.alone) if state.alone is not None else graph
 
 
 def _leave_out_dead(graph: Graph, state: FileReading) -> Graph:
-    """Remove the dead nodes from the graph."""
+    """Return the graph without its dead nodes."""
     return leave_out_dead(graph)
 
 

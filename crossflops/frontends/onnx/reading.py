@@ -1,4 +1,4 @@
-"""An ONNX file -> its graph, and the table of the modules that its nodes tell of."""
+"""Turn an ONNX file, or a converted model in memory, into its graph and table of modules."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _REPORT = (
 
 
 def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
-    """Return the graph of a file, and a trace without calls: a file has no record of calls.
+    """Return the graph of a file, and a trace with its modules but without calls.
 
     Modules come from the notes of torch.onnx, otherwise from node names with slashes, otherwise
     there is only the root. Raises TargetError, InputError, NormalizeError.
@@ -38,7 +38,7 @@ def normalize_onnx_bytes(
     seen: Observation | None = None,
     has_dead: bool = False,
 ) -> tuple[Graph, Trace]:
-    """Return graph and trace of a converted ONNX model in memory.
+    """Return the graph and the trace of a converted ONNX model, given as bytes.
 
     `has_dead` means that the converter writes work that no result depends on.
 
@@ -53,7 +53,7 @@ def normalize_onnx_bytes(
 
 
 class OpenedFile:
-    """A file that is read once and normalized at many sizes. Raises TargetError."""
+    """A file that is read once, and counted with many sizes of its inputs."""
 
     def __init__(self, file: OnnxFile) -> None:
         """Read the model of a file once, and keep its bytes without weights."""
@@ -61,7 +61,7 @@ class OpenedFile:
         self._bytes: bytes = read_onnx_model(file.path).SerializeToString()
 
     def graph_with_dims(self, dims: Mapping[str, int], setting: Setting) -> tuple[Graph, Trace]:
-        """Return graph and trace with these dimension sizes. Raises an error if impossible."""
+        """Return the file's graph and trace with these sizes. Raises an error if impossible."""
         file = msgspec.structs.replace(self._file, dims=dims)
         return _normalize_model(
             lambda: parse_model_proto(self._bytes), file, setting, has_dead=True
@@ -71,7 +71,7 @@ class OpenedFile:
 def _normalize_model(
     model: Callable[[], Any], file: OnnxFile, setting: Setting, has_dead: bool
 ) -> tuple[Graph, Trace]:
-    """Return graph and trace of the ONNX model that `model` reads.
+    """Return the graph and the trace of the ONNX model that the function `model` returns.
 
     The caller must not hold the model, so that it can be released. Dead nodes are searched only
     where the graph is not that of a program, whose own calls show them.

@@ -1,4 +1,4 @@
-"""Remarks beside the count of a file: operators of later versions, empty results."""
+"""Warn about a file that is counted: operators of newer versions, values without elements."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ _MOST = 5  # results that are named
 
 
 def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
-    """Warn of operators of a later version than the installed onnx knows."""
+    """Warn if an operator set of the file is newer than the installed onnx knows."""
     for domain, version in opset.items():
         last = newest_operator_version(domain)
         if last and version > last:
@@ -27,7 +27,7 @@ def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
 
 
 def warn_of_empty(path: str, graph: Graph) -> None:
-    """Warn of inputs without elements, and of empty results of non-empty operands."""
+    """Warn of inputs without elements, and of results without elements from other inputs."""
     for spec in graph.inputs:
         if _has_no_elements(spec):
             warn_about_file(
@@ -45,7 +45,7 @@ def warn_of_empty(path: str, graph: Graph) -> None:
 
 
 def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
-    """Yield float results without elements although the operands have some."""
+    """Yield (node key, result) for float results without elements, if all inputs have some."""
     for node in graph.nodes:
         for spec in node.outputs:
             if (
@@ -60,7 +60,7 @@ def _empty_results(graph: Graph) -> Iterator[tuple[str, TensorSpec]]:
 
 
 def _can_run(node: Node) -> bool:
-    """Return whether an operator can take a node's operands."""
+    """Return whether the operator of a node accepts its operands."""
     known = find_operator_rule(node.op)
     try:
         if known is not None:
@@ -71,5 +71,5 @@ def _can_run(node: Node) -> bool:
 
 
 def _has_no_elements(spec: TensorSpec | None) -> bool:
-    """Return whether a tensor has a known shape with a size of 0."""
+    """Return whether a tensor has a known shape in which one size is 0."""
     return spec is not None and spec.shape is not None and 0 in spec.shape

@@ -1,4 +1,4 @@
-"""The shape of every value: from the inputs onwards, in rounds, never merely believed.
+"""Infer the shape of every value from the inputs onwards, in rounds; compare with declared shapes.
 
 What the file says about values inside it is used where inference ends, and held against it
 where it does not.
@@ -52,7 +52,7 @@ _DEEPEST = 8  # loops within loops that are unrolled
 
 
 class InferenceRequest(NamedTuple):
-    """The caller's options by node name: how often loops run, which branches count.
+    """The caller's options for inference, by node name: how often loops run, which branches count.
 
     And the functions of the model that are called, where they are not inlined. A `flat` model has
     none, nor any node with a body: these need not be searched.
@@ -65,7 +65,7 @@ class InferenceRequest(NamedTuple):
 
 
 def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """Infer shapes, and unroll loops whose runs have different shapes.
+    """Return the model with inferred shapes and unrolled loops, and the varying values of loops.
 
     Returns the model and the loop-carried values whose shape varies between iterations.
     """
@@ -93,7 +93,7 @@ def infer_and_unroll(model: Any, requested: InferenceRequest) -> tuple[Any, set[
 
 
 def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[str]]:
-    """Infer shapes until nothing changes; return the model and the varying loop values.
+    """Return the model with inferred shapes, and the carried values of loops whose shape varies.
 
     As soon as one of these is found, everything inferred with its first shape is discarded.
     """
@@ -117,7 +117,7 @@ def _infer_in_rounds(model: Any, requested: InferenceRequest) -> tuple[Any, set[
 
 
 def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
-    """Infer the shapes of a model by ONNX, and by substitutes for operators unknown to it."""
+    """Return the model with shapes that ONNX infers once, with substitutes where needed."""
     count = len(model.graph.node)
     # what a call gives back is not known at first, which would be an error
     strict = requested.calls is None
@@ -140,7 +140,7 @@ Declared = dict[str, Type]
 
 
 class ImpossibleShapeError(TargetError):
-    """A node would make a shape that no tensor can have.
+    """A node would have a result whose shape no tensor can have.
 
     `key` is the node's key, `types` are those of its operands.
     """
@@ -161,7 +161,7 @@ _OBJECTION = r"\(op_type:(?:Loop|Scan), node name: (.*?)\): ([^\n]*)"
 
 
 class _Level(NamedTuple):
-    """A graph with its types, and whether every run of its parents has the same shapes."""
+    """A graph with the types in it, and whether it has the same shapes in every run."""
 
     graph: Any
     steady: bool
@@ -169,7 +169,7 @@ class _Level(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A value whose shape is unknown, and its graph."""
+    """A value whose shape is unknown, with the graph that it is in."""
 
     graph: Any
     name: str
@@ -182,7 +182,7 @@ def infer_shapes(
     trusted: bool,
     ran: Mapping[str, Type] = {},
 ) -> tuple[Any, dict[str, Type]]:
-    """Return the model with all shapes that can be known, and its values' types by name.
+    """Return the model with all shapes that can be known, and the types of its values by name.
 
     The options in `requested` grow with the copies of loops.
 
@@ -220,7 +220,7 @@ def infer_shapes(
 
 
 def _note_inference_errors(model: Any, gaps: list[Gap]) -> None:
-    """Note shape inference's errors at the nodes that cause them, in place.
+    """Write the errors of shape inference into the metadata of the nodes that cause them.
 
     Their operands have shapes, and their results none.
     """
@@ -245,7 +245,7 @@ def _note_inference_errors(model: Any, gaps: list[Gap]) -> None:
 
 
 def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
-    """Return the error for sizes that follow from a tensor in a missing file."""
+    """Return the error for sizes that are computed from a tensor whose file is missing."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
     index = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
     return TargetError(
@@ -258,7 +258,7 @@ def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> Target
 def _single_node_model(
     model: Any, node: Any, types: Mapping[str, Type], graphs: Iterable[Any]
 ) -> Any:
-    """Return a model of one node, with the types of its operands and the stored values."""
+    """Return a model of one node, with the types of its inputs and their stored values."""
     alone = type(model)(ir_version=model.ir_version, opset_import=model.opset_import)
     open_ = dict.fromkeys(filter(None, node.input))
     for graph in graphs:
@@ -279,12 +279,12 @@ def _single_node_model(
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
-    """Yield a graph and all bodies inside it."""
+    """Yield a graph, and all graphs in its nodes at any depth."""
     return (inner for inner, _ in _steady(graph, frozenset(), True))
 
 
 def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
-    """Yield a graph and its bodies, and whether every run of each has the same shapes."""
+    """Yield a graph and all graphs in it, and whether all runs of each have equal shapes."""
     yield graph, steady
     for node in graph.node:
         for body in node_subgraphs(node) if node.attribute else ():
@@ -295,7 +295,7 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
 
 
 def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
-    """Note at Loop and Scan nodes where their operands contradict their bodies' inputs.
+    """Write into Loop and Scan nodes how their inputs contradict their bodies, if they do.
 
     A runtime compares the nodes of a body with the sizes that the body declares.
     """
@@ -311,14 +311,14 @@ def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
 
 
 def _note_complaint(node: Any, complaint: str) -> None:
-    """Add a note with the problem of a node as its last note."""
+    """Write a text on a problem into the metadata of a node, as its last entry."""
     node.metadata_props.add(key=OBJECTION, value=complaint.rpartition("Error] ")[2])
 
 
 def _remove_declarations(
     graph: Any, bound: Mapping[str, int], inside: bool = True, flat: bool = False
 ) -> Declared:
-    """Remove a file's declared shapes of computed values; return the complete ones by name.
+    """Remove the declared shapes of computed values, in place; return the full ones by name.
 
     Declarations of body inputs are removed only if `inside`.
     """
@@ -354,7 +354,7 @@ def _remove_declarations(
 
 
 def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
-    """Return the graph and all nested graphs as levels.
+    """Return a graph and all graphs in it, each with its types.
 
     In a branch, which may never run, a shape that no tensor can have is removed.
     """
@@ -369,7 +369,7 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
 
 
 def _unknown_shape_values(inferred: Iterable[_Level]) -> list[Gap]:
-    """Return the tensors that nodes make and whose shapes are unknown.
+    """Return the results of nodes whose shape is unknown. Raises TargetError for impossible ones.
 
     A value that a loop computes in another shape with every run is left out.
 
@@ -398,13 +398,13 @@ def _unknown_shape_values(inferred: Iterable[_Level]) -> list[Gap]:
 
 
 def _non_tensor_names(graph: Any) -> set[str]:
-    """Return the values of a graph that are not tensors."""
+    """Return the names of a graph's values that are not tensors."""
     values = (*graph.value_info, *graph.output)
     return {value.name for value in values if not is_tensor_type(value.type)}
 
 
 def _forget_impossible(graph: Any) -> None:
-    """Remove declared shapes that no tensor can have, in place."""
+    """Remove the declared shapes in a graph that no tensor can have, in place."""
     for value in (*graph.value_info, *graph.output):
         shape = shape_from_proto(value.type) if is_tensor_type(value.type) else None
         if shape is not None and wrong_dims(shape):
@@ -412,7 +412,7 @@ def _forget_impossible(graph: Any) -> None:
 
 
 def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
-    """Write these types into values of unknown shape; return whether there were any.
+    """Write types by name to the values of unknown shape; return whether any was in `types`.
 
     The type of a value in the body of a Loop holds in every run.
     """
@@ -432,7 +432,7 @@ def _fill_shape_gaps(gaps: list[Gap], types: Mapping[str, Type]) -> bool:
 
 
 def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool:
-    """Fill unknown shapes by onnx-shape-inference, if installed; return whether it helped."""
+    """Fill unknown shapes by onnx-shape-inference, if installed; return whether it filled any."""
     try:
         import onnx_ir
         from onnx_shape_inference import infer_symbolic_shapes
@@ -452,7 +452,7 @@ def _from_symbolic(model: Any, known: Iterable[_Level], gaps: list[Gap]) -> bool
 
 
 def _full_shape_types(graph: Any) -> dict[str, Type]:
-    """Return the types of all values, also in bodies, whose shapes are known and valid."""
+    """Return by name the types of all values, also in bodies, with known and valid shapes."""
     return {
         name: stated
         for stored in _graphs(graph)
@@ -462,7 +462,7 @@ def _full_shape_types(graph: Any) -> dict[str, Type]:
 
 
 def _warn_of_other_shapes(inferred: Iterable[_Level], types: Mapping[str, Type], who: str) -> None:
-    """Warn of every node whose result has another shape in `types`."""
+    """Warn of each result of a node that has another shape in `types`, which is from `who`."""
     compared = 0
     for stored, _, known in inferred if types else ():
         others = {
@@ -494,7 +494,7 @@ _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 def merge_observed_control(
     graph: Any, requested: InferenceRequest, observation: Observation
 ) -> InferenceRequest:
-    """Return loop counts and branches of the caller, with those that a run showed."""
+    """Return the request with loop counts and branches of a run, where the caller gave none."""
     trips, branches = {}, {}
     for enclosing in levels(graph):
         for node in enclosing.graph.node:
@@ -509,7 +509,7 @@ def merge_observed_control(
 
 
 def types(observation: Observation | None) -> Mapping[str, Type]:
-    """Return the types of the values that the run made."""
+    """Return the types of values by name, as a run showed them; empty without a run."""
     values = observation.values if observation else {}
     return {
         name: Type(_NUMBERS.get(value.dtype, 0), value.shape) for name, value in values.items()
@@ -517,14 +517,14 @@ def types(observation: Observation | None) -> Mapping[str, Type]:
 
 
 def mark_dependent_nodes(graph: Graph, alone: Graph) -> Graph:
-    """Return the graph with nodes marked that differ from the graph without an observed run."""
+    """Return the graph with marks on nodes that differ from `alone`, made without a run."""
     before = {node.key: node for node in alone.nodes}
     nodes = tuple(_mark_changed_node(node, before.get(node.key)) for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
 def _mark_changed_node(node: Node, before: Node | None) -> Node:
-    """Return a node marked if an observed run changed its shapes or choices."""
+    """Return the node with a mark if its shapes or branch differ from those in `before`."""
     same = before is not None and _control(node) == _control(before)
     others = before.bodies if same and before is not None else ()
     bodies = (
@@ -544,10 +544,10 @@ def _mark_changed_node(node: Node, before: Node | None) -> Node:
 
 
 def _control(node: Node) -> tuple[object, ...]:
-    """Return a node's trip count, chosen branch and number of bodies, to compare."""
+    """Return a node's loop count, chosen branch and number of bodies, for comparison."""
     return node.trips, node.choice, len(node.bodies)
 
 
 def _node_shapes_and_values(node: Node) -> tuple[object, ...]:
-    """Return the shapes of a node's inputs and outputs, and its small values, to compare."""
+    """Return the shapes of a node's inputs and outputs and its small values, for comparison."""
     return tuple(tensor and tensor.shape for tensor in (*node.inputs, *node.outputs)), node.values

@@ -1,4 +1,4 @@
-"""Types, shapes and attributes as a file writes them, as plain values."""
+"""Read and write types, shapes and attributes of a file as plain values."""
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -11,14 +11,14 @@ Shape: TypeAlias = tuple[int, ...] | None
 
 
 class Type(NamedTuple):
-    """A tensor's element type (TensorProto.DataType) and its shape, None if a size is missing."""
+    """A tensor's element type (a number of ONNX) and its shape, None if a size is unknown."""
 
     dtype: int
     shape: Shape
 
 
 def shape_from_proto(proto: Any) -> Shape:
-    """Return the shape in a TypeProto, if all sizes are numbers."""
+    """Return the shape in a TypeProto, or None if one of its sizes is not a number."""
     tensor = proto.tensor_type
     if not tensor.HasField("shape"):
         return None
@@ -31,18 +31,18 @@ def shape_from_proto(proto: Any) -> Shape:
 
 
 def is_tensor_type(proto: Any) -> bool:
-    """Return whether the type is that of a tensor, or unknown."""
+    """Return whether a TypeProto is the type of a tensor, or has no type."""
     return proto.WhichOneof("value") in (None, "tensor_type")
 
 
 def type_of(proto: Any) -> Type | None:
-    """Return the type in a TypeProto; None where it is not that of a tensor."""
+    """Return the type in a TypeProto, or None if it is the type of another value than a tensor."""
     return _decode_type(proto.SerializeToString())
 
 
 @lru_cache(maxsize=4096)
 def _decode_type(written: bytes) -> Type | None:
-    """Return the type in a serialized TypeProto, equal ones as one object."""
+    """Return the type in a serialized TypeProto, or None if it is not of a tensor."""
     proto = messages().TypeProto.FromString(written)
     return (
         Type(proto.tensor_type.elem_type, shape_from_proto(proto))
@@ -52,7 +52,7 @@ def _decode_type(written: bytes) -> Type | None:
 
 
 def graph_value_types(graph: Any) -> dict[str, Type]:
-    """Return the types of all values that a graph declares."""
+    """Return by name the types of all values that a graph declares or stores."""
     types = {
         value.name: stated
         for values in (graph.value_info, graph.output, graph.input)
@@ -63,14 +63,14 @@ def graph_value_types(graph: Any) -> dict[str, Type]:
 
 
 def initializer_types(graph: Any) -> dict[str, Type]:
-    """Return the types of the values that a graph stores."""
+    """Return the types of the tensors that a graph stores, by name."""
     return {
         tensor.name: Type(tensor.data_type, tuple(tensor.dims[:])) for tensor in graph.initializer
     }
 
 
 def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
-    """Write a shape and, unless 0, an element type into a TypeProto."""
+    """Write a shape into a TypeProto, in place, and the element type unless it is 0."""
     tensor = proto.tensor_type
     if dtype:
         tensor.elem_type = dtype
@@ -81,7 +81,7 @@ def put(proto: Any, shape: tuple[int, ...], dtype: int) -> None:
 
 
 def unset(proto: Any) -> None:
-    """Remove the shape from a TypeProto of a tensor."""
+    """Remove the shape from the TypeProto of a tensor, in place."""
     proto.tensor_type.ClearField("shape")
 
 
@@ -99,7 +99,7 @@ _READ: dict[int, Callable[[Any], Attribute]] = {
 
 
 def attributes(written: Iterable[Any]) -> dict[str, Attribute]:
-    """Return the attributes of a node that are numbers or texts, or lists of them."""
+    """Return a node's attributes by name that are numbers or texts, or lists of these."""
     values: dict[str, Attribute] = {}
     for attribute in written:
         read = _READ.get(attribute.type)

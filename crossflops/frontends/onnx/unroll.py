@@ -1,4 +1,4 @@
-"""Loops whose runs differ, run by run: in shapes, or in which branch of an If they take."""
+"""Unroll loops whose runs differ in shapes, or in the branch of an If that they take."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -27,9 +27,7 @@ Place: TypeAlias = tuple[int, ...]  # number of a node, of one of its bodies, of
 
 
 class Unrolling(NamedTuple):
-    """The facts that the copies of loops need: the operator set version, and the options by
-    node.
-    """
+    """The facts for copies of loops: operator set version, and options by node."""
 
     opset: int
     asked: tuple[dict[str, Any], ...]
@@ -42,7 +40,7 @@ def uneven_loops(
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
-    """Return the outermost loops whose runs have different shapes, with their run counts.
+    """Return the outermost loops whose runs have different shapes, and how often each runs.
 
     The graph has been inferred; `grows` are the values that a loop carries with changing shape.
     """
@@ -61,7 +59,7 @@ def uneven_loops(
 
 
 def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
-    """Return whether shapes in a loop body change from run to run."""
+    """Return whether shapes in a Loop's body change from run to run."""
     body = body_of(node)
     if any(loop_value_key(node, value) in grows for value in body.input[2:]):
         return True
@@ -76,7 +74,7 @@ def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
 
 
 def _first_run(node: Any, enclosing: Level) -> tuple[Level, Level]:
-    """Return what is known in a Loop's body in every run, and in the first run."""
+    """Return what is known in a Loop's body in every run, and what is known in its first run."""
     body = body_of(node)
     before = graph_level(body, enclosing)
     bound = Level(body, before.shapes, dict(before.values))
@@ -94,7 +92,7 @@ def choosing_loops(
     outer: Level | None = None,
     location: Place = (),
 ) -> dict[Place, int]:
-    """Return the outermost loops whose If choices depend on the run, with run counts.
+    """Return the outermost loops with an If whose branch depends on the run, and their run counts.
 
     A branch that the caller chose (`branches`) is taken in every run.
     """
@@ -117,7 +115,7 @@ def choosing_loops(
 
 
 def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
-    """Return whether an If's condition is known in the first run only."""
+    """Return whether an If in the body has a condition that is known only in the first run."""
     for node in first.graph.node:
         if not is_control(node, "If"):
             continue
@@ -164,7 +162,7 @@ def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized:
 
 
 def _node_at_place(graph: Any, location: Place) -> Any:
-    """Return the node at a path of node and body indices inside a graph."""
+    """Return the node at a path in a graph: (node index, body index, node index in it, ...)."""
     node = graph.node[location[0]]
     return (
         node
@@ -174,7 +172,7 @@ def _node_at_place(graph: Any, location: Place) -> Any:
 
 
 def _count_nodes_inside(graph: Any) -> int:
-    """Return the number of nodes in a graph and in all its bodies."""
+    """Return the number of nodes in a graph and in all graphs in it."""
     return sum(1 + sum(map(_count_nodes_inside, node_subgraphs(node))) for node in graph.node)
 
 
@@ -197,12 +195,12 @@ def _expand_loops(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling)
 
 
 def _copy_loop_node(node: Any) -> Any:
-    """Return a copy of a node."""
+    """Return a copy of a node of the file."""
     return type(node).FromString(node.SerializeToString())
 
 
 def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -> list[Any]:
-    """Return the nodes of all runs of a loop, and those that produce its results."""
+    """Return the nodes of all runs of a Loop, then the nodes that make its results."""
     body = body_of(loop)
     shared = {tensor.name: f"{loop.name}/{tensor.name}" for tensor in body.initializer}
     for tensor in body.initializer:
@@ -233,7 +231,7 @@ def _unroll_loop_runs(loop: Any, count: int, graph: Any, unrolling: Unrolling) -
 def _copy_loop_run(
     loop: Any, nodes: Iterable[Any], run: int, names: dict[str, str], unrolling: Unrolling
 ) -> list[Any]:
-    """Return the nodes of one run of a loop, with names unique to the run."""
+    """Return the nodes of run number `run` of a Loop, with names of their own."""
     folder = loop.name.rpartition("/")[0]
     suffix = f"@{loop.name.replace('/', '.')}[{run}]"
     copies = []
@@ -253,7 +251,7 @@ def _copy_loop_run(
 
 
 def _rename(node: Any, names: Mapping[str, str]) -> None:
-    """Replace value names that a node and its bodies read, in place."""
+    """Replace the value names that a node and its bodies read by `names`, in place."""
     for index, name in enumerate(node.input):
         node.input[index] = names.get(name, name)
     for body in node_subgraphs(node):
@@ -267,7 +265,7 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
 def _loop_result_nodes(
     loop: Any, carried: list[str], stacks: list[list[str]], graph: Any, opset: int
 ) -> list[Any]:
-    """Return nodes that give the results of the last run, and the stacked results of all runs."""
+    """Return nodes for a Loop's results: carried values of the last run, and stacked outputs."""
     made = type(loop)
     results = [
         made(op_type="Identity", name=f"{loop.name}/{name}", input=[last], output=[name])

@@ -1,4 +1,4 @@
-"""Small numbers that follow from constants and shapes, without running the model."""
+"""Compute small values that follow from constants and shapes, without running the model."""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ MATRIX = 2
 
 
 class Value(NamedTuple):
-    """A scalar (rank 0) or a vector (rank 1) of numbers, or the length of a sequence (-1).
+    """A known scalar (rank 0) or vector (1), or the length of a sequence of tensors (-1).
 
     A matrix (rank 2) has its items row by row, each of so many `columns`. Items are whole numbers,
     or floats of the struct format `kind` ("f").
@@ -35,26 +35,26 @@ class Value(NamedTuple):
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The items as sizes. Raises ValueError where they are floats."""
+        """The items as integers. Raises ValueError if they are floats."""
         if self.kind:
             raise ValueError("these are floats")
         return tuple(map(int, self.items))
 
 
 def scalar(value: Value | None) -> int | None:
-    """Return the single whole number of a value, if it is known and has one."""
+    """Return the integer of a value that has exactly one, or None for any other value."""
     if value is None or value.rank == SEQUENCE or value.kind or len(value.items) != 1:
         return None
     return int(value.items[0])
 
 
 def tensor_sequence_length(value: Value | None) -> int | None:
-    """Return how many tensors a sequence holds, if that is known."""
+    """Return the number of tensors in a sequence, or None if the value is not a sequence."""
     return int(value.items[0]) if value is not None and value.rank == SEQUENCE else None
 
 
 def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ...]:
-    """Return numbers rounded to a float type. Raises ValueError for an overflow.
+    """Return numbers rounded to a float type ("f", "e", "d"). Raises ValueError on overflow.
 
     An integer that may be inexact is an error, too.
     """
@@ -72,7 +72,7 @@ def round_to_float_kind(numbers: Iterable[Number], kind: str) -> tuple[float, ..
 
 
 def value_from_tensor(tensor: Any) -> Value | None:
-    """Return the numbers of a small TensorProto whose payload is there."""
+    """Return the numbers in a TensorProto, or None if they are too many or not stored in it."""
     dims = tuple(tensor.dims)
     count = prod(dims)
     kind = FLOATS.get(tensor.data_type, "")
@@ -95,7 +95,7 @@ def value_from_tensor(tensor: Any) -> Value | None:
 
 
 def cast_value(value: Value | None, to: int) -> Value | None:
-    """Return the numbers in another type; None where one does not fit into it."""
+    """Return a value in the element type `to`, or None if a number does not fit into it."""
     if value is None:
         return None
     try:
@@ -119,7 +119,7 @@ _Operator = Callable[[list[Value]], Value]
 
 
 def _identity_value(values: list[Value]) -> Value:
-    """Return the first operand, as Identity does."""
+    """Return the first operand unchanged, as Identity does."""
     return values[0]
 
 
@@ -129,7 +129,7 @@ def _vector(values: list[Value]) -> Value:
 
 
 def _squeeze_value(values: list[Value]) -> Value:
-    """Return the operand as a scalar if it has one item, otherwise as it is."""
+    """Return the operand as a scalar if it has one item, otherwise unchanged."""
     data = values[0]
     return data._replace(rank=0 if len(data.items) == 1 else data.rank)
 
@@ -141,20 +141,20 @@ def _gather_value(values: list[Value]) -> Value:
 
 
 def _concat_values(values: list[Value]) -> Value:
-    """Return one vector of the items of all operands, as Concat does."""
+    """Return a vector of the items of all operands in their order, as Concat does."""
     items = tuple(item for value in values for item in value.items)
     return Value(1, items, kind=_common_value_kind(values))
 
 
 def _common_value_kind(values: list[Value]) -> str:
-    """Return the number kind that all values have. Raises ValueError for a mixture."""
+    """Return the type of number that all values have. Raises ValueError if they differ."""
     if len({value.kind for value in values}) > 1:
         raise ValueError("the values have several types")
     return values[0].kind
 
 
 def _make_value(rank: int, items: tuple[Number, ...], kind: str) -> Value:
-    """Return a computed value, rounded to its float kind."""
+    """Return a value of these items, rounded to the float type `kind` if it is not ""."""
     return Value(rank, round_to_float_kind(items, kind) if kind else items, kind=kind)
 
 
@@ -187,7 +187,7 @@ def _elementwise_operator(function: Callable[[Number], Number]) -> _Operator:
 
 
 def _range(values: list[Value]) -> Value:
-    """Return the vector of Range: from start to limit in steps. Raises ValueError if too long."""
+    """Return the vector of Range (start, limit, step). Raises ValueError if it is too long."""
     steps = range(*(value.whole[0] for value in values))
     if len(steps) > MOST:
         raise ValueError("the value is not a shape")
@@ -209,7 +209,7 @@ def _slice_value(values: list[Value]) -> Value:
 
 
 def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> Value:
-    """Return some rows of a matrix, with the indices of a slice."""
+    """Return the rows of a matrix that a slice of axis 0 selects. Raises ValueError otherwise."""
     if not rest or rest[0].items != (0,):
         raise ValueError("the slice does not select rows")
     columns = data.columns
@@ -220,7 +220,7 @@ def _slice_matrix_rows(data: Value, begin: Value, end: Value, *rest: Value) -> V
 
 
 def _transpose_value(values: list[Value]) -> Value:
-    """Return a matrix with rows and columns exchanged; a scalar or a vector as it is."""
+    """Return a matrix with its rows as columns; a scalar or a vector is unchanged."""
     (data,) = values
     if data.rank != MATRIX:
         return data
@@ -238,7 +238,7 @@ def _value_product(values: list[Value]) -> Value:
 
 
 def _reshape_value(values: list[Value]) -> Value:
-    """Return the operand as a scalar, a vector or a matrix. Raises ValueError for more axes."""
+    """Return the operand as a scalar, vector or matrix. Raises ValueError for more axes."""
     data, shape = values
     if len(shape.items) < 2:
         return Value(len(shape.items), data.items, kind=data.kind)
@@ -250,7 +250,7 @@ def _reshape_value(values: list[Value]) -> Value:
 
 
 def _expand_value(values: list[Value]) -> Value:
-    """Return one number expanded to a vector."""
+    """Return a vector that repeats the one number of the operand. Raises ValueError otherwise."""
     data, shape = values
     if len(shape.items) > 1 or len(data.items) != 1 or shape.items[0] > MOST:
         raise ValueError("the value is not a vector of equal numbers")
@@ -258,7 +258,7 @@ def _expand_value(values: list[Value]) -> Value:
 
 
 def _select_value(values: list[Value]) -> Value:
-    """Return the second or the third operand by the condition in the first, as Where does."""
+    """Return the second operand if the first is true, else the third, as Where does."""
     condition, yes, no = values
     return (
         (yes if condition.items[0] else no) if len(condition.items) == 1 else _select_items(values)
@@ -266,7 +266,7 @@ def _select_value(values: list[Value]) -> Value:
 
 
 def _select_items(values: list[Value]) -> Value:
-    """Return items of two vectors, chosen one by one by a vector of conditions."""
+    """Return items of the second or third operand, each by an item of the first (Where)."""
     if len({len(value.items) for value in values}) > 1:
         raise ValueError("the values do not broadcast")
     rows = zip(*(value.items for value in values), strict=True)
@@ -275,7 +275,7 @@ def _select_items(values: list[Value]) -> Value:
 
 
 def _quotient(dividend: Number, divisor: Number) -> Number:
-    """Return the quotient as C does: for whole numbers truncated towards zero."""
+    """Return dividend / divisor; for integers rounded towards zero, as in C."""
     if isinstance(dividend, float):
         return dividend / divisor
     quotient = abs(dividend) // abs(divisor)
@@ -283,21 +283,21 @@ def _quotient(dividend: Number, divisor: Number) -> Number:
 
 
 def _remainder(dividend: Number, divisor: Number) -> Number:
-    """Return the remainder of non-negative integers. Raises ValueError for other numbers."""
+    """Return dividend % divisor. Raises ValueError for floats and negative numbers."""
     if isinstance(dividend, float) or dividend < 0 or divisor < 0:
         raise ValueError("that depends on an attribute")
     return dividend % divisor
 
 
 def _exact_power(base: Number, exponent: Number) -> Number:
-    """Return an integer to a power from 0 to 64. Raises ValueError for other numbers."""
+    """Return base ** exponent for integers, exponent 0 to 64. Raises ValueError otherwise."""
     if base != int(base) or exponent != int(exponent) or not 0 <= exponent <= 64:
         raise ValueError("that is rounded")
     return prod([int(base)] * int(exponent))
 
 
 def _power_value(values: list[Value]) -> Value:
-    """Return base to the exponent item by item, in the number kind of the base."""
+    """Return base to the exponent, item by item, in the type of the base."""
     base, exponent = values
     kind = base.kind
     power = _POWER([base._replace(kind=""), exponent._replace(kind="")])
@@ -362,7 +362,7 @@ _EVALUATED = frozenset(
 def small_values_by_name(
     nodes: Any, tensors: Any, shapes: Mapping[str, tuple[int, ...] | None], outer: dict[str, Value]
 ) -> dict[str, Value]:
-    """Return the values that follow from small constants and from shapes, by name."""
+    """Return the small values that follow from constants and shapes, by name of the value."""
     known_values = dict(outer)
     for tensor in tensors:
         if (value := value_from_tensor(tensor)) is not None:
@@ -378,7 +378,7 @@ def small_values_by_name(
 
 
 def _fit(value: Value) -> bool:
-    """Return whether all integers of a value fit in 64 bits; floats always do."""
+    """Return whether each integer of a value fits into 64 bits; True for floats."""
     return bool(value.kind) or all(-(1 << 63) <= item < 1 << 63 for item in value.items)
 
 
@@ -417,7 +417,7 @@ def _evaluate(
 def _shape_or_size_value(
     kind: str, shape: tuple[int, ...] | None, attributes: Mapping[str, Any]
 ) -> Value | None:
-    """Return the value of Shape or Size for an input of this shape, or None if it is unknown."""
+    """Return the result of Shape or Size for an input of this shape, or None if that is None."""
     if shape is None:
         return None
     if kind == "Size":
@@ -433,7 +433,7 @@ def _sequence(
     known_values: Mapping[str, Value],
     attributes: Mapping[str, Any],
 ) -> Value | None:
-    """Return the length of a sequence that a node makes, or None."""
+    """Return the length of the sequence that a node makes, as a Value, or None if unknown."""
     if node.op_type in ("SequenceConstruct", "SequenceEmpty"):
         return Value(SEQUENCE, (len(node.input),))
     if not node.input:
@@ -456,7 +456,7 @@ def _sequence(
 
 
 def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any]) -> Value | None:
-    """Return the vector of ConstantOfShape: one integer repeated, or None."""
+    """Return the vector of a ConstantOfShape, one number repeated, or None if unknown."""
     value = value_from_tensor(attributes["value"].t) if "value" in attributes else None
     if value is None or shape is None or len(shape.items) != 1 or not 0 < shape.items[0] <= MOST:
         return None
@@ -464,7 +464,7 @@ def _constant_of_shape_value(shape: Value | None, attributes: Mapping[str, Any])
 
 
 def _constant_value(attributes: Mapping[str, Any]) -> Value | None:
-    """Return the number or the vector that a Constant node holds, or None."""
+    """Return the scalar or vector of a Constant node, or None if it has another value."""
     if "value" in attributes:
         return value_from_tensor(attributes["value"].t)
     if "value_int" in attributes:
@@ -479,5 +479,5 @@ def _constant_value(attributes: Mapping[str, Any]) -> Value | None:
 
 
 def _floats(rank: int, items: Sequence[float]) -> Value | None:
-    """Return a value of floats of this rank, or None if one is infinite or NaN."""
+    """Return a value of these floats, or None if one of them is infinite or NaN."""
     return Value(rank, tuple(items), kind="f") if all(map(isfinite, items)) else None

@@ -1,4 +1,4 @@
-"""A fitted estimator of scikit-learn -> an ONNX graph, and its steps as modules.
+"""Turn a fitted estimator of scikit-learn into an ONNX graph, with its steps as modules.
 
 In: an estimator with the shape of X. Out: a `Graph`, a `Trace` of modules without calls, and the
 bytes of an ONNX model.
@@ -40,27 +40,27 @@ class Sklearn(ShapeTracedFrontend):
     pickles = {".joblib": "is a pickle"}
 
     def recognizes(self, value: object) -> bool:
-        """Return whether the value is an estimator, such as a pipeline."""
+        """Return whether the value is an estimator of scikit-learn, such as a pipeline."""
         base = sys.modules.get("sklearn.base")
         kind = getattr(base, "BaseEstimator", None)
         return kind is not None and isinstance(value, kind)
 
     def unpickle_model(self, path: Path) -> Any:
-        """Return the object that `joblib.dump` wrote."""
+        """Return the object in a file that `joblib.dump` wrote; this runs the code in the file."""
         return importlib.import_module("joblib").load(path)
 
     def require(self, model: Any) -> None:
-        """Check that it can be converted: see `converter.require_fitted_estimator`."""
+        """Raise an error if skl2onnx is not installed, or if the estimator is not fitted."""
         from crossflops.frontends.sklearn.converter import require_fitted_estimator
 
         require_fitted_estimator(model)
 
     def placeholder(self, spec: TensorSpec) -> TensorSpec:
-        """Return the spec itself."""
+        """Return the spec itself, which is the placeholder of an input here."""
         return spec
 
     def shape_of(self, array: Any, name: str = "X") -> TensorSpec:
-        """Return the shape and the dtype of an array as a spec. Raises InputError."""
+        """Return the shape and the dtype of an array as a TensorSpec. Raises InputError."""
         if isinstance(array, TensorSpec):
             return array
         try:
@@ -73,7 +73,7 @@ class Sklearn(ShapeTracedFrontend):
             ) from error
 
     def shapes(self, values: Any) -> Arguments:
-        """Return specs of the inputs: of an array X, or of each column of a frame or a dict.
+        """Return specs of the inputs: of an array X, or of each column of a data frame or a dict.
 
         Raise InputError for other values.
         """
@@ -95,21 +95,21 @@ class Sklearn(ShapeTracedFrontend):
         return tuple(map(self.shape_of, args)), named
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the estimator: see `graph.estimator_program`."""
+        """Return the estimator as bytes of an ONNX model, its graph and a trace of modules."""
         from crossflops.frontends.sklearn.graph import estimator_program
 
         source = recording.source
         return estimator_program(source.model, source.args, source.kwargs, recording.setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Return the outputs of one run of the estimator."""
+        """Run the estimator; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.sklearn.outputs import run_estimator_outputs
 
         return run_estimator_outputs(source, setting)
 
 
 def _column_dtype_name(dtype: Any) -> str:
-    """Return the dtype name of a NumPy or pandas column; "string" for other than numbers."""
+    """Return the dtype name of a column (NumPy, pandas); "string" if it is not of numbers."""
     kind = getattr(dtype, "kind", "O")
     return str(dtype.name) if kind in "fiub" else "string"
 

@@ -1,4 +1,4 @@
-"""A fitted estimator -> ONNX by skl2onnx, with what skl2onnx writes wrongly put right."""
+"""Convert a fitted estimator to ONNX by skl2onnx, and correct what skl2onnx writes wrongly."""
 
 import contextlib
 import importlib
@@ -25,7 +25,7 @@ _IDENTITY = ("passthrough", None)
 
 
 def estimator_behind_search(estimator: Any) -> Any:
-    """Return the best estimator of a search, if skl2onnx does not know the search itself."""
+    """Return the estimator, or the best one of a search if skl2onnx cannot convert the search."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
 
     while type(estimator) not in sklearn_operator_name_map and hasattr(
@@ -37,7 +37,7 @@ def estimator_behind_search(estimator: Any) -> Any:
 
 @contextmanager
 def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
-    """Adapt these estimators to skl2onnx in this context, and restore them afterwards.
+    """Return a context in which skl2onnx can convert these estimators, which are restored after.
 
     Steps of a pipeline that pass their input through are left out, a search is replaced by its
     best estimator, and the `transform` of a vote is hidden, since the vote predicts.
@@ -56,7 +56,7 @@ def mending_estimators(estimators: Iterable[Any]) -> Iterator[None]:
 
 
 def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
-    """Yield attributes of an estimator to set while it is converted, with their new values."""
+    """Yield (name, value) of each attribute that is set while the estimator is converted."""
     if getattr(estimator, "flatten_transform", False):
         yield "flatten_transform", False
     steps = getattr(estimator, "steps", None)
@@ -73,7 +73,7 @@ def _attribute_changes(estimator: Any) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _transforming(estimators: list[Any]) -> Iterator[None]:
-    """Let skl2onnx convert only the `transform` output of steps that transform, in this context.
+    """Return a context in which skl2onnx writes only `transform` results of steps that transform.
 
     skl2onnx/_parse.py returns the labels of clusters as well, or only these; `transform` gives
     their distances. For a classifier it has labels and probabilities, and no `transform`.
@@ -84,7 +84,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
     asked = {id(step) for step in _transformers(estimators)}
 
     def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
-        """Return the outputs of a converted step; only distances of a transforming clusterer."""
+        """Return the outputs of a step; of a cluster step that transforms only distances."""
         outputs = before(scope, model, *provided, **named)
         if id(model) not in asked or len(outputs) == 1 or hasattr(model, "steps"):
             return outputs
@@ -93,7 +93,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
         return outputs[1:]
 
     def takes_maps(step: Any) -> bool:
-        """Return whether a step is a classifier or pipeline with skl2onnx's option zipmap."""
+        """Return whether a step is a classifier, or a pipeline of one, with option "zipmap"."""
         return bool(classifies(step)) and (hasattr(step, "steps") or _takes(step, "zipmap"))
 
     classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
@@ -107,7 +107,7 @@ def _transforming(estimators: list[Any]) -> Iterator[None]:
 
 
 def _transformers(estimators: list[Any]) -> list[Any]:
-    """Return the estimators whose `transform` a pipeline or a union uses, outer ones first."""
+    """Return the estimators whose `transform` is called by a pipeline or a union."""
     asked: list[Any] = []
     for estimator in estimators:
         steps = [estimator_behind_search(step) for _, step in getattr(estimator, "steps", ())]
@@ -121,7 +121,7 @@ def _transformers(estimators: list[Any]) -> list[Any]:
 
 @contextmanager
 def _whole_numbers() -> Iterator[None]:
-    """Turn bools in lists of integers into integers for ONNX, in this context.
+    """Return a context in which ONNX nodes get integers for bools in lists of attributes.
 
     skl2onnx/common/tree_ensemble.py gives nodes_missing_value_tracks_true as truth values.
     """
@@ -130,7 +130,7 @@ def _whole_numbers() -> Iterator[None]:
     make_node = original(_container, "make_node", inventory.NODES)
 
     def make_whole_node(*provided: Any, **attributes: Any) -> Any:
-        """Call ONNX's `make_node` with lists of bools among the attributes turned into ints."""
+        """Return the node of ONNX's `make_node`, with bools in lists of attributes as integers."""
         return make_node(
             *provided, **{name: _as_whole(value) for name, value in attributes.items()}
         )
@@ -141,7 +141,7 @@ def _whole_numbers() -> Iterator[None]:
 
 @contextmanager
 def _fixing_kmeans_bias() -> Iterator[None]:
-    """Make skl2onnx's products in KMeans fit any number of rows, in this context.
+    """Return a context in which skl2onnx's products of KMeans fit any number of rows.
 
     skl2onnx/operator_converters/k_means.py writes a zero for every row where it adds one for every
     cluster: ONNX accepts that only for as many rows as there are clusters, and for one.
@@ -150,7 +150,7 @@ def _fixing_kmeans_bias() -> Iterator[None]:
     gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
 
     def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
-        """Add a Gemm of rows and centers whose bias is one zero, which fits any number of rows."""
+        """Return a Gemm of rows and centers whose bias is one zero, for any number of rows."""
         return gemm(rows, centers, zeros[:1], **attributes)
 
     with patching_attribute(module, "OnnxGemm", gemm_with_one_zero, inventory.CLUSTERS):
@@ -158,7 +158,7 @@ def _fixing_kmeans_bias() -> Iterator[None]:
 
 
 def _as_whole(value: Any) -> Any:
-    """Return a list that holds bools as a list of ints, and any other value as it is."""
+    """Return a list with bools as a list of integers, and any other value unchanged."""
     if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
         return [int(item) for item in value]
     return value
@@ -174,7 +174,7 @@ _VALUES = ("WhiteKernel", "ConstantKernel")
 
 @contextmanager
 def kernels_recorded(names: set[str]) -> Iterator[None]:
-    """Record into `names` the nodes of Gaussian process kernels, in this context.
+    """Return a context that adds to `names` the nodes of Gaussian process kernels without work.
 
     A WhiteKernel between two sets of rows is 0, a ConstantKernel one number: skl2onnx makes their
     shape as a product of two vectors of zeros (operator_converters/_gp_kernels.py).
@@ -188,7 +188,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
     marked: dict[int, Any] = {}
 
     def convert_and_mark(kernel: Any, rows: Any, *more: Any, **named: Any) -> Any:
-        """Convert a kernel of a Gaussian process, and mark operators that compute its values."""
+        """Return the operator of a kernel; mark operators of kernels that multiply nothing."""
         result = convert(kernel, rows, *more, **named)
         if type(kernel).__name__ in _VALUES:
             provided = {id(operand) for operand in (rows, named.get("x_train"), *more)}
@@ -198,7 +198,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
         return result
 
     def add_and_record(self: Any, scope: Any, container: Any, *more: Any, **named: Any) -> Any:
-        """Add an operator's nodes, and record the name of the last one if it is marked."""
+        """Add an operator's nodes; if the operator is marked, record the name of the last node."""
         before = len(container.nodes)
         result = add(self, scope, container, *more, **named)
         if id(self) in marked and len(container.nodes) > before:
@@ -218,7 +218,7 @@ def kernels_recorded(names: set[str]) -> Iterator[None]:
 
 
 def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any]:
-    """Yield an operator of skl2onnx and those that it reads, without the kernel's inputs."""
+    """Yield the operator `root` and all operators that it reads, except the `provided` ones."""
     todo = [root]
     while todo:
         value = todo.pop()
@@ -230,7 +230,7 @@ def _kernel_operators(root: Any, provided: set[int], kind: type) -> Iterator[Any
 def as_computed(
     node: Node, makers: Mapping[str, Any], empty: Collection[str], points: Mapping[str, int]
 ) -> Node:
-    """Return a node annotated with the estimator's own computation, if it differs.
+    """Return a node counted as the estimator's own computation, if ONNX's differs from that.
 
     `makers` are the estimators by the names of the nodes that were made for them, `empty` the
     nodes for which it computes nothing, such as those of kernels that multiply nothing. `points`
@@ -252,12 +252,12 @@ def as_computed(
 
 
 def _standing_for(node: Node, *operations: Node) -> Node:
-    """Return a copy of a node that is counted as these operations of scikit-learn."""
+    """Return a copy of a node that is counted as these operations instead of itself."""
     return msgspec.structs.replace(node, conversion=ConversionAnnotation(stands_for=operations))
 
 
 def _one_column(node: Node, features: int) -> Node:
-    """Return a linear classifier's node for two classes with one column of weights.
+    """Return a two-class linear classifier's node with one column of weights, not two.
 
     skl2onnx/operator_converters/linear_classifier.py writes it a second time, negated.
     """
@@ -290,14 +290,14 @@ _TYPES = {
 def type_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> list[tuple[str, Any]]:
-    """Return the inputs in the types of skl2onnx. Raise InputError for an unsupported type."""
+    """Return (name, skl2onnx's type) of each input. Raises InputError if it has none."""
     return [(name, _type(spec)) for name, spec in _estimator_inputs(args, kwargs).items()]
 
 
 def convert_with_newest_opsets(
     convert: Callable[[dict[str, int] | None], _Converted], model: Any, parts: list[Any]
 ) -> _Converted:
-    """Return the result of `convert` with the newest operator sets that the converters know.
+    """Return convert(opset) with skl2onnx's default opset, or an older one if that fails.
 
     `convert` gets these sets, None for skl2onnx's default. `parts` are all estimators in the
     model. Raises NormalizeError where it fails.
@@ -317,7 +317,7 @@ def convert_with_newest_opsets(
 
 
 def _conversion_error_text(error: Exception) -> str:
-    """Return skl2onnx's error message, in one line."""
+    """Return the message of an error of skl2onnx on one line, shortened."""
     text = f"{type(error).__name__}: {error}"
     if type(error).__name__ == "MissingShapeCalculator":
         match = re.search(r"for type '<class '([^']*)'>'", str(error))
@@ -326,7 +326,7 @@ def _conversion_error_text(error: Exception) -> str:
 
 
 class WrittenEstimator(NamedTuple):
-    """An ONNX model, and the id of the estimator behind each node, by node name.
+    """An ONNX model of an estimator, and by node name the id of the estimator behind the node.
 
     `empty` are the nodes in which the estimator computes nothing, `points` the numbers of
     thresholds by the nodes that return interpolated values.
@@ -341,7 +341,7 @@ class WrittenEstimator(NamedTuple):
 def write_estimator_onnx(
     model: Any, types: list[tuple[str, Any]], parts: list[Any], opset: dict[str, int] | None
 ) -> WrittenEstimator:
-    """Convert with plain probabilities (no ZipMap), to operators of these sets."""
+    """Return the estimator converted to ONNX, with probabilities as arrays (no ZipMap)."""
     import skl2onnx
 
     model = estimator_behind_search(model)
@@ -369,7 +369,7 @@ def write_estimator_onnx(
 
 
 def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[str, int]) -> None:
-    """Replace the probabilities of a two-class discriminant by the logistic function.
+    """Replace the softmax of a two-class discriminant by the logistic function, in place.
 
     skl2onnx/operator_converters/linear_classifier.py takes the softmax of the score and its
     negative, which is the logistic of twice the score.
@@ -387,7 +387,7 @@ def _take_logistic(graph: Any, estimators: Mapping[int, Any], makers: Mapping[st
 
 
 def drop_unread(graph: Any) -> None:
-    """Remove nodes whose results nothing reads, in place."""
+    """Remove the nodes of a graph whose results neither a node nor an output reads, in place."""
     read = {value.name for value in graph.output}
     kept = []
     for node in reversed(graph.node):
@@ -401,7 +401,7 @@ def drop_unread(graph: Any) -> None:
 
 
 def declare_shapes(graph: Any, types: list[tuple[str, Any]]) -> None:
-    """Declare shapes that ONNX cannot infer (text features, solutions of systems), in place.
+    """Declare shapes that ONNX cannot infer (TfIdfVectorizer, Solve) in a graph, in place.
 
     onnx/docs/Operators.md, TfIdfVectorizer: Y [rows, max(ngram_indexes) + 1], one for every entry.
     Solve of skl2onnx: L [n, n], B [n, rows] -> X [n, rows].
@@ -435,7 +435,7 @@ def _newest_opset() -> int:
 def _estimator_inputs(
     args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> dict[str, TensorSpec]:
-    """Return the inputs by name; positional ones are X, X1 ..."""
+    """Return the specs of the inputs by name; positional ones are named X, X1, ..."""
     return {**{f"X{index or ''}": spec for index, spec in enumerate(args)}, **kwargs}
 
 
@@ -453,7 +453,7 @@ def _type(spec: TensorSpec) -> Any:
 
 
 def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
-    """Yield the last steps of pipelines whose scores are calibrated.
+    """Yield last steps of pipelines in calibrated classifiers, whose raw scores are needed.
 
     For a single estimator skl2onnx sets this option itself, and a pipeline does not pass options
     on (skl2onnx/operator_converters/calibrated_classifier_cv.py, pipelines.py).
@@ -467,7 +467,7 @@ def _steps_with_raw_scores(parts: list[Any]) -> Iterator[Any]:
 
 
 def _takes(estimator: Any, option: str) -> bool:
-    """Return whether skl2onnx has this option for an estimator ("zipmap": probabilities as maps).
+    """Return whether skl2onnx has an option, such as "zipmap", for the class of an estimator.
 
     A pipeline would pass the option on to its last step, whatever that is.
     """
@@ -485,7 +485,7 @@ def _takes(estimator: Any, option: str) -> bool:
 
 @contextmanager
 def _recording_makers(made: dict[str, int]) -> Iterator[None]:
-    """Record the id of the estimator behind every node into `made` in this context.
+    """Return a context that adds to `made` the id of the estimator behind each node, by name.
 
     skl2onnx/common/_topology.py: `Topology.call_converter` runs the converter of one operator,
     which adds nodes to a container and may declare operators for its parts (a helper has no
@@ -498,7 +498,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
     running: list[int | None] = []
 
     def convert_operator(self: Any, operator: Any, container: Any, **options: Any) -> None:
-        """Convert an operator, and record its estimator as the maker of the nodes it added."""
+        """Convert an operator, and record its estimator for each node that this adds."""
         estimator = operator.raw_operator
         owner = owners.get(id(operator), id(estimator) if estimator is not None else None)
         before = len(container.nodes)
@@ -511,7 +511,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
             made.update((node.name, owner) for node in container.nodes[before:])
 
     def declare_operator(self: Any, type: str, raw_model: Any = None) -> Any:
-        """Declare an operator of skl2onnx, owned by the estimator whose conversion is running."""
+        """Return a new operator of skl2onnx, owned by the estimator that is being converted."""
         operator = declare(self, type, raw_model)
         if running and running[-1] is not None and raw_model is None:
             owners[id(operator)] = running[-1]
@@ -530,7 +530,7 @@ def _recording_makers(made: dict[str, int]) -> Iterator[None]:
 
 
 def require_fitted_estimator(model: Any) -> None:
-    """Raise an error without skl2onnx (MissingExtraError) or for an unfitted estimator."""
+    """Raise MissingExtraError without skl2onnx, and InputError if the estimator is not fitted."""
     require_packages(("skl2onnx",), "convert a model of scikit-learn", "sklearn")
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted

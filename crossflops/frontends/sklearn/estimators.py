@@ -1,4 +1,4 @@
-"""The estimators in a fitted one, as modules: their paths, parameters and nodes."""
+"""List the estimators in a fitted one as modules, with their paths, parameters and nodes."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ _NAMED = ("steps", "transformer_list", "transformers_", "named_estimators_")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """An estimator and its path from the root, "" for the root itself.
+    """An estimator inside a fitted one, and its path from there, "" for the root itself.
 
     `named` is whether the user gave it its name; otherwise the path is its location:
     "estimators.0".
@@ -24,7 +24,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def estimator_parts(root: Any) -> list[Part]:
-    """Return all fitted estimators in one, parents first, each once."""
+    """Return the estimator and all fitted estimators in it, parents first, without repetitions."""
     found_parts = [Part("", root, True)]
     known = {id(root)}
     for part in found_parts:
@@ -37,7 +37,7 @@ def estimator_parts(root: Any) -> list[Part]:
 
 
 def _child_estimators(estimator: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield name, estimator and whether the user named it, of the direct children."""
+    """Yield (name, estimator, whether the user chose the name) of the direct children."""
     attributes = vars(estimator)
     for attribute in _NAMED:
         value = attributes.get(attribute, ())
@@ -60,7 +60,7 @@ def _is_estimator(value: object) -> bool:
 
 
 def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield estimators in a fitted attribute: one, or a list or an array of them."""
+    """Yield (name, estimator, False) of each estimator in an attribute, also in lists."""
     if _is_estimator(value):
         yield name, value, False
         return
@@ -73,7 +73,7 @@ def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
 
 
 def _attribute_items(value: Any) -> list[Any]:
-    """Return the items of a list, a tuple or an array of objects; nothing for other values."""
+    """Return the items of a list, a tuple or an object array, or [] for any other value."""
     if isinstance(value, list | tuple):
         return list(value)
     if getattr(getattr(value, "dtype", None), "kind", "") == "O":
@@ -124,7 +124,7 @@ _SCALARS = ("intercept_", "offset_", "a_", "b_", "global_")
 
 
 def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """Yield the parameters (float arrays) of an estimator, without those of its children.
+    """Yield the parameters (arrays of floats) of an estimator, without those of its children.
 
     `number` returns the same number for the same array.
     """
@@ -141,7 +141,7 @@ def estimator_parameters(estimator: Any, number: Callable[[Any], int]) -> Iterat
 
 
 def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """Yield the float arrays in an attribute, also in a list or an array of objects."""
+    """Yield a parameter for each array of floats in an attribute, also in lists."""
     data = value.data if hasattr(value, "tocsr") else value  # of a sparse matrix what is stored
     kind = getattr(getattr(data, "dtype", None), "kind", "")
     if kind in ("f", "c") and (data.ndim or name in _SCALARS):
@@ -155,7 +155,7 @@ def _floats(name: str, value: Any, number: Callable[[Any], int]) -> Iterator[Par
 
 
 def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parameter]:
-    """Yield a decision tree's parameters: thresholds of inner nodes and values of leaves."""
+    """Yield the parameters of a decision tree: thresholds of inner nodes, values of leaves."""
     inner = tree.children_left != tree.children_right
     leaves = int((~inner).sum())
     threshold, value = tree.threshold, tree.value
@@ -165,7 +165,7 @@ def _tree_parameters(tree: Any, number: Callable[[Any], int]) -> Iterator[Parame
 
 
 def _flatten_lists(value: Any) -> Iterator[Any]:
-    """Yield the items of nested lists, one after the other."""
+    """Yield the items of nested lists, in their order."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from _flatten_lists(item)
@@ -176,7 +176,7 @@ def _flatten_lists(value: Any) -> Iterator[Any]:
 def _histogram_parameters(
     name: str, tree: Any, number: Callable[[Any], int]
 ) -> Iterator[Parameter]:
-    """Yield a histogram gradient boosting tree's parameters: thresholds and leaf values."""
+    """Yield the parameters of a histogram-based tree: thresholds of inner nodes, leaf values."""
     leaves = int(tree.nodes["is_leaf"].sum())
     stored = {"num_threshold": len(tree.nodes) - leaves, "value": leaves}
     for field, length in stored.items():
@@ -185,13 +185,13 @@ def _histogram_parameters(
 
 
 def place_in_modules(graph: Graph, owners: Mapping[str, str]) -> Graph:
-    """Return the graph with each node in the module path that `owners` has for its name."""
+    """Return the graph with the module path of each node, which `owners` has by node name."""
     nodes = tuple(_place_in_module(node, owners, "") for node in graph.nodes)
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
 def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> Node:
-    """Return the node in its module; nodes in a body default to that of the enclosing node."""
+    """Return the node with its module path; nodes in its bodies have that of the node."""
     path = owners.get(node.key, enclosing)
     bodies = tuple(
         msgspec.structs.replace(
@@ -203,7 +203,7 @@ def _place_in_module(node: Node, owners: Mapping[str, str], enclosing: str) -> N
 
 
 def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Module, ...]:
-    """Return the module table, root first: named estimators, those with nodes, and parents."""
+    """Return the module table, root first: estimators that have a name or nodes, and parents."""
     kept = {""}
     for path in (part.path for part in inside if part.named or part.path in with_nodes):
         kept.update(_path_and_ancestors(path))
@@ -230,7 +230,7 @@ def list_modules(inside: list[Part], with_nodes: Collection[str]) -> tuple[Modul
 
 
 def _order(inside: list[Part]) -> Callable[[str], list[int]]:
-    """Return a sort key that orders module paths as they were found, parents first."""
+    """Return a sort key for module paths: parents first, then in the order of `inside`."""
     order: dict[str, int] = {}
     for number, part in enumerate(inside):
         for path in _path_and_ancestors(part.path):
@@ -245,14 +245,12 @@ def _path_and_ancestors(path: str) -> list[str]:
 
 
 def _parameters_by_module(inside: list[Part], kept: set[str]) -> dict[str, list[Parameter]]:
-    """Return the parameters by module, each array once. `inside` names them:
-    "estimators.0.coef_".
-    """
+    """Return the parameters of each module by its path; an array is in one module only."""
     numbers: dict[Any, int] = {}
     stored: list[Any] = []  # what has a number must not be freed, or its id would be another's
 
     def number(value: Any) -> int:
-        """Return the storage number of an array or a tuple of arrays, one for the same objects."""
+        """Return the storage number of an array (or a tuple); the same object has one number."""
         stored.append(value)
         key = tuple(map(id, value)) if isinstance(value, tuple) else id(value)
         return numbers.setdefault(key, len(numbers))

@@ -1,4 +1,4 @@
-"""A fitted estimator -> an ONNX graph, and a table of its steps as modules."""
+"""Turn a fitted estimator into an ONNX graph, and a table of its steps as modules."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from crossflops.ir.trace import Setting, Trace
 def estimator_program(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec], setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
-    """Return an estimator's ONNX bytes, graph and trace for inputs of these shapes.
+    """Return an estimator's ONNX model as bytes, its graph, and a trace with its modules.
 
     Modules are the steps of pipelines and the members of ensembles, as far as skl2onnx makes nodes
     of their own for them; the parameters of the others are those of the enclosing module. No calls
@@ -32,7 +32,7 @@ def estimator_program(
 def _check_estimator_inputs(
     model: Any, args: tuple[TensorSpec, ...], kwargs: Mapping[str, TensorSpec]
 ) -> None:
-    """Raise InputError unless X has as many columns as in fitting."""
+    """Raise InputError if X has another number of columns than in fitting."""
     wide = getattr(model, "n_features_in_", None)
     shape = (1, wide or 4)
     hint = f"give --input {shape[0]}x{shape[1]}, or more rows"

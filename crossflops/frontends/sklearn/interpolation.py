@@ -1,4 +1,4 @@
-"""Isotonic calibration: a line between the two thresholds around a score.
+"""Write isotonic calibration as scikit-learn computes it: linear between two thresholds.
 
 skl2onnx/operator_converters/calibrated_classifier_cv.py takes the value at the nearest threshold.
 """
@@ -16,7 +16,7 @@ from crossflops.patches.patching import patching_attribute
 
 @contextmanager
 def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[None]:
-    """Let skl2onnx write isotonic calibrations as interpolation in this context.
+    """Return a context in which skl2onnx writes isotonic calibrations as interpolation.
 
     `points` gets the nodes that give the results, with the number of thresholds, and `empty` the
     other nodes that make them.
@@ -26,7 +26,7 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
     def interpolate_isotonic(
         scope: Any, container: Any, model: Any, scores: str, index: int, dtype: Any, kind: Any
     ) -> str:
-        """Add nodes for isotonic calibration of the scores of one class; return their result."""
+        """Add nodes that calibrate the scores of one class; return the name of their result."""
         written = _Writer(scope, container, module.TensorProto, dtype)
         first = len(container.nodes)
         calibrator = model.calibrators[index]
@@ -46,7 +46,7 @@ def isotonic_interpolated(points: dict[str, int], empty: set[str]) -> Iterator[N
 
 
 class _Writer:
-    """A writer that adds nodes to those of skl2onnx, with names of their own."""
+    """A writer of nodes into a conversion of skl2onnx, with unique names."""
 
     def __init__(self, scope: Any, container: Any, kinds: Any, dtype: Any) -> None:
         """Take skl2onnx's scope and container, ONNX's element types and the scores' dtype."""
@@ -57,14 +57,14 @@ class _Writer:
         self._whole = kinds.INT64
 
     def clip_scores(self, scores: str, calibrator: Any) -> str:
-        """Return the scores, clipped to the range of the thresholds."""
+        """Add a Clip of the scores to the range of the thresholds; return its result's name."""
         ends = (calibrator.X_min_, calibrator.X_max_)
         return self._add(
             "Clip", scores, *(self._store_numbers(self._dtype(end), []) for end in ends)
         )
 
     def interpolate_scores(self, scores: str, calibrator: Any) -> tuple[str, str]:
-        """Add nodes that interpolate scores; return the result and the name of the last node.
+        """Add nodes that interpolate scores; return names of the result and of the last node ("").
 
         One threshold has one value for all scores: no node interpolates. Thresholds that are equal
         in the type of the scores have no line between them.
@@ -85,7 +85,7 @@ class _Writer:
         return result, self._container.nodes[-1].name if len(at) > 1 else ""
 
     def _lines(self, scores: str, inner: Any) -> str:
-        """Add nodes that count the thresholds up to each score; return the result's name."""
+        """Add nodes that count the inner thresholds up to each score; return the result's name."""
         reached = self._add("GreaterOrEqual", scores, self._store_numbers(inner, [1, len(inner)]))
         ones = self._add("Cast", reached, to=self._whole)
         along = self._scope.get_unique_variable_name("along")
@@ -93,14 +93,14 @@ class _Writer:
         return self._add("ReduceSum", ones, along, keepdims=1)
 
     def _store_numbers(self, numbers: Any, shape: list[int]) -> str:
-        """Store numbers as an initializer of this shape, and return its name."""
+        """Add a stored tensor of these numbers and this shape, and return its name."""
         name: str = self._scope.get_unique_variable_name("calibration")
         stored = np.ravel(numbers).tolist()
         self._container.add_initializer(name, self._kind, shape, stored)
         return name
 
     def _add(self, operator: str, *operands: str, **attributes: Any) -> str:
-        """Add one ONNX operator on the named operands, and return the name of its result."""
+        """Add a node with this operator and these inputs, and return the name of its result."""
         result: str = self._scope.get_unique_variable_name(f"calibration_{operator.lower()}")
         name = self._scope.get_unique_operator_name(f"Calibration{operator}")
         version = 16 if operator == "GreaterOrEqual" else 13

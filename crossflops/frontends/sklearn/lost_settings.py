@@ -1,4 +1,4 @@
-"""Settings of estimators that skl2onnx does not write: a reviewed list, by a sweep of settings.
+"""List settings of estimators that skl2onnx loses; found by comparing outputs.
 
 The outputs of a file were compared with those of the estimator, for several values of each
 setting of the usual estimators. What is here computes something else, and is refused.
@@ -11,7 +11,7 @@ from crossflops.errors import NormalizeError
 
 
 class Loss(NamedTuple):
-    """A setting that a file loses, for estimators of this class where `holds`."""
+    """A setting that skl2onnx loses, of estimators of this class for which `holds` is true."""
 
     estimator: str
     holds: Callable[[Any], bool]
@@ -26,12 +26,12 @@ def _has_indicator(model: Any) -> bool:
 
 
 def _lacks_probabilities(model: Any) -> bool:
-    """Return whether one of an ensemble's estimators lacks class probabilities."""
+    """Return whether an estimator of an ensemble has no method `predict_proba`."""
     return not all(hasattr(inner, "predict_proba") for inner in model.estimators_)
 
 
 def _scores_are_lost(model: Any) -> bool:
-    """Return whether a model calibrates scores that skl2onnx computes differently.
+    """Return whether a model calibrates scores that skl2onnx computes in another way.
 
     skl2onnx/operator_converters/calibrated_classifier_cv.py reads the second output of the
     estimator, which for these is never its `decision_function`, nor for a search or one-vs-rest
@@ -50,7 +50,7 @@ def _scores_are_lost(model: Any) -> bool:
 
 
 def last_step(estimator: Any) -> Any:
-    """Return the predicting step of a (nested) pipeline; any other estimator itself."""
+    """Return the last step of a (nested) pipeline, or the estimator itself if it is not one."""
     while steps := getattr(estimator, "steps", None):
         estimator = steps[-1][1]
     return estimator
@@ -100,7 +100,7 @@ LOST = (
 
 
 def refuse_lost_settings(estimators: Iterable[Any]) -> None:
-    """Raise NormalizeError for the first estimator with a setting that skl2onnx would lose."""
+    """Raise NormalizeError if one of the estimators has a setting that skl2onnx loses."""
     for model in estimators:
         for loss in LOST:
             if type(model).__name__ == loss.estimator and loss.holds(model):

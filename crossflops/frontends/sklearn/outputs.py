@@ -1,4 +1,4 @@
-"""The run of an estimator: what its methods give of the inputs, as the outputs of its file."""
+"""Run an estimator, and return the results of its methods as the outputs of its file."""
 
 import copy
 import importlib
@@ -24,7 +24,7 @@ _FLOATS = "fc"
 
 
 def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Return an estimator's outputs on its inputs, in the types and shapes of its file.
+    """Run an estimator; return its inputs, outputs as in its file, and changes by rounding.
 
     The methods run again with inputs, and arrays of the estimators, rounded differently by up to a
     step of the type of the file. Raises InputError.
@@ -39,13 +39,13 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     values = _estimator_input_values(source, list(named.values()))
 
     def run(estimator: Any, provided: list[Any]) -> list[Any]:
-        """Return the outputs of the estimator's methods on these inputs, one for each spec."""
+        """Return the results of the estimator's methods on these inputs, one for each output."""
         rows = _method_argument(source.kwargs, provided)
         with filter_warnings("ignore"):
             return [_method_output(estimator, rows, spec) for spec in specs]
 
     def run_rounded(generator: Any) -> list[Any]:
-        """Return the outputs with inputs and learned arrays rounded another way at random."""
+        """Return the outputs with inputs and learned arrays that are rounded differently."""
         provided = [round_otherwise(value, generator) for value in values]
         return run(_with_rounded_arrays(model, generator), provided)
 
@@ -62,7 +62,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
 
 
 def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:
-    """Return the values of the inputs, in order: the given ones, otherwise made-up ones."""
+    """Return the values of the inputs in order: those of the caller, or random ones."""
     if source.arrays is None:
         return [make_random_array(spec.shape or (), np.dtype(spec.dtype)) for spec in specs]
     args, kwargs = source.arrays
@@ -76,7 +76,7 @@ def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any
 
 
 def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> Any:
-    """Return the argument of a method: one array, or a frame of named columns."""
+    """Return the argument of an estimator's methods: one array, or a frame of named columns."""
     if not columns:
         return values[0]
     try:
@@ -92,7 +92,7 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
 
 
 def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
-    """Return the estimator's result for an output of the file. Raises InputError."""
+    """Return the estimator's result for an output of its file. Raises InputError."""
     if spec is None:
         raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
     method, index = _method(model, spec.name)
@@ -115,7 +115,7 @@ def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
 
 
 def _scores_of_both_classes(model: Any, scores: Any) -> Any:
-    """Return the scores of two classes as skl2onnx writes them: one is the negative of the other.
+    """Return two-class scores as skl2onnx writes them: one column is the other one negated.
 
     For support vectors the first class has the score that the second one has elsewhere
     (skl2onnx/operator_converters/support_vector_machines.py).
@@ -125,7 +125,7 @@ def _scores_of_both_classes(model: Any, scores: Any) -> Any:
 
 
 def _method(model: Any, name: str) -> tuple[str, int]:
-    """Return the method and result index for an output's name; "" if there is none.
+    """Return (method, index in its result) for an output of the file; method "" if none.
 
     skl2onnx/_parse.py names outputs so.
     """
@@ -148,7 +148,7 @@ def _method(model: Any, name: str) -> tuple[str, int]:
 
 
 def _with_rounded_arrays(model: Any, generator: Any) -> Any:
-    """Return a copy of an estimator with its arrays rounded to float32."""
+    """Return a copy of an estimator with its float arrays as float32, rounded randomly."""
     other = copy.deepcopy(model)
     for part in estimator_parts(other):
         stored = vars(part.estimator)

@@ -1,4 +1,4 @@
-"""The passes from a fitted estimator to its graph, in their order."""
+"""List the passes, in their order, from a fitted estimator to its graph."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ from crossflops.threads import filter_warnings
 
 
 class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an estimator while it is converted to a graph.
+    """The state of an estimator between the passes that convert it to a graph.
 
     `inside` are all estimators in it, `types` the input types for skl2onnx. Its result is
     `written` for operators of an `opset`, changed in place, and finally the bytes (`data`). By the
@@ -65,29 +65,29 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The description of the estimator."""
+        """The name of the estimator's class."""
         return type(self.model).__name__
 
     @property
     def estimators(self) -> list[Any]:
-        """The estimator and all estimators in it."""
+        """The estimator and all estimators in it, parents first."""
         return [part.estimator for part in self.inside]
 
     @property
     def owners(self) -> dict[str, str]:
-        """The paths of estimators by the names of the nodes that were made for them."""
+        """By node name, the path of the estimator that the node was made for."""
         paths = {id(part.estimator): part.path for part in self.inside}
         return {node: paths[maker] for node, maker in self.makers.items() if maker in paths}
 
     @property
     def current_graph(self) -> Graph:
-        """The graph, after the pass that makes it."""
+        """The graph of the estimator; a pass must have built it before."""
         assert self.graph is not None
         return self.graph
 
 
 def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
-    """Return the nodes of the present graph or ONNX model, for the log of passes."""
+    """Return the nodes of the graph, or of the ONNX model before there is one, for the log."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     written = parse_model_proto(state.data) if state.data else state.written
@@ -96,7 +96,7 @@ def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
 
 
 def _replace_estimator_fields(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
-    """Return the state with these fields replaced."""
+    """Return a copy of the state with these fields set."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -120,35 +120,35 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _find_estimators(state: EstimatorConversion) -> EstimatorConversion:
-    """List the estimators inside the model, with their paths."""
+    """Return the state with a list of the estimators in the model and their paths."""
     return _replace_estimator_fields(state, inside=estimator_parts(state.model))
 
 
 def _check_lost_settings(state: EstimatorConversion) -> EstimatorConversion:
-    """Raise an error if an estimator has a setting that skl2onnx does not write to ONNX."""
+    """Return the state unchanged. Raises NormalizeError if skl2onnx would lose a setting."""
     refuse_lost_settings(state.estimators)
     return state
 
 
 def _type_inputs(state: EstimatorConversion) -> EstimatorConversion:
-    """Derive the name, dtype and shape of each input from the call's arguments."""
+    """Return the state with skl2onnx's type for each input."""
     return _replace_estimator_fields(state, types=type_inputs(state.args, state.kwargs))
 
 
 def _attempt_estimator_opsets(
     state: EstimatorConversion, run: Callable[[EstimatorConversion], EstimatorConversion]
 ) -> EstimatorConversion:
-    """Run the next passes with the newest operator sets, and with older ones while they fail."""
+    """Return the state after these passes, with an older opset if the default one fails."""
 
     def convert(opset: dict[str, int] | None) -> EstimatorConversion:
-        """Run the next passes with these versions of operator sets, by domain."""
+        """Return the state after the passes with these opset versions (None: the default)."""
         return run(_replace_estimator_fields(state, opset=opset))
 
     return convert_with_newest_opsets(convert, state.model, state.estimators)
 
 
 def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
-    """Convert the estimator to ONNX by skl2onnx, and record which estimator made each node."""
+    """Return the state with the ONNX model of skl2onnx, and the estimator of each node."""
     made = write_estimator_onnx(state.model, state.types, state.estimators, state.opset)
     return _replace_estimator_fields(
         state, written=made.model, makers=made.makers, empty=made.empty, points=made.points
@@ -156,19 +156,19 @@ def _write_estimator(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _drop_unread(state: EstimatorConversion) -> EstimatorConversion:
-    """Remove from the ONNX graph the nodes whose results nothing reads."""
+    """Return the state; remove the nodes of its ONNX model that nothing reads, in place."""
     drop_unread(state.written.graph)
     return state
 
 
 def _declare_estimator_shapes(state: EstimatorConversion) -> EstimatorConversion:
-    """Declare shapes in the ONNX graph that ONNX's own inference does not know."""
+    """Return the state; declare shapes that ONNX cannot infer in its model, in place."""
     declare_shapes(state.written.graph, state.types)
     return state
 
 
 def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
-    """Replace the ONNX model by its serialized bytes."""
+    """Return the state with the bytes of the ONNX model in place of the model."""
     return _replace_estimator_fields(state, data=state.written.SerializeToString(), written=None)
 
 
@@ -176,7 +176,7 @@ def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
-    """Read the graph that is counted from the ONNX bytes, with inferred shapes."""
+    """Return the state with the graph that is counted, read from the ONNX bytes."""
     # skl2onnx says of an output what the estimator would give, not what its nodes make
     with filter_warnings("ignore", CrossflopsWarning, "shape mismatch"):
         graph, _ = normalize_onnx_bytes(state.data, state.name, state.trace.setting)
@@ -184,7 +184,7 @@ def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
-    """Give nodes the operations of their estimators, which are counted instead of them."""
+    """Return the state with nodes that are counted as computations of their estimators."""
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
     graph = state.current_graph
@@ -193,7 +193,7 @@ def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _list_estimator_modules(state: EstimatorConversion) -> EstimatorConversion:
-    """Add the table of the modules, one for each estimator, to the trace."""
+    """Return the state with the table of modules, which are the estimators, in its trace."""
     modules = list_modules(state.inside, set(state.owners.values()))
     return _replace_estimator_fields(
         state, trace=msgspec.structs.replace(state.trace, modules=modules)
@@ -201,14 +201,14 @@ def _list_estimator_modules(state: EstimatorConversion) -> EstimatorConversion:
 
 
 def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
-    """Assign each node of the graph to the module of its estimator."""
+    """Return the state with the module path of its estimator on each node of the graph."""
     return _replace_estimator_fields(
         state, graph=place_in_modules(state.current_graph, state.owners)
     )
 
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
-    """Add the model's name, the parameter sizes and the digest to the graph."""
+    """Return the state with the name, parameter sizes and hash of the model in its graph."""
     sizes = module_parameter_sizes(state.trace.modules)
     return _replace_estimator_fields(
         state, graph=with_graph_identity(state.current_graph, state.name, **sizes)

@@ -1,4 +1,4 @@
-"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph.
+"""Turn a TensorFlow or Keras model into an ONNX graph, and a trace of its operations.
 
 In: a model with shapes. Out: a `Graph`, a `Trace` of the frozen graph's operations, and the bytes
 of an ONNX model.
@@ -52,13 +52,13 @@ class TensorFlow(ShapeTracedFrontend):
     takes_parameters = True
 
     def libraries(self) -> tuple[Library, ...]:
-        """Return the library keras.applications."""
+        """Return the libraries with models by name: keras.applications alone."""
         from crossflops.frontends.tensorflow.load.applications import LIBRARIES
 
         return LIBRARIES
 
     def recognizes(self, value: object) -> bool:
-        """Return whether TensorFlow or Keras made the value."""
+        """Return whether the value is a model, layer or function of TensorFlow or Keras."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return False
         from crossflops.frontends.tensorflow.kinds import is_model
@@ -72,7 +72,7 @@ class TensorFlow(ShapeTracedFrontend):
         return is_function(value)
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
-        """Return a function of tensors as a tf.function, with its inputs; None for others."""
+        """Return a plain function of tensors as a tf.function, and None; None for other values."""
         from crossflops.frontends.tensorflow.kinds import is_of_tensors
 
         if not is_of_tensors(value, inputs):
@@ -80,7 +80,7 @@ class TensorFlow(ShapeTracedFrontend):
         return import_module("tensorflow").function(value), None
 
     def usual_input(self, model: Any) -> NamedModel | None:
-        """Return the usual input of a model: see `usual.usual_input`."""
+        """Return the default inputs that a model itself declares, or None if it declares none."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
         from crossflops.frontends.tensorflow.load.usual import usual_input
@@ -88,7 +88,7 @@ class TensorFlow(ShapeTracedFrontend):
         return usual_input(model)
 
     def reads(self, target: str) -> bool:
-        """Return whether a target is a Keras or TensorFlow file or a SavedModel folder."""
+        """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
         if target.endswith(".onnx") and os.path.isfile(target):
             return False  # most files, which need none of this frontend
         from crossflops.frontends.tensorflow.kinds import is_path
@@ -96,7 +96,7 @@ class TensorFlow(ShapeTracedFrontend):
         return is_path(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
-        """Return the model in a file or folder: see `reading.read_tensorflow_model`."""
+        """Return the model in a Keras file, SavedModel or frozen graph. Raises TargetError."""
         if arguments:
             raise TargetError(f"{target} is already a model", "leave --arg out")
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
@@ -104,14 +104,14 @@ class TensorFlow(ShapeTracedFrontend):
         return read_tensorflow_model(target, allow_pickle)
 
     def building(self) -> AbstractContextManager[None]:
-        """Return a context that keeps TensorFlow's log lines off stderr."""
+        """Return a context in which TensorFlow's log lines are not written to stderr."""
         from crossflops.frontends.tensorflow.load.quiet import quiet
 
         return quiet()
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
-        """Build Keras models without memory for large weights, in this context."""
+        """Return a context in which large weights of new Keras models take no memory."""
         if sure and find_spec("keras") is not None:
             import_module("keras")
         if "keras.src.backend.tensorflow.core" not in sys.modules:
@@ -123,26 +123,26 @@ class TensorFlow(ShapeTracedFrontend):
             yield
 
     def require(self, model: Any) -> None:
-        """Check that it can be converted: see `function.require_tensorflow`."""
+        """Raise an error without TensorFlow or tf2onnx, or if Keras has another backend."""
         with self.building():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
             require_tensorflow()
 
     def placeholder(self, spec: TensorSpec) -> Any:
-        """Return a tf.TensorSpec."""
+        """Return the tf.TensorSpec (shape and dtype without values) of an input with this spec."""
         import tensorflow as tf
 
         return tf.TensorSpec(spec.shape, spec.dtype, None if spec.name.isdigit() else spec.name)
 
     def shape_of(self, array: Any, name: str | None = None) -> Any:
-        """Return a tf.TensorSpec."""
+        """Return the tf.TensorSpec (shape and dtype without values) of this array."""
         import tensorflow as tf
 
         return tf.TensorSpec(array.shape, array.dtype, name)
 
     def shapes(self, values: Any) -> Arguments:
-        """Return specs for tensors, arrays or specs, also in lists and dicts.
+        """Return a tf.TensorSpec for each input: a tensor, array or spec, or a list or dict.
 
         Raises InputError for a value without a shape, and for an open size: TensorFlow's profiler
         counts 0 where the batch is None, and gives no warning.
@@ -152,7 +152,7 @@ class TensorFlow(ShapeTracedFrontend):
         return tuple(map(self._shape, args)), named
 
     def _shape(self, value: Any, name: str | None = None) -> Any:
-        """Return the tf.TensorSpec of an input, also of nested ones. Raises InputError."""
+        """Return the tf.TensorSpec of an input, or a list or dict of them. Raises InputError."""
         if isinstance(value, Mapping):
             return {key: self._shape(stored, str(key)) for key, stored in value.items()}
         if isinstance(value, list | tuple) and all(hasattr(stored, "shape") for stored in value):
@@ -172,7 +172,7 @@ class TensorFlow(ShapeTracedFrontend):
         return spec
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
-        """Trace the model, and reset the layer numbers of Keras afterwards."""
+        """Raise InputError if the model cannot be traced; then reset Keras's layer numbers."""
         from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 
         try:
@@ -189,20 +189,20 @@ class TensorFlow(ShapeTracedFrontend):
         views: Sequence[Setting],
         runs: Callable[[], Any] | None,
     ) -> Recording:
-        """Trace and freeze the model: `program.record_frozen_model`. No real runs are observed."""
+        """Return the recording of the model traced and frozen; it is not run."""
         from crossflops.frontends.tensorflow.program import record_frozen_model
 
         seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
         return Recording(source, setting, tuple(views), detail=seen)
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
-        """Convert the frozen graph: see `program.convert_frozen_model`."""
+        """Return the ONNX model as bytes, its graph, and a trace of the operations."""
         from crossflops.frontends.tensorflow.program import convert_frozen_model
 
         return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
-        """Return the ONNX file with weights, and its graph: see `program.with_weights`."""
+        """Return the ONNX model with its weights as bytes, and its graph."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
         from crossflops.frontends.tensorflow.program import with_weights
 
@@ -219,24 +219,24 @@ class TensorFlow(ShapeTracedFrontend):
         return loss_dependence_flags(source, loss, setting)
 
     def custom_backward_costs(self, source: Source, setting: Setting) -> OwnBackwards:
-        """Return the operations of custom gradient functions of the model, by function."""
+        """Return the cost of the backward pass of each custom gradient function in the model."""
         from crossflops.frontends.tensorflow.train.own_backward import tensorflow_own_backwards
 
         return tensorflow_own_backwards(source, setting)
 
     def limit_threads(self, threads: int) -> None:
-        """Set the number of threads that TensorFlow uses, before it starts."""
+        """Set TensorFlow's number of threads by environment variables, before it is imported."""
         os.environ["TF_NUM_INTRAOP_THREADS"] = str(threads)
         os.environ["TF_NUM_INTEROP_THREADS"] = "1"
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
-        """Return the concrete function ready to run: see `running_models.tensorflow_runner`."""
+        """Return the traced model, ready to be timed or profiled."""
         from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
 
         return tensorflow_runner(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
-        """Run the model once: see `outputs.run_tensorflow_outputs`."""
+        """Run the model; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 
         return run_tensorflow_outputs(source, setting)

@@ -1,4 +1,4 @@
-"""Detection of TensorFlow and Keras models without importing either."""
+"""Recognize TensorFlow and Keras models without importing either."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ def is_model(value: object) -> bool:
 
 
 def is_of_tensors(value: object, inputs: Any) -> bool:
-    """Return whether a value is a plain function that takes TensorFlow tensors.
+    """Return whether a value is a plain function of TensorFlow tensors, by inputs or its code.
 
     This is decided by its inputs, or otherwise by the names in its code: modules, and values of
     their types.
@@ -45,7 +45,7 @@ def is_of_tensors(value: object, inputs: Any) -> bool:
 
 
 def is_function(value: object) -> bool:
-    """Return whether a value is a plain function of tensors, without Keras, by its code."""
+    """Return whether a value is a plain function of tensors (no Keras), by the names it uses."""
     function = value.func if isinstance(value, partial) else value
     if not isinstance(function, FunctionType) or "keras" in _code_names(function.__code__):
         return False
@@ -53,7 +53,7 @@ def is_function(value: object) -> bool:
 
 
 def _function_references(function: FunctionType, known: set[FunctionType]) -> Iterator[Any]:
-    """Yield the objects that a function refers to: globals, closures and annotations."""
+    """Yield the objects that a function refers to: globals, closure values and annotations."""
     known.add(function)
     cells = [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
     names = set(_code_names(function.__code__)) & function.__globals__.keys()
@@ -66,7 +66,7 @@ def _function_references(function: FunctionType, known: set[FunctionType]) -> It
 
 
 def _code_names(code: CodeType) -> Iterator[str]:
-    """Yield the names that a code object uses, with those of its inner functions."""
+    """Yield the names in a code object, also in its inner functions."""
     yield from code.co_names
     for stored in code.co_consts:
         if isinstance(stored, CodeType):
@@ -74,7 +74,7 @@ def _code_names(code: CodeType) -> Iterator[str]:
 
 
 def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
-    """Yield the values in nested mappings and sequences down to a depth of 4."""
+    """Yield the values in nested mappings and sequences, down to `depth` levels."""
     if depth and isinstance(value, Mapping | list | tuple):
         for stored in value.values() if isinstance(value, Mapping) else value:
             yield from _leaf_values(stored, depth - 1)
@@ -83,7 +83,7 @@ def _leaf_values(value: Any, depth: int = 4) -> Iterator[Any]:
 
 
 def _package(value: Any) -> str:
-    """Return the top package of a module, class or function, or of a value's type."""
+    """Return the top-level package of a module, class or function, or of a value's type."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0]
     owner = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
@@ -91,12 +91,12 @@ def _package(value: Any) -> str:
 
 
 def _is_loaded(value: object) -> bool:
-    """Return whether a value is of a class of TensorFlow itself, such as a loaded SavedModel."""
+    """Return whether a value's class is TensorFlow's own, as of a loaded SavedModel."""
     return type(value).__module__.startswith("tensorflow.python.")
 
 
 def split_signature(target: str) -> tuple[Path, str]:
-    """Return a target's path and the SavedModel signature after a colon."""
+    """Return a target's path, and the SavedModel signature after its colon ("" if none)."""
     folder, colon, signature = target.rpartition(":")
     if colon and not os.path.exists(target) and _is_folder(folder):
         return Path(folder), signature
@@ -104,7 +104,7 @@ def split_signature(target: str) -> tuple[Path, str]:
 
 
 def is_path(target: str) -> bool:
-    """Return whether a target is a file of Keras or TensorFlow, or the folder of a SavedModel."""
+    """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
     path = split_signature(target)[0]
     return path.suffix in _FILES or (bool(target) and _is_folder(str(path)))
 

@@ -1,4 +1,4 @@
-"""The passes from a function of TensorFlow to its graph, in their order."""
+"""List the passes, in their order, from a traced TensorFlow function to its graph."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -61,8 +61,7 @@ from crossflops.load.protobuf import parse_model_proto
 
 
 class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
-    """The state of a traced function while it is converted to a graph, with its weights if
-    `weighted`.
+    """The state of a traced function between the passes that convert it to a graph.
 
     Frozen, with loops and branches whole, it is `whole`, and as a GraphDef the `definition`, which
     is changed in place, and `inlined`. tf2onnx's result is first a graph of its own (`writing`),
@@ -102,18 +101,18 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
 
     @property
     def results(self) -> Mapping[str, int]:
-        """The number of results of each function whose gradient is followed."""
+        """The number of results of each custom gradient that is followed, by operation name."""
         return result_count_by_gradient(self.owns)
 
     @property
     def table(self) -> LayerTable:
-        """The table of modules, which only a conversion to a graph needs."""
+        """The table of modules; only a conversion to a graph has one."""
         assert self.layers is not None
         return self.layers
 
 
 def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
-    """Return the nodes of the present graph, for the log of passes."""
+    """Return the nodes of the graph, or of the form before it, for the log of passes."""
     if state.graph is not None:
         return look_at(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())
@@ -129,7 +128,7 @@ def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
 
 
 def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
-    """Yield the nodes of a GraphDef and its functions by name, for the log of passes."""
+    """Yield (name, node) of a GraphDef and of its functions, for the log of passes."""
     functions = (
         (f"{stored.signature.name}/", stored.node_def) for stored in definition.library.function
     )
@@ -141,7 +140,7 @@ def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
 
 
 def _nodes_of_writing(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
-    """Yield the nodes of tf2onnx's graph and its bodies by name, for the log of passes."""
+    """Yield (name, node) of tf2onnx's graph and of its bodies, for the log of passes."""
     for node in graph.get_nodes():
         yield (
             f"{enclosing}{node.name}",
@@ -159,7 +158,7 @@ def _nodes_of_writing(graph: Any, enclosing: str = "") -> Iterator[tuple[str, Lo
 
 
 def _replace_tensorflow_fields(state: TensorFlowConversion, **fields: Any) -> TensorFlowConversion:
-    """Return the state with these fields replaced."""
+    """Return a copy of the state with these fields set."""
     return msgspec.structs.replace(state, **fields)
 
 
@@ -208,7 +207,7 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 
 
 def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Freeze the traced function: its variables become constants of a GraphDef."""
+    """Return the state with the function frozen: its variables are constants of a GraphDef."""
     full = state.lowered_function
     if full is None or state.weighted or calls_functions(state.traced.function):
         full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
@@ -220,10 +219,10 @@ def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
 def _on_definition(
     change: Callable[[Any], object],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
-    """Return a pass that changes the GraphDef in place."""
+    """Return a pass that changes the GraphDef of the state in place."""
 
     def apply(state: TensorFlowConversion) -> TensorFlowConversion:
-        """Apply the change to the GraphDef in place."""
+        """Return the state; change its GraphDef in place."""
         change(state.definition)
         return state
 
@@ -231,7 +230,7 @@ def _on_definition(
 
 
 def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Remove the numbers of large weights from the GraphDef unless they are requested."""
+    """Return the state with large weights as one repeated number, unless it is `weighted`."""
     if not state.weighted:
         converter.empty_weights(state.definition)
     return state
@@ -240,10 +239,10 @@ def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
 def _attempt_loop_kinds(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
-    """Run the next passes, and again with loops left whole that tf2onnx cannot convert."""
+    """Return the state after these passes; loops that tf2onnx cannot convert are left."""
 
     def convert(noted: WritingNotes, left: set[str]) -> TensorFlowConversion:
-        """Run the next passes with these notes and kinds of loops that are left."""
+        """Return the state after the passes, with kinds of loops in `left` not converted."""
         return run(_replace_tensorflow_fields(state, noted=noted, left=left))
 
     return _replace_tensorflow_fields(
@@ -252,18 +251,18 @@ def _attempt_loop_kinds(
 
 
 def _inline_definition(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Inline the functions of the GraphDef, and remove nodes that no output needs."""
+    """Return the state with the GraphDef's functions inlined, without unneeded nodes."""
     inlined = converter.inline_functions(state.definition, state.whole, state.results)
     return _replace_tensorflow_fields(state, inlined=inlined)
 
 
 def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Copy functions that several branches or loops share, one copy for each."""
+    """Return the state with one copy of a function for each branch or loop that has it."""
     return _replace_tensorflow_fields(state, inlined=unshare_functions(state.inlined))
 
 
 def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Let the GraphDef create the lookup tables that it would be given."""
+    """Return the state; let its GraphDef create the lookup tables it would get as inputs."""
     make_tables(state.inlined)
     return state
 
@@ -271,7 +270,7 @@ def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
 def _import(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
-    """Run the next passes with the GraphDef imported as a TensorFlow graph."""
+    """Return the state after these passes, which have the GraphDef as a tf.Graph."""
     requested = (state.weighted, state.noted, state.left, state.results)
     with converter.importing_definition(state.inlined, *requested) as graph:
         made = run(_replace_tensorflow_fields(state, imported=graph))
@@ -279,30 +278,30 @@ def _import(
 
 
 def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Convert the imported graph to tf2onnx's graph of ONNX nodes."""
+    """Return the state with tf2onnx's graph of ONNX nodes."""
     return _replace_tensorflow_fields(
         state, writing=converter.write_tensorflow_onnx(state.imported, state.whole)
     )
 
 
 def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Remove aliases and write loops as ONNX has them, by tf2onnx's own optimizers."""
+    """Return the state with aliases removed and loops in ONNX's form, by tf2onnx."""
     return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
 
 
 def _tell_groups(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Write the groups of grouped convolutions to the ONNX nodes."""
+    """Return the state; set the groups of convolutions in tf2onnx's graph, in place."""
     converter.tell_groups(state.writing)
     return state
 
 
 def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Make the ONNX model from tf2onnx's graph."""
+    """Return the state with the ONNX model that tf2onnx makes of its graph."""
     return _replace_tensorflow_fields(state, model=state.writing.make_model("crossflops"))
 
 
 def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Write the shapes of TensorFlow's tensors into the ONNX model."""
+    """Return the state; write shapes that ONNX cannot infer into the ONNX model, in place."""
     converter.tell_shapes(state.model.graph, state.imported, state.writing)
     return state
 
@@ -310,10 +309,10 @@ def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
 def _on_model(
     change: Callable[[Any], None],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
-    """Return a pass that changes the ONNX model's graph in place."""
+    """Return a pass that changes the graph of the ONNX model in place."""
 
     def apply(state: TensorFlowConversion) -> TensorFlowConversion:
-        """Apply the change to the graph of the ONNX model in place."""
+        """Return the state; change the graph of its ONNX model in place."""
         change(state.model.graph)
         return state
 
@@ -321,25 +320,25 @@ def _on_model(
 
 
 def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Turn nodes that stop gradients into aliases, and record their names."""
+    """Return the state with nodes that stop gradients as Identity nodes, and their names."""
     return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
 
 
 def _hand_on_own_results(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Replace functions with custom gradients by aliases of their results."""
+    """Return the state with custom gradients as Identity nodes, and with their operands."""
     provided = converter.hand_on_results(state.model.graph, state.results)
     return _replace_tensorflow_fields(state, given=provided)
 
 
 def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Give operations that ONNX lacks the domain of TensorFlow's."""
+    """Return the state with nodes that ONNX lacks in TensorFlow's domain."""
     if converter.own_unknown_operators(state.model.graph):
         state.model.opset_import.add(domain=converter.DOMAIN, version=1)
     return state
 
 
 def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Replace the ONNX model by its serialized bytes."""
+    """Return the state with the bytes of the ONNX model in place of the model."""
     return _replace_tensorflow_fields(state, data=state.model.SerializeToString(), model=None)
 
 
@@ -349,13 +348,13 @@ def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
 def _settle_run_decisions(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
-    """Run the next passes, and again with sizes from a real run where some stay unknown."""
+    """Return the state after these passes; if sizes stay unknown, a run decides them."""
     assert state.runnable is not None
     return settle_conversion(state, run, state.runnable, state.run)
 
 
 def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Read the graph that is counted from the ONNX bytes, with inferred shapes."""
+    """Return the state with the graph that is counted, read from the ONNX bytes."""
     setting = state.trace.setting
     # what nobody reads of a loop's states is converted, and TensorFlow does not run it
     graph, _ = normalize_onnx_bytes(
@@ -365,7 +364,7 @@ def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Assign operations and layers to the nodes, and add the calls to the trace."""
+    """Return the state with operations and layers on the nodes, and nodes on the calls."""
     graph, calls = link_operations(
         state.current_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
     )
@@ -377,24 +376,24 @@ def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
 def _tensorflow_graph_rewrite(
     change: Callable[[Graph, TensorFlowConversion], Graph],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
-    """Return a pass that rewrites only the graph of the state."""
+    """Return a pass that replaces the graph of the state by `change(graph, state)`."""
     return lambda state: _replace_tensorflow_fields(
         state, graph=change(state.current_graph, state)
     )
 
 
 def _stand_for_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Give nodes the TensorFlow operations they were made for, which are counted instead."""
+    """Return the graph with nodes counted as the operations that they were written for."""
     return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
 
 def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Mark the node inputs through which no gradient flows."""
+    """Return the graph with marks on inputs of nodes through which no gradient flows."""
     return sever_stopped_nodes(graph, state.stopped)
 
 
 def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Find the variables of the model among the stored tensors of the graph."""
+    """Return the state with the parameter behind each stored tensor of the graph."""
     weights = find_weights(
         state.current_graph, state.traced.function, state.whole.graph, state.table
     )
@@ -402,22 +401,22 @@ def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Mark recomputed nodes and nodes without gradients."""
+    """Return the graph with marks on nodes that are recomputed or have no known gradient."""
     return mark_tensorflow_gradients(graph, state.lowered, state.owns, state.weights.missing)
 
 
 def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Name the weights in the graph as in the TensorFlow model."""
+    """Return the graph with weights named as the parameters of the model."""
     return with_weights(graph, state.weights.names)
 
 
 def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Add the custom gradient functions of TensorFlow to the graph."""
+    """Return the graph with its custom gradient functions."""
     return add_own_functions(graph, state.owns, state.weights.names, state.given)
 
 
 def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Add the operations of a training step to the trace, if a step is requested."""
+    """Return the state with the calls of a training step in its trace, if one is requested."""
     step = state.trace.setting.step
     if not step:
         return state
@@ -429,14 +428,14 @@ def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Name the arguments of a function without parameters, which may be weights."""
+    """Return the graph with inputs named after arguments, if the model has no parameters."""
     if any(row.params for row in state.trace.modules):
         return graph
     return with_arguments(graph, state.traced.function)  # in which weights may come
 
 
 def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Graph:
-    """Add the model's name, the parameter sizes and the digest to the graph."""
+    """Return the graph with the name, parameter sizes and hash of the model."""
     return with_graph_identity(graph, state.name, **state.sizes)
 
 

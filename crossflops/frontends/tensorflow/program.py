@@ -1,4 +1,4 @@
-"""A TensorFlow or Keras model -> an ONNX graph and the trace of the operations in its graph."""
+"""Turn a TensorFlow or Keras model into an ONNX graph, and a trace of its operations."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -42,7 +42,7 @@ from crossflops.ir.trace import Parameter, Setting, Trace
 def tensorflow_program(
     source: Source, setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
-    """Record a model and convert it: see `record_frozen_model` and `convert_frozen_model`."""
+    """Record and convert a model; return its ONNX model as bytes, its graph and its trace."""
     seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
     return convert_frozen_model(source, seen, setting, run)
 
@@ -51,7 +51,7 @@ def tensorflow_program(
 def convert_frozen_model(
     source: Source, seen: "FrozenModel", setting: Setting, run: Run | None = None
 ) -> tuple[bytes, Graph, Trace]:
-    """Return the ONNX model of a recorded model as bytes, its graph, and the trace of operations.
+    """Return the ONNX model of a recorded model as bytes, its graph, and its trace.
 
     Large weights are in the ONNX model by shape alone. The source's `control` names nodes of the
     ONNX model; its `arrays` are the values of the inputs, where there are any, on which `run` runs
@@ -67,7 +67,7 @@ def convert_frozen_model(
         return rebuilt
 
     def run_whole(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-        """Run the ONNX model, and return its observation with the inputs as known values."""
+        """Run the ONNX model; return what the run showed, with its inputs as known values."""
         assert run is not None
         observed = run(data, feeds)
         # what TensorFlow has made is an input of the run, and a result in the graph
@@ -92,7 +92,7 @@ def convert_frozen_model(
 
 
 def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
-    """Return the model with its weights, and the values of its inputs by their names."""
+    """Return an ONNX model with its weights as bytes, and the values of its inputs by name."""
     import tensorflow as tf
 
     require_numbers(traced.function.graph.variables)
@@ -110,7 +110,7 @@ def _model_with_weights(source: Source, traced: TracedFunction) -> Runnable:
 
 @quiet()
 def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
-    """Return the ONNX file of `tensorflow_program` with its weights as bytes, and its graph.
+    """Return the ONNX model with its weights as bytes, and its graph.
 
     Raises NormalizeError as `tensorflow_program` does, InputError for weights that no such file
     can hold.
@@ -135,7 +135,7 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
 
 
 class FrozenModel(msgspec.Struct, frozen=True):
-    """A model as TensorFlow would run it: traced, frozen, and the trace of its operations.
+    """A model as TensorFlow would run it: traced and frozen, with a trace of its operations.
 
     `operation_graph` is the graph of the frozen `function`.
     """
@@ -148,7 +148,7 @@ class FrozenModel(msgspec.Struct, frozen=True):
 
     @property
     def operation_graph(self) -> Any:
-        """The graph as TensorFlow runs it, with loops lowered."""
+        """The graph as TensorFlow runs it: loops and branches are Enter, Merge, Switch, ..."""
         return self.function.graph
 
 
@@ -156,7 +156,7 @@ class FrozenModel(msgspec.Struct, frozen=True):
 def record_frozen_model(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> FrozenModel:
-    """Trace a model on inputs of these shapes (tf.TensorSpec), and freeze it.
+    """Return the model traced on inputs of these shapes, and frozen.
 
     The trace has its operations, which is all that a prediction needs. Raises InputError where
     the model does not take these inputs, NormalizeError where it cannot be frozen.
@@ -176,7 +176,7 @@ def record_frozen_model(
 
 
 def _tensorflow_model_name(model: Any) -> str:
-    """Return the name of a model, "SavedModel" for one without, or its class name."""
+    """Return the name of a model; without one "SavedModel" or the name of its class."""
     own = getattr(model, "name", "")
     if isinstance(own, str) and own:
         return own
@@ -184,7 +184,7 @@ def _tensorflow_model_name(model: Any) -> str:
 
 
 def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTable:
-    """Return the module table: Keras layers, or modules by operation names."""
+    """Return the module table of a model: Keras layers, or modules in operation names."""
     if is_rebuilt(model):
         rows: LayerTable = model.layers()
         return rows
@@ -203,7 +203,7 @@ def layers_of(model: Any, traced_model: TracedFunction, frozen: Any) -> LayerTab
 
 
 def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
-    """Return the count and the bytes of a model's parameters.
+    """Return fields of a graph: number and bytes of a model's parameters; {} if unknown.
 
     Empty for a graph that was frozen already: its constants were variables. The constants of a
     function are not parameters (a matrix of a transform, a window).

@@ -1,4 +1,4 @@
-"""Bars: what tools print beside the native count, and the parts of a training step.
+"""Draw bar charts: the totals of tools next to the native count, the parts of a training step.
 
 Tools often differ by a hundredth of the total, which bars from zero would hide: where all are
 close, the bars are broken, and begin at an amount that is told.
@@ -40,7 +40,7 @@ class Bar(NamedTuple):
 
 
 def tool_bars(report: Report) -> Canvas | None:
-    """Return a bar chart of each tool's total in MACs with a line at native; None without."""
+    """Return a bar chart of tools' totals in MACs next to native; None if no tool fits."""
     units = {
         account.tool: account.unit
         for account in report.reconciliations or ()
@@ -60,7 +60,7 @@ def tool_bars(report: Report) -> Canvas | None:
 
 
 def training_step_bars(training: Training) -> Canvas | None:
-    """Return a bar chart of the MACs of a training step's parts; None without a step."""
+    """Return a bar chart of the MACs of a training step's parts; None if all are 0."""
     parts = (
         ("forward", training.forward_macs),
         ("gradients, inputs", training.backward_input_macs),
@@ -79,7 +79,7 @@ def training_step_bars(training: Training) -> Canvas | None:
 
 
 def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
-    """Return a bar chart with a line at the value `mark`; without it bars begin at 0."""
+    """Return a bar chart of the rows, with a line at the value `mark` (native) if it is given."""
     most = max([*(row.value for row in rows), Fraction(mark or 0)]) or Fraction(1)
     start = Fraction(0) if mark is None else _start([Fraction(mark), *(r.value for r in rows)])
     room = _WIDTH - _LEFT - _RIGHT
@@ -109,7 +109,7 @@ def bars(rows: Sequence[Bar], label: str, mark: int | None = None) -> Canvas:
 
 
 def _start(values: Sequence[Fraction]) -> Fraction:
-    """Return the value at which bars begin: 0, or more if all values are close.
+    """Return the value at the left end of the bars: 0, or more if all values are close together.
 
     >>> _start([Fraction(100), Fraction(104)]), _start([Fraction(1), Fraction(2)])
     (Fraction(98, 1), Fraction(0, 1))

@@ -1,4 +1,4 @@
-"""The curve of a search for the best batch: examples per second, and milliseconds beneath."""
+"""Draw the curve of a search for the best batch: examples per second, and milliseconds below."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -29,7 +29,7 @@ _PERCENTILES: tuple[tuple[str, Ink, bool], ...] = (
 
 
 class _BatchAxis(NamedTuple):
-    """The axis of both panels: batches, by powers of two."""
+    """The x axis of both charts: batch sizes, on a logarithmic scale."""
 
     least: int
     most: int
@@ -43,7 +43,7 @@ class _BatchAxis(NamedTuple):
 
 
 def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None = None) -> Canvas:
-    """Return the chart of examples/s and latency over batch sizes.
+    """Return a picture of two charts over batch sizes: examples per second, and latency in ms.
 
     `chosen` is a batch to mark beside the fastest. Raises InputError where no batch ran.
     """
@@ -69,7 +69,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
 
 
 def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
-    """Return a dashed line and a reason for each batch size that did not run."""
+    """Return a dashed line and the reason for each batch size that did not run."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
         x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
@@ -82,7 +82,7 @@ def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shap
 
 
 def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
-    """Return the curve of examples per second over batch sizes, with marked points."""
+    """Return the curve of examples per second over batch sizes, with the best points marked."""
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
@@ -122,12 +122,12 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
 
 
 def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
-    """Return the curves of the latency percentiles in ms over batch sizes, on a log axis."""
+    """Return the curves of the latency percentiles in milliseconds, on a logarithmic y axis."""
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
     def y(value: float) -> float:
-        """Return the y coordinate of a latency on a logarithmic axis, in pixels."""
+        """Return the y coordinate, in pixels, of a latency in ms on a logarithmic axis."""
         return top + _LOWER * (1 - (log10(value) - low) / (high - low))
 
     shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms per run", ink="soft", size=11)]
@@ -149,7 +149,7 @@ def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> li
 
 
 def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
-    """Return a horizontal grid line at height y, and its label at the left."""
+    """Return a horizontal grid line at the coordinate y, and the label `text` at its left end."""
     return [
         DrawnLine(x1=_LEFT, y1=y, x2=_WIDTH - _RIGHT, y2=y),
         Words(x=_LEFT - 6, y=y + 4, text=text, ink="soft", anchor="end", size=11),
@@ -159,7 +159,7 @@ def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
 def _curve(
     points: Sequence[tuple[float, float]], ink: Ink, width: float, dashed: bool = False
 ) -> list[Shape]:
-    """Return the lines that connect the points in their order."""
+    """Return straight lines that connect the points in their order."""
     return [
         DrawnLine(x1=x1, y1=y1, x2=x2, y2=y2, ink=ink, width=width, dashed=dashed)
         for (x1, y1), (x2, y2) in pairwise(points)

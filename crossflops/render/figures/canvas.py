@@ -1,4 +1,4 @@
-"""Shapes in a plane, and the SVG that they make: the same bytes for the same shapes."""
+"""Turn shapes in a plane into an SVG: the same bytes for the same shapes."""
 
 from collections.abc import Sequence
 from html import escape
@@ -30,7 +30,7 @@ _HEAD, _NOTE, _GAP, _MARGIN = 26.0, 18.0, 18.0, 16.0  # px
 
 
 class Box(msgspec.Struct, frozen=True, kw_only=True):
-    """A filled rectangle. `tip` is read out, and shown under a pointer."""
+    """A filled rectangle. `tip` is its text for screen readers, also shown under a pointer."""
 
     x: float
     y: float
@@ -93,7 +93,7 @@ def text_width(text: str, size: float = FONT) -> float:
 
 
 def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
-    """Return a text shortened in its middle to a width in pixels.
+    """Return the text with "…" in its middle if it is wider than `width` pixels.
 
     >>> fit_text_to_width("norm.batch", 200), fit_text_to_width("a" * 30 + "b" * 30, 100)
     ('norm.batch', 'aaaaaaa…bbbbbb')
@@ -106,7 +106,7 @@ def fit_text_to_width(text: str, width: float, size: float = FONT) -> str:
 
 
 def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
-    """Return the lines that mark a bar at x = `middle` as drawn shorter than its amount."""
+    """Return two slanted lines across a bar at x = `middle`: the bar is drawn too short."""
     return tuple(
         DrawnLine(x1=middle + x - 3, y1=box.y + box.height + 2, x2=middle + x + 3, y2=box.y - 2,
                   ink="shade", width=2.5)
@@ -115,7 +115,7 @@ def gap(box: Box, middle: float) -> tuple[DrawnLine, ...]:
 
 
 def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
-    """Return about five round numbers between two values, as ticks of an axis.
+    """Return about five round numbers from `low` to `high`, as ticks of an axis.
 
     >>> round_numbers(0, 44), round_numbers(0, 1)
     ([0.0, 10.0, 20.0, 30.0, 40.0], [0.0, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -127,7 +127,7 @@ def round_numbers(low: float, high: float, step: float = 0.0) -> list[float]:
 
 
 class TitledCanvas(NamedTuple):
-    """A canvas of a sheet, with the text above it."""
+    """A canvas with the title above it."""
 
     head: str
     canvas: Canvas
@@ -135,7 +135,7 @@ class TitledCanvas(NamedTuple):
 
 
 def sheet(parts: Sequence[TitledCanvas], label: str) -> Canvas:
-    """Return one canvas with all canvases below each other, each with title and note."""
+    """Return one canvas that has all canvases below each other, each with its title and note."""
     shapes: list[Shape] = []
     y = _MARGIN
     for head, canvas, note in parts:
@@ -160,7 +160,7 @@ def _move_shape(shape: Shape, x: float, y: float) -> Shape:
 
 
 def svg(canvas: Canvas, alone: bool = False) -> str:
-    """Return the canvas as SVG text: for an HTML page, or as a file of its own (`alone`)."""
+    """Return a canvas as SVG text: a part of an HTML page, or with `alone` a file by itself."""
     size = f'viewBox="0 0 {_px(canvas.width)} {_px(canvas.height)}"'
     document = ' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"' if alone else ""
     wide = f' width="{_px(canvas.width)}" height="{_px(canvas.height)}"'
@@ -171,7 +171,7 @@ def svg(canvas: Canvas, alone: bool = False) -> str:
 
 
 def _svg_shape(shape: Shape, alone: bool) -> str:
-    """Return a shape as an SVG element, with its own colours if the SVG is a file alone."""
+    """Return a shape as an SVG element; with `alone` its colour is a value, else a CSS class."""
     match shape:
         case Box():
             location = f'x="{_px(shape.x)}" y="{_px(shape.y)}"'
@@ -202,17 +202,17 @@ def _svg_shape(shape: Shape, alone: bool) -> str:
 
 
 def _svg_tooltip(tip: str, tag: str) -> str:
-    """Return the end of an SVG tag, with a tooltip in it if the text is not empty."""
+    """Return the end of an SVG element `tag`, with `tip` as its tooltip if `tip` is not empty."""
     return f"><title>{escape(escape_control_chars(tip))}</title></{tag}>" if tip else "/>"
 
 
 def _svg_fill(ink: Ink, alone: bool) -> str:
-    """Return the fill attribute of a colour: its value in an SVG file, a class in a page."""
+    """Return the SVG attribute of a fill colour: its value if `alone`, else a CSS class."""
     return f'fill="{COLOURS[ink]}"' if alone else f'class="f-{ink}"'
 
 
 def _stroke(ink: Ink, alone: bool) -> str:
-    """Return the stroke attribute of a colour: its value in an SVG file, a class in a page."""
+    """Return the SVG attribute of a line colour: its value if `alone`, else a CSS class."""
     return f'stroke="{COLOURS[ink]}"' if alone else f'class="s-{ink}"'
 
 

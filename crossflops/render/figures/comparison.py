@@ -1,4 +1,4 @@
-"""Pictures of a comparison: from one number to another, cause by cause, on an axis of differences.
+"""Draw a comparison: from one number to another, cause by cause, on an axis of differences.
 
 Causes are often a thousandth of the total, so the axis begins at the number that the walk starts
 from: its zero is "nothing differs". A cause that dwarfs all others is drawn broken, and says so.
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """A way from `first` to `last`, by steps that add up."""
+    """The way from one number to another: `first`, the steps that add up, and `last`."""
 
     first: str
     last: str
@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
-    """Return the steps of a waterfall: the amount of each cause from one total to another."""
+    """Return the steps of a waterfall: the causes that lead from one total to another."""
     match content:
         case Reconciliation():
             steps = tuple(Step(row.cause, row.amount) for row in content.explanations)
@@ -71,7 +71,7 @@ def walk(content: Reconciliation | Contrast | Alignment) -> Walk:
 
 
 def waterfall(content: Reconciliation | Contrast | Alignment) -> Canvas | None:
-    """Return the waterfall picture of a difference; None if no amount is finite and not 0."""
+    """Return a waterfall picture of a difference; None if there is nothing finite to draw."""
     path = walk(content)
     steps = [step for step in path.steps if step.amount]
     if path.residual:
@@ -107,7 +107,7 @@ class _Scale(NamedTuple):
 
 
 def _lengths(amounts: Sequence[Amount]) -> list[float]:
-    """Return the lengths of the bars: the amounts, with one much larger bar shortened.
+    """Return the length of each bar: its amount, but a single much larger bar is shortened.
 
     >>> _lengths([5, -3]), _lengths([10_000, 5, -5])
     ([5.0, -3.0], [6.0, 5.0, -5.0])
@@ -121,7 +121,7 @@ def _lengths(amounts: Sequence[Amount]) -> list[float]:
 
 
 def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
-    """Return the zero line and axis ticks of a waterfall."""
+    """Return the zero line of a waterfall, and its axis unless a bar is shortened (`broken`)."""
     foot = height - (0 if broken else _FOOT)
     zero = scale.x_position(0)
     shapes: list[Shape] = []
@@ -138,7 +138,7 @@ def _waterfall_grid(scale: _Scale, height: float, broken: bool) -> list[Shape]:
 def _waterfall_rows(
     steps: Sequence[Step], indices: list[float], broken: list[bool], scale: _Scale, path: Walk
 ) -> list[Shape]:
-    """Return the shapes of a waterfall: a bar, a name and an amount for each cause."""
+    """Return the shapes of a waterfall: a bar, a name and an amount for each step."""
     shapes: list[Shape] = [
         Words(x=0, y=_TOP - 10, text=fit_text_to_width(path.first, _LEFT), ink="soft"),
         Words(x=_WIDTH, y=_TOP - 10, text="difference", ink="soft", anchor="end"),
@@ -175,7 +175,7 @@ BARS = "bars"  # begins the name of a file that is to have the bars of all tools
 
 
 def comparison(report: Report, name: str) -> Canvas:
-    """Return the picture of a comparison: bars for a name "bars...", else waterfalls.
+    """Return the picture of a comparison: bars for a name that begins "bars", else waterfalls.
 
     Raises InputError where there is nothing to draw.
     """
@@ -193,7 +193,7 @@ def comparison(report: Report, name: str) -> Canvas:
 
 
 def _waterfalls(report: Report) -> list[TitledCanvas]:
-    """Return titled waterfall pictures of a report: its differences, cause by cause."""
+    """Return a waterfall picture, with its title, for each difference in a report."""
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):
         walks = [(f"{report.between.second} = {report.between.first}", report.between)]

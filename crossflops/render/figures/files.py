@@ -1,4 +1,4 @@
-"""A canvas as a file: an SVG, or a PNG, which matplotlib paints (`[plots]`).
+"""Write a canvas as a file: an SVG, or a PNG that matplotlib draws (`[plots]`).
 
 The same canvas gives the same bytes.
 """
@@ -34,7 +34,7 @@ _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 
 
 def require_picture_suffix(suffix: str) -> str:
-    """Return the suffix in lower case; raise an error if no picture can be made with it.
+    """Return the suffix in lower case. Raises an error if no picture can be made for it.
 
     Raises UnknownNameError for any other, and MissingExtraError for a PNG without matplotlib,
     which is looked for and not imported.
@@ -49,7 +49,7 @@ def require_picture_suffix(suffix: str) -> str:
 
 
 def figure_file_bytes(canvas: Canvas, suffix: str) -> bytes:
-    """Return the canvas as the bytes of an SVG or PNG file."""
+    """Return a canvas as the bytes of a picture file, SVG or PNG by its suffix."""
     if require_picture_suffix(suffix) == ".svg":
         return f"{svg(canvas, alone=True)}\n".encode()
     try:
@@ -79,7 +79,7 @@ def _matplotlib_missing_error() -> MissingExtraError:
 
 
 def _paint(axes: "Axes", shape: Shape, location: int) -> None:
-    """Paint a shape on a matplotlib plot, above the earlier ones."""
+    """Paint a shape on axes of matplotlib; a shape with a larger `location` is on top."""
     from matplotlib.patches import Circle, Rectangle
 
     colour = COLOURS[shape.ink]

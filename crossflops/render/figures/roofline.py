@@ -1,4 +1,4 @@
-"""The roofline of a report, log-log: ceilings, the ridge, the nodes, the whole."""
+"""Draw the roofline of a report with logarithmic axes: limits, ridge, nodes, whole model."""
 
 from collections.abc import Iterable, Iterator
 from math import log10, sqrt
@@ -32,7 +32,7 @@ _ALIKE = 0.02  # nodes of one operator as close as that in intensity are one poi
 
 
 class _Axes(NamedTuple):
-    """Both logarithmic axes: intensity in FLOP/byte, and FLOP/s."""
+    """Both logarithmic axes: x is the intensity in FLOP/byte, y the rate in FLOP/s."""
 
     across: Span
     up: Span
@@ -47,14 +47,14 @@ class _Axes(NamedTuple):
 
 
 def _log_axis_fraction(value: float, span: Span) -> float:
-    """Return the position of a value on a log axis, from 0 at its start to 1 at its end."""
+    """Return where a value is on a logarithmic axis, from 0 at its start to 1 at its end."""
     if value <= 0 or span[0] <= 0 or span[1] <= span[0]:
         return 0.0  # what has no place on a logarithmic axis stands at its foot
     return log10(value / span[0]) / log10(span[1] / span[0])
 
 
 def tick(value: float) -> str:
-    """Return the label of a power of ten, such as "100 G".
+    """Return the axis label of a power of ten, such as "100 G".
 
     >>> tick(1e12), tick(100e9), tick(0.1)
     ('1 T', '100 G', '0.1')
@@ -66,7 +66,7 @@ def tick(value: float) -> str:
 
 
 def spans(roof: Roofline) -> tuple[Span, Span]:
-    """Return the ranges of both roofline axes: FLOP/byte and FLOP/s."""
+    """Return the ranges of the roofline's axes: of x in FLOP/byte, and of y in FLOP/s."""
     step = roof.step
     heights = list(tops(roof).values())
     points = [
@@ -90,7 +90,7 @@ def spans(roof: Roofline) -> tuple[Span, Span]:
 
 
 def tops(roof: Roofline) -> dict[str, float]:
-    """Return the peaks to draw as lines, by the names of their precisions."""
+    """Return the peaks to draw, in FLOP/s, by the names of the precisions that have them."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
     for name, peak in {**roof.peaks, **used}.items():
@@ -101,7 +101,7 @@ def tops(roof: Roofline) -> dict[str, float]:
 
 
 def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
-    """Return the nodes with an intensity by operator, slowest operator first."""
+    """Return the nodes that have an intensity, by operator type, slowest type first."""
     groups: dict[str, list[NodeBound]] = {}
     for node in roof.nodes:
         if node.intensity:
@@ -115,7 +115,7 @@ def roofline_nodes_by_operator(roof: Roofline) -> dict[str, list[NodeBound]]:
 
 
 def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator[Point]:
-    """Yield one roofline point for each group of nodes with nearly equal intensity."""
+    """Yield one roofline point for all nodes with one peak and nearly the same intensity."""
     group: list[NodeBound] = []
     for node in sorted(rows, key=lambda row: (row.peak or 0, row.intensity or 0)):
         first = group[0] if group else node
@@ -129,7 +129,7 @@ def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator
 
 
 def _point(group: list[NodeBound], roof: Roofline) -> Point:
-    """Return intensity, attainable rate and share of the work of a group of nodes."""
+    """Return intensity, attainable FLOP/s and share of the work (0 to 1) of a group of nodes."""
     work, moved = (
         sum(node.work or node.operations for node in group),
         sum(node.bytes for node in group),
@@ -141,7 +141,7 @@ def _point(group: list[NodeBound], roof: Roofline) -> Point:
 
 
 def roofline_sheet(roof: Roofline, title: str) -> Canvas:
-    """Return the roofline plot with a title and a note on device and bytes."""
+    """Return the roofline plot with a title and a note on the device and the bytes."""
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
     canvas = roofline(roof)
@@ -149,7 +149,7 @@ def roofline_sheet(roof: Roofline, title: str) -> Canvas:
 
 
 def roofline(roof: Roofline) -> Canvas:
-    """Return the roofline plot: bandwidth, peaks, and a point for each group of nodes.
+    """Return the roofline plot: bandwidth, peaks, a legend, and a point for each group of nodes.
 
     Beside them what each colour stands for, with its shares of work and of the shortest time.
     """
@@ -170,7 +170,7 @@ def _decades(span: Span) -> list[float]:
 
 
 def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the grid, the axis labels and the ridge line of a roofline plot."""
+    """Return the background of a roofline plot: grid, axis labels, and a line at the ridge."""
     foot, ridge = _HEIGHT - _FOOT, axes.x(roof.step.ridge)
     right = _WIDTH - _RIGHT
     shapes: list[Shape] = [
@@ -201,7 +201,7 @@ def _paper(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the slope of the bandwidth and a line for the peak of each precision."""
+    """Return a roofline's upper limits: the slope of the bandwidth, a line for each peak."""
     bandwidth, named = roof.step.bandwidth, tops(roof)
     left, right = axes.across
     start = max(left, axes.up[0] / bandwidth)
@@ -227,7 +227,7 @@ def _ceilings(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return a dot for each group of nodes, its colour by operator, its area by work."""
+    """Return a dot for each group of nodes: the colour is its operator, the area its work."""
     return [
         Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
             ink=ink, hollow=_has_no_work(rows),
@@ -239,12 +239,12 @@ def _points(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _has_no_work(rows: Iterable[NodeBound]) -> bool:
-    """Return whether no node of a roofline has work (FLOPs)."""
+    """Return whether none of these nodes has work (FLOPs)."""
     return not any(row.work for row in rows)
 
 
 class _Entry(NamedTuple):
-    """A line beside the picture: a dot, if it has one, a name, and shares."""
+    """A line of the legend: a name, its shares, and a dot if it has a colour."""
 
     name: str
     shares: str = ""
@@ -253,7 +253,7 @@ class _Entry(NamedTuple):
 
 
 def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
-    """Return the legend of a roofline plot: operators, kernels, whole model, measured run."""
+    """Return a roofline's legend, and the dots of kernels, whole model and measured run."""
     step = roof.step
     entries = [
         _Entry(f"{op} ({len(rows)})", _roofline_shares_text(rows, roof), ink, _has_no_work(rows))
@@ -284,7 +284,7 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 
 def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
-    """Return the nodes' shares of the work and of the shortest time, in percent."""
+    """Return "A %, B %": the nodes' share of the work, and of the shortest time."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
     shortest = roof.step.shortest
     time = sum(row.seconds for row in rows) / shortest if shortest else 0.0
@@ -292,7 +292,7 @@ def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
 
 
 def _roofline_legend(entries: Iterable[_Entry]) -> list[Shape]:
-    """Return the legend of a roofline plot: a dot, a name and shares for each entry."""
+    """Return the shapes of a legend: a dot, a name and shares for each entry."""
     x = _WIDTH - _RIGHT + 16
     shapes: list[Shape] = [
         Words(x=_WIDTH, y=_TOP + 4, text="of work, of time", ink="soft", anchor="end", size=11)

@@ -1,4 +1,4 @@
-"""The page of two models: what makes one another model, and what tools count otherwise."""
+"""Build the page of two models: which layers differ, and which tools count them differently."""
 
 from collections.abc import Iterable, Iterator
 
@@ -84,7 +84,7 @@ def cause_table(alignment: Alignment) -> Table:
 
 
 def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Block]:
-    """Return the blocks on layers that differ between two models, similar ones as a group."""
+    """Return a table of the layers that differ between two models, similar ones in one row."""
     rows = [row for row in alignment.layers if row.shifts]
     if not rows:
         return []
@@ -112,7 +112,7 @@ def differing(alignment: Alignment, names: tuple[str, str], top: int) -> list[Bl
 
 
 def _shift_groups(rows: list[LayerPair]) -> list[list[tuple[LayerPair, Shift]]]:
-    """Group changes of layers whose paths differ only in numbers, largest first."""
+    """Return the changes of layers in groups of similar paths and cause, largest group first."""
     kinds: dict[tuple[str, ...], list[tuple[LayerPair, Shift]]] = {}
     for row in rows:
         paths = tuple(pattern(_place_label(location)) for location in (row.first, row.second))
@@ -140,7 +140,7 @@ def _sum_shifts(shifts: Iterable[Shift]) -> Shift:
 
 
 def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
-    """Build a row for layer pairs with the same change: their paths, number and amounts."""
+    """Return the table row of a group of similar changes: paths, number of layers and amounts."""
     total = _sum_shifts(shift for _, shift in group)
     first = path_with_stars([_place_label(row.first) for row, _ in group])
     second = path_with_stars([_place_label(row.second) for row, _ in group])
@@ -150,14 +150,14 @@ def _shift_group_row(group: list[tuple[LayerPair, Shift]]) -> Row:
 
 
 def _place_label(location: Place | None) -> str:
-    """Return the name of a layer: module path, first node or kind; a mark for None."""
+    """Return a layer's module path, else its first node or kind; a mark if there is no layer."""
     if location is None:
         return ALONE
     return location.path or (location.nodes[0] if location.nodes else location.what)
 
 
 def _shift_reason(shift: Shift) -> str:
-    """Return the cause of a change between two models, with its note if it has one."""
+    """Return the cause of a change between two models as text, with its note if it has one."""
     return f"{shift.cause}: {shift.note}" if shift.note else shift.cause
 
 
@@ -189,7 +189,7 @@ def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
 
 
 def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
-    """Return the cells of a pair of layers: name and kind in each of two models."""
+    """Return the cells of a pair of layers: name and kind in the first and the second model."""
     first, second = row.first, row.second
     return (
         _place_label(first),
@@ -200,7 +200,7 @@ def _layer_pair_cells(row: LayerPair) -> tuple[str, str, str, str]:
 
 
 def layer_lines(alignment: Alignment) -> Iterator[tuple[str | int, ...]]:
-    """Yield a CSV line for each cause of each pair of layers of two models."""
+    """Yield the CSV cells of a pair of layers, once for each cause by which they differ."""
     for row in alignment.layers:
         first, first_what, second, other = _layer_pair_cells(row)
         for shift in row.shifts or (Shift(cause=""),):
@@ -252,7 +252,7 @@ def _two_model_page(report: Report, other: Against, top: int) -> Page:
 
 
 def _short_model_names(report: Report, other: Against) -> Names:
-    """Return two different short names for the compared models."""
+    """Return a short name for each of the two models; the names differ."""
     names = report.name, other.name
     short = _last_name_part(names[0]), _last_name_part(names[1])
     if short[0].casefold() != short[1].casefold():
@@ -261,7 +261,7 @@ def _short_model_names(report: Report, other: Against) -> Names:
 
 
 def _last_name_part(name: str) -> str:
-    """Return the last part of a model's name, after ":" and "/".
+    """Return the part of a model's name after its last ":" and "/".
 
     >>> tuple(map(_last_name_part, ("torchvision.models:resnet50", "a/model.onnx", "ResNet")))
     ('resnet50', 'model.onnx', 'ResNet')
@@ -270,7 +270,7 @@ def _last_name_part(name: str) -> str:
 
 
 def _second(other: Against) -> str:
-    """Return the line about the second model: its name, parameters, inputs, MACs, FLOPs."""
+    """Return the title line of the second model: name, parameters, inputs, MACs, FLOPs."""
     totals = other.totals
     parts = [
         other.name,
@@ -283,7 +283,7 @@ def _second(other: Against) -> str:
 
 
 def _model_difference_heading(report: Report, other: Against, names: Names) -> str:
-    """Return the heading that gives the second model's MACs as first plus difference."""
+    """Return a heading such as "b = a + 5 MACs (+1 %)": the second model by the first one."""
     delta = other.totals.macs - report.macs
     if not delta:
         return f"{names[1]} = {names[0]} in MACs"
@@ -292,7 +292,7 @@ def _model_difference_heading(report: Report, other: Against, names: Names) -> s
 
 
 def _same_model_verdict(other: Against) -> list[Block]:
-    """Return the sentence that both models are the same, if no layer differs."""
+    """Return a sentence that both models are the same; [] if they are not."""
     aligned = other.alignment
     layers = count_with_noun(len(aligned.layers), "layer")
     if aligned.same:
@@ -304,7 +304,7 @@ def _same_model_verdict(other: Against) -> list[Block]:
 
 
 def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
-    """Return the failures of tools that gave no number for either model."""
+    """Return the failures of tools that printed no number for either of the models."""
     profiles = (*(report.profiles or ()), *other.profiles)
     answered = {answer.tool for answer in profiles if isinstance(answer, Profile)}
     failures = {answer.tool: answer for answer in profiles if isinstance(answer, Failure)}
@@ -312,7 +312,7 @@ def _failures(report: Report, other: Against) -> tuple[Failure, ...]:
 
 
 def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list[Block]:
-    """Return the table of the totals that each tool prints for both models."""
+    """Return a table of what each tool prints for both models."""
     if not contrasts:
         return []
     columns = (
@@ -337,13 +337,13 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
 
 
 def _contrast_label(contrast: Contrast) -> str:
-    """Return the tool and its edition, or "first -> second" if two editions are compared."""
+    """Return a tool and its edition, or "first -> second" if two editions are compared."""
     first, second = contrast.first, contrast.second
     return first if first == second else f"{first} -> {second}"
 
 
 def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -> list[Block]:
-    """Return the blocks that explain the tools' difference between two models by cause."""
+    """Return a table that explains, by cause, a tool's difference between two models."""
     rows = [
         Row.from_cells(
             cause.cause,
@@ -380,7 +380,7 @@ def _contrast_account_blocks(contrast: Contrast, other: Against, names: Names) -
 
 
 def _count_difference_row(cause: ToolDifference) -> Row:
-    """Build the row of a cause for which a tool counts two models differently."""
+    """Return the row of a cause by which a tool counts the second model differently."""
     return Row.from_cells(
         cause.cause,
         amount_with_sign(cause.amount),

@@ -1,4 +1,4 @@
-"""How far a file agrees with its model, in words."""
+"""Say in words how far an exported file computes the same as its model."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _TOLD = 1e-4  # the share from which rounding is worth a word
 
 
 def agreement_lines(agreement: Agreement) -> Iterator[str]:
-    """Yield a line on each output of an exported file, and the verdict on all outputs."""
+    """Yield a line on each output of an exported file, then one on all outputs."""
     if agreement.problem:
         yield f"{agreement.runtime} cannot run the file: {agreement.problem}"
         return
@@ -17,7 +17,7 @@ def agreement_lines(agreement: Agreement) -> Iterator[str]:
 
 
 def _agreement_verdict(agreement: Agreement) -> str:
-    """Return the sentence that says if an exported file computes the same as its model."""
+    """Return a sentence that says whether an exported file computes the same as its model."""
     if not agreement.holds:
         return "the file does not compute what the model computes"
     hiding = [repr(output.name) for output in agreement.outputs if not output.tells]
@@ -33,7 +33,7 @@ def _agreement_verdict(agreement: Agreement) -> str:
 
 
 def _output_agreement_line(output: OutputAgreement) -> str:
-    """Return a line on an output of an exported file: equal, or its largest difference."""
+    """Return a line on one output of an exported file: equal, or its largest difference."""
     head = f"output {output.name!r}:"
     if output.problem:
         return f"{head} {output.problem}"

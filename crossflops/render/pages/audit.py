@@ -1,4 +1,4 @@
-"""The page of an audited table: the convention of each column, contradictions, and open rows."""
+"""Build the page of an audited table: conventions of columns, contradictions, open rows."""
 
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
 from crossflops.report.audit import Audit, AuditRow
@@ -9,7 +9,7 @@ _REST = {"contradicted": "bad", "open": "warn"}
 
 
 def audit_page(audit: Audit) -> Page:
-    """Return the counts of rows by status, the conventions, and every row that is not exact."""
+    """Return the page of an audit: rows by status, conventions, and each row that is not exact."""
     exact, contradicted = audit.count_status("exact"), audit.count_status("contradicted")
     counted = audit.figures_counted
     blocks: list[Block] = [
@@ -40,6 +40,7 @@ def audit_page(audit: Audit) -> Page:
 
 
 def _convention_table(audit: Audit) -> Table:
+    """Return a table of the conventions that fit each column, and the figures they reproduce."""
     rows = [
         Row.from_cells(
             column if not index else "",
@@ -55,6 +56,7 @@ def _convention_table(audit: Audit) -> Table:
 
 
 def _row_table(rows: list[AuditRow]) -> Table:
+    """Return a table of these rows: published figure, printed number, status and reason."""
     return Table(
         columns=(
             Column(head="model"),

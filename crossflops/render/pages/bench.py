@@ -1,4 +1,4 @@
-"""The page of `bench`: batches and their speed, then where the time of one run goes."""
+"""Build the page of `bench`: batches and their speed, then the time of each part of a run."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _MUTE = 0.01  # operators that take less of the time share a line
 
 
 class BenchView(msgspec.Struct, frozen=True):
-    """A bench, with as many kernels in its tables as `top` says."""
+    """A bench report, and the number of kernels to show in its tables (`top`)."""
 
     bench: Bench
     top: int = TOP
@@ -69,7 +69,7 @@ def _bench_title(content: Bench) -> Title:
 
 
 def _curve(content: Bench) -> Table:
-    """Build the table of batch sizes with latencies, examples/s, FLOP/s, share of the peak."""
+    """Return a table of batch sizes: latencies, examples/s, FLOP/s, share of the peak."""
     peak = [Column(head="of peak", right=True)] if content.peak is not None else []
     tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
     columns = (
@@ -88,7 +88,7 @@ def _curve(content: Bench) -> Table:
 
 
 def _measurement_row(content: Bench, timing: Measurement) -> Row:
-    """Build the row of a batch size: latencies, number of runs, speed, share of the peak."""
+    """Return the row of a batch size: latencies, number of runs, speed, share of the peak."""
     times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
     rate, of_peak = content.rate(timing), content.share(timing)
     remarks = [] if timing.settled else ["not stable"]
@@ -112,7 +112,7 @@ def _percent(part: float | None) -> str:
 
 
 def _unfit(content: Bench, unfit: Unfit) -> Row:
-    """Build the row of a batch size that did not run, with its error."""
+    """Return the row of a batch size that did not run, with its error."""
     dashes = ("-",) * (6 + (content.peak is not None))
     return Row.from_cells(
         str(unfit.batch), *dashes, f"{unfit.stage}: {unfit.message}", tone="warn"
@@ -154,7 +154,7 @@ def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
 
 
 def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> list[Block]:
-    """Return the blocks on where the time of one run goes: operators, slowest kernels."""
+    """Return tables of the time of one run: by operator, and of the slowest kernels."""
     seconds = profile.run_seconds
     nodes = sum(len(row.nodes) for row in profile.kernels)
     exactly = (
@@ -192,7 +192,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
 
 
 def _profiler(profile: KernelProfile) -> str:
-    """Return the text on the profiler's own time, "" if it is small."""
+    """Return a text on the time that the profiler itself took, or "" if it is small."""
     if profile.profiler_seconds < _MUTE * profile.run_seconds:
         return ""
     took = percent_share(profile.profiler_seconds, profile.run_seconds)
@@ -201,7 +201,7 @@ def _profiler(profile: KernelProfile) -> str:
 
 
 def _operator_time_table(profile: KernelProfile) -> Table:
-    """Build the table of kernel time by operator, with small ones added up."""
+    """Return a table of kernel time by operator; operators with little time are one row."""
     sums: dict[str, list[KernelRow]] = defaultdict(list)
     for row in profile.kernels:
         sums[row.op or "(none)"].append(row)
@@ -214,7 +214,7 @@ def _operator_time_table(profile: KernelProfile) -> Table:
 
 
 def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
-    """Build the row of an operator: its kernels, seconds, share of the run, MACs and rate."""
+    """Return the row of an operator: number of kernels, time, share of the run, MACs, FLOP/s."""
     seconds, macs = _kernel_seconds(rows), sum(row.macs for row in rows)
     rate = short_amount(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
     part = percent_share(seconds, profile.run_seconds)
@@ -222,12 +222,12 @@ def _op_row(op: str, rows: list[KernelRow], profile: KernelProfile) -> Row:
 
 
 def _kernel_seconds(rows: Iterable[KernelRow]) -> float:
-    """Return the total time of the kernels in seconds."""
+    """Return the total time of the kernels, in seconds."""
     return sum(row.seconds for row in rows)
 
 
 def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Table:
-    """Build the table of kernels: nodes, time, share of the run, MACs, rate."""
+    """Return a table of kernels: nodes, time, share of the run, MACs, FLOP/s."""
     columns = [
         Column(head="kernel", flows=True),
         Column(head="nodes", flows=True),
@@ -244,7 +244,7 @@ def _kernel_time_table(profile: KernelProfile, rows: Iterable[KernelRow]) -> Tab
 
 
 def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
-    """Build the row of a kernel: nodes, time, share of the run, MACs, rate."""
+    """Return the row of a kernel: nodes, time, share of the run, MACs, FLOP/s."""
     cells = (
         row.kernel,
         row.does or "(added by the runtime)",

@@ -1,4 +1,4 @@
-"""The page of budgets: a line for each rule, and the modules that grew under those that fail."""
+"""Build the page of budgets: a line for each rule, and the modules that grew if it fails."""
 
 from crossflops.render.page import Block, Column, Page, Row, Table, Text, right
 from crossflops.report.budgets import Check, Checks
@@ -21,7 +21,7 @@ _UNITS = {
 
 
 def budgets_page(content: Checks) -> Page:
-    """Return the page of budgets: all rules, failed ones first, what grew, what shrank."""
+    """Return the page of budgets: rules (failed ones first), then sentences on each change."""
     ordered = sorted(content.checks, key=lambda check: check.holds)
     columns = (
         Column(head="model", flows=True),
@@ -52,7 +52,7 @@ def _budget_check_row(check: Check) -> Row:
 
 
 def _budget_verdict(check: Check) -> str:
-    """Return the verdict of a budget check: "holds", "FAILS", "new" or "ERROR"."""
+    """Return the verdict on a budget rule: "holds", "FAILS", "new" or "ERROR"."""
     if check.error:
         return "ERROR"
     if not check.holds:
@@ -61,19 +61,19 @@ def _budget_verdict(check: Check) -> str:
 
 
 def rule_of(check: Check) -> str:
-    """Return a budget rule as text, with the module or operator it is about."""
+    """Return a budget rule as text, with its module or operator if it is about one."""
     return f"{check.part}: {check.rule}" if check.part else check.rule
 
 
 def failures(content: Checks) -> list[str]:
-    """Return a sentence for each rule that fails, each sentence once."""
+    """Return a sentence for each budget rule that fails, without repetitions."""
     return list(
         dict.fromkeys(budget_failure_text(check) for check in content.checks if not check.holds)
     )
 
 
 def budget_failure_text(check: Check) -> str:
-    """Return the sentence on why a rule fails, with a hint."""
+    """Return a sentence on why a budget rule fails, with a hint."""
     if check.error or check.value is None:
         return f"{check.target}: {check.error} ({check.hint})"
     head = f"{check.target}: {rule_of(check)} does not hold, with {exact_amount(check.value)}"
@@ -83,7 +83,7 @@ def budget_failure_text(check: Check) -> str:
 
 
 def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
-    """Return the sentence that names nodes without a count and the rule that allows them."""
+    """Return a sentence that names nodes without a count, and the rule to allow them."""
     named = ", ".join(nodes[:_NAMED])
     left = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     which = count_with_noun(len(nodes), "node")
@@ -93,7 +93,7 @@ def _nodes_without_count_text(nodes: tuple[str, ...]) -> str:
 
 
 def budget_doubts(content: Checks) -> list[str]:
-    """Return a sentence for each checked value that is a bound or an estimate."""
+    """Return a sentence for each checked value that is not exact: a bound or an estimate."""
     kinds = {"bound": "an upper bound", "estimate": "an estimate"}
     return [
         f"{check.target}, {rule_of(check)}: the value is "
@@ -104,7 +104,7 @@ def budget_doubts(content: Checks) -> list[str]:
 
 
 def budget_target_moves(content: Checks) -> list[str]:
-    """Return a sentence for each model that moved to another file or is new."""
+    """Return a sentence for each model that moved to another file, or is not in the baseline."""
     known = {check.target: check for check in content.checks if check.moved_from or check.is_new}
     return [
         f"{target} moved from {check.moved_from}."
@@ -115,7 +115,7 @@ def budget_target_moves(content: Checks) -> list[str]:
 
 
 def savings(content: Checks) -> list[str]:
-    """Return a sentence for each value that is lower than in the baseline.
+    """Return a sentence for each value (times excepted) that is lower than in the baseline.
 
     A time differs from run to run.
     """
@@ -127,7 +127,7 @@ def savings(content: Checks) -> list[str]:
 
 
 def _budget_growth_text(check: Check) -> str:
-    """Return the sentence that says which modules grew, and by how much."""
+    """Return a sentence on which modules grew since the baseline, and by how much."""
     if check.change is None:
         return "What grew is unknown without a baseline: `crossflops check --update` writes one."
     if not check.grew_in:

@@ -1,4 +1,4 @@
-"""The page of a comparison: what every tool prints, every reason why, and which number to publish.
+"""Build the page of a comparison: what each tool prints, why, and which number to publish.
 
 That number is the native MACs, worded so that they can be cited and checked.
 """
@@ -66,7 +66,7 @@ from crossflops.tools.registry import find_convention
 
 
 def contrast_blocks(contrast: Contrast) -> list[Block]:
-    """Return the heading, waterfall and cause table of the difference between two tools."""
+    """Return the blocks of the difference between two tools: heading, waterfall, causes."""
     blocks: list[Block] = [
         Heading(f"{contrast.second} = {contrast.first}{term_with_sign(contrast.delta)}"),
         Figure("waterfall", contrast),
@@ -82,7 +82,7 @@ def contrast_blocks(contrast: Contrast) -> list[Block]:
 
 
 def _contrast_table(contrast: Contrast) -> Table:
-    """Build the table of the causes for which two tools differ, with a row of the residual."""
+    """Return a table of the causes by which two tools differ, and a row of the residual."""
     rows = [_tool_difference_row(cause) for cause in contrast.differences]
     rows.append(
         Row.from_cells(
@@ -108,7 +108,7 @@ def _contrast_table(contrast: Contrast) -> Table:
 
 
 def _tool_difference_row(row: ToolDifference) -> Row:
-    """Build the row of a cause for which two tools differ: amounts, calls, paths."""
+    """Return the row of a cause by which two tools differ: amounts, calls, module paths."""
     calls = max(len(row.first_calls), len(row.second_calls))
     return Row.from_cells(
         row.cause,
@@ -128,7 +128,7 @@ NOTE = "the same as the native count"
 
 
 def parameter_differences(report: Report) -> list[Block]:
-    """Return the table that explains other numbers of parameters; [] if all are equal."""
+    """Return a table on tools that count other parameters than native; [] if none does."""
     counting = [
         answer
         for answer in report.profiles or ()
@@ -158,7 +158,7 @@ def parameter_differences(report: Report) -> list[Block]:
 
 
 def _parameter_cause_rows(report: Report, profile: Profile) -> list[Row]:
-    """Return the rows that explain why a tool counts another number of parameters."""
+    """Return rows, by cause, on why a tool counts another number of parameters than native."""
     other = profile.params or 0
     head = (profile.tool, exact_amount(other), percent_change(other, report.params))
     try:
@@ -193,7 +193,7 @@ _SHOWN = 3  # kernels that are named before the rest is only numbered
 
 
 def kernel_run_lines(profile: Profile) -> list[str]:
-    """Return lines on the fused kernels that ran under the tool; [] without any."""
+    """Return a line on the fused kernels that ran under the tool, in a list; [] if none ran."""
     if not profile.kernels:
         return []
     rest = len(profile.kernels) - _SHOWN
@@ -203,7 +203,7 @@ def kernel_run_lines(profile: Profile) -> list[str]:
 
 
 def _setting_words(setting: Setting) -> str:
-    """Return a setting as words: mode, gradients, hooks.
+    """Return a setting as words: training or evaluation, without gradients, with hooks.
 
     >>> _setting_words(Setting(grad=False, hooked=True)), _setting_words(Setting(training=True))
     ('evaluation without gradients, with hooks,', 'training')
@@ -214,7 +214,7 @@ def _setting_words(setting: Setting) -> str:
 
 
 def _where(kernel: Kernel) -> str:
-    """Return a sentence on a kernel: its name, its number of runs, and its modules.
+    """Return a clause on a kernel: its name, how often it ran, and in which modules.
 
     >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
     'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
@@ -227,7 +227,7 @@ def _where(kernel: Kernel) -> str:
 
 
 def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
-    """Return a line for each setting in which hooks on modules change the kernels."""
+    """Return a line for each setting in which other kernels run if modules have hooks."""
     by_tool: dict[str, dict[bool, list[Profile]]] = {}
     for profile in profiles:
         if isinstance(profile.kernels, tuple):
@@ -244,12 +244,12 @@ def kernel_changes_by_hooks(profiles: tuple[Profile, ...]) -> list[str]:
 
 
 def _kernel_run_counts(profiles: list[Profile]) -> dict[str, int]:
-    """Return how often each kernel ran, by its name, in the first of the tool results."""
+    """Return the number of runs by kernel name, from the first of these tool results."""
     return {kernel.name: kernel.times for kernel in profiles[0].kernels or ()}
 
 
 def _kernel_names_text(profiles: list[Profile]) -> str:
-    """Return the text that lists the fused kernels, their runs, and the tools."""
+    """Return a text of the fused kernels with their numbers of runs, and of the tools."""
     kernels = _kernel_run_counts(profiles)
     ran = ", ".join(f"{name.removesuffix('.default')} x{n}" for name, n in kernels.items())
     return f"{ran or 'no fused kernel'} ({', '.join(profile.tool for profile in profiles)})"
@@ -260,7 +260,7 @@ MARK = "*"
 
 
 def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
-    """Return the page of a tool comparison: overview, each tool's causes, failures.
+    """Return the page of a comparison of tools: overview, causes of each tool, failures.
 
     `top` is the number of modules that are shown, of those where the tools disagree most.
     """
@@ -297,7 +297,7 @@ def comparison(report: Report, unit: Unit = "macs", top: int = TOP) -> Page:
 
 
 def _answers(report: Report) -> tuple[Profile, ...]:
-    """Return the results of all tools that ran, or of the two tools that are compared."""
+    """Return the results of the tools that ran, or only of the two that are compared."""
     by_tool = {
         answer.tool: answer for answer in report.profiles or () if isinstance(answer, Profile)
     }
@@ -307,20 +307,20 @@ def _answers(report: Report) -> tuple[Profile, ...]:
 
 
 def innermost_mismatches(rows: tuple[PathRow, ...]) -> tuple[PathRow, ...]:
-    """Return the innermost modules for which the prediction differs from the tool."""
+    """Return the rows of innermost modules whose prediction differs from the tool's number."""
     wrong = [row for row in rows if row.theirs is not None and row.theirs != row.predicted]
     return tuple(row for row in wrong if not any(_is_path_inside(outer, row) for outer in wrong))
 
 
 def _is_path_inside(inner: PathRow, outer: PathRow) -> bool:
-    """Return whether the first row is of a submodule of the second row's module."""
+    """Return whether the module of row `inner` is a submodule of that of row `outer`."""
     if inner is outer:
         return False
     return not outer.path or inner.path.startswith(f"{outer.path}.")
 
 
 def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table:
-    """Build the table of tools: total, MACs or FLOPs, difference to native, explained share."""
+    """Return a table of tools: total, MACs or FLOPs, difference to native, share explained."""
     return Table(
         columns=(
             Column(head="tool"),
@@ -334,7 +334,7 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
 
 
 def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
-    """Build the row of a tool: total, MACs or FLOPs, difference to native, explained share."""
+    """Return the row of a tool: total, MACs or FLOPs, difference to native, share explained."""
     account = _reconciliation(report, profile.tool)
     macs = _as_macs(profile.total, account)
     scale = 2 if unit == "flops" else 1
@@ -351,7 +351,7 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
 
 
 def _account_explanation_cell(account: Reconciliation | None) -> str:
-    """Return the percentage of a tool's difference that causes explain, or "predicted"."""
+    """Return the percentage of a difference that causes explain; "predicted" if not printed."""
     if account is None:
         return "-"
     rows = account.by_path[:1]
@@ -361,7 +361,7 @@ def _account_explanation_cell(account: Reconciliation | None) -> str:
 
 
 def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
-    """Return the explanation of a tool's total by causes, or None if the report has none."""
+    """Return a tool's account from native to its total, or None if the report has none."""
     try:
         return report.reconciliation(tool)
     except KeyError:
@@ -369,7 +369,7 @@ def _reconciliation(report: Report, tool: str) -> Reconciliation | None:
 
 
 def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
-    """Convert the total of a tool to MACs by the unit of its convention, or return None."""
+    """Return a tool's total in MACs, by the unit of its convention; None if that is unknown."""
     convention = _account_convention(account) if account else None
     if convention is None or not convention.unit or not isfinite(total):
         return None
@@ -377,7 +377,7 @@ def _as_macs(total: Amount, account: Reconciliation | None) -> Fraction | None:
 
 
 def _account_convention(account: Reconciliation) -> Convention | None:
-    """Return the counting convention that an explanation used, or None if it is unknown."""
+    """Return the convention that an account was made with, or None if it is unknown."""
     try:
         return find_convention(account.tool, account.edition)
     except UnknownNameError:  # a report of another release
@@ -385,7 +385,7 @@ def _account_convention(account: Reconciliation) -> Convention | None:
 
 
 def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Block]:
-    """Return a note for each tool whose version the convention was not verified with."""
+    """Return a note for each tool whose version was not checked with its convention."""
     notes: list[Block] = []
     for profile in answers:
         if profile.verified:
@@ -401,7 +401,7 @@ def _tool_version_notes(report: Report, answers: tuple[Profile, ...]) -> list[Bl
 
 
 def _account_blocks(report: Report, profile: Profile) -> list[Block]:
-    """Return the blocks that explain the total of a tool: causes, residual, remarks."""
+    """Return the blocks that explain a tool's total: causes, residual, remarks."""
     account = _reconciliation(report, profile.tool)
     if account is None:
         return [Heading(f"{profile.tool} = {exact_amount(profile.total)}, unexplained")]
@@ -416,7 +416,7 @@ def _account_blocks(report: Report, profile: Profile) -> list[Block]:
 
 
 def _residual_locations(account: Reconciliation) -> list[str]:
-    """Return texts that name the modules in which the prediction differs from the tool."""
+    """Return lines on a residual: in which modules the prediction differs; [] if it is 0."""
     if not account.residual:
         return []
     if account.obstacle:
@@ -433,7 +433,7 @@ def _residual_locations(account: Reconciliation) -> list[str]:
 
 
 def _remarks(report: Report, profile: Profile) -> list[str]:
-    """Return remarks on the run of a tool: kernels, setting, weights, interpreter."""
+    """Return remarks on the run of a tool: kernels, setting, weights, interpreter, formulas."""
     remarks = kernel_run_lines(profile)
     if not _as_expected(report, profile):
         remarks.append(f"ran in an unexpected setting: {profile.setting.id}")
@@ -445,7 +445,7 @@ def _remarks(report: Report, profile: Profile) -> list[str]:
 
 
 def lesson_lines(profile: Profile) -> list[str]:
-    """Return which formulas a tool was taught, and which it was not and why."""
+    """Return lines on the formulas that the tool was taught to use, and on those it was not."""
     lessons = profile.taught or ()
     by_reason: dict[str, list[str]] = {}
     lines = []
@@ -461,7 +461,7 @@ def lesson_lines(profile: Profile) -> list[str]:
 
 
 def _as_expected(report: Report, profile: Profile) -> bool:
-    """Return whether the tool ran in the requested setting or one its convention forces."""
+    """Return whether a tool ran in the requested setting, or in one that its convention forces."""
     setting, account = report.setting, _reconciliation(report, profile.tool)
     if not isinstance(setting, Setting):
         return True
@@ -471,7 +471,7 @@ def _as_expected(report: Report, profile: Profile) -> bool:
 
 
 def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
-    """Return the lines on tools that failed, grouped by their reason."""
+    """Return lines on the tools that failed, those with the same reason as one line."""
     if not failures:
         return []
     reasons: dict[tuple[str, ...], list[Failure]] = {}
@@ -484,13 +484,13 @@ def failure_blocks(failures: tuple[Failure, ...]) -> list[Block]:
 
 
 def _failure_reason(failure: Failure) -> tuple[str, ...]:
-    """Return stage, message and hint of a failure without the name of the tool."""
+    """Return the stage, message and hint of a failure, without the tool's name in them."""
     words = (failure.stage, failure.message, failure.hint)
     return tuple(sub(rf"(?<![\w-]){escape(failure.tool)}(?![\w-])", "", text) for text in words)
 
 
 def _failure_group_blocks(similar: list[Failure]) -> list[Block]:
-    """Return the lines for tools that failed for the same reason, with a hint or command."""
+    """Return the lines on tools that failed for the same reason, with a hint or a command."""
     first, tools = similar[0], ", ".join(failure.tool for failure in similar)
     outcome = f"failed at {first.stage}: {first.message}"
     lead = (outcome, f" {tools} ") if len(similar) == 1 else (f"{tools} {outcome}", " ")
@@ -511,7 +511,7 @@ _STANDS: dict[Stand, tuple[str, Tone]] = {
 
 
 def consensus_blocks(words: Consensus) -> list[Block]:
-    """Return the sentence to cite with its caveats, and a verdict for each tool."""
+    """Return the sentence to cite with its reason, and a table with a verdict on each tool."""
     blocks: list[Block] = [
         Heading("To publish" if words.citable else "To publish, only with its caveat"),
         Text(words.sentence, "   "),

@@ -1,4 +1,4 @@
-"""The pages of `devices`, `peak` and `bandwidth`: one device, several, this machine, a product."""
+"""Build the pages of `devices`, `peak` and `bandwidth`: devices, this machine, a derivation."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -23,7 +23,7 @@ _BESIDE = 12  # as many devices are set against each other; more are only listed
 
 
 def device_page(content: DeviceSheet) -> Page:
-    """Return the page of one device: data, peaks with derivation, source, doubts."""
+    """Return the page of one device: data, peaks with their derivation, sources, doubts."""
     device = content.device
     blocks: list[Block] = [
         Title((device.label, device.name, *_architecture_and_year(device))),
@@ -47,12 +47,12 @@ def device_page(content: DeviceSheet) -> Page:
 
 
 def _architecture_and_year(device: Device) -> tuple[str, ...]:
-    """Return the architecture and the year of a device, if they are known."""
+    """Return the architecture and the year of a device as texts, each if it is known."""
     return tuple(filter(None, (device.architecture, str(device.year or ""))))
 
 
 def _device_sheet_table(device: Device) -> Table:
-    """Build the table of a device: names, memory, bandwidth, units, clocks, power."""
+    """Return a table of a device's data: names, memory, bandwidth, units, clocks, power."""
     clocks = [(device.clock, device.clock_basis), (device.matrix_clock, "matrix units")]
     clocks += [(device.base_clock, "base"), (device.boost_clock, "boost")]
     rows = [
@@ -68,7 +68,7 @@ def _device_sheet_table(device: Device) -> Table:
 
 
 def _device_bandwidth_text(device: Device) -> str:
-    """Return bandwidth with memory bus and transfer rate as text, if known."""
+    """Return the bandwidth as text, with the memory bus and the transfer rate if known."""
     if not device.bandwidth:
         return ""
     rate = short_amount(device.bandwidth, "B/s")
@@ -78,12 +78,12 @@ def _device_bandwidth_text(device: Device) -> str:
 
 
 def exact_mhz(hertz: float) -> str:
-    """Return a clock in MHz, with every digit that it has."""
+    """Return a clock of `hertz` Hz as text in MHz, with all of its digits."""
     return f"{hertz / 1e6:g} MHz"
 
 
 def _peaks(content: DeviceSheet) -> Table:
-    """Build the table of the peaks of a device, with one row for each precision."""
+    """Return a table of a device's peaks, with one row for each precision."""
     package = content.device.framework_devices_per_package > 1
     columns = (
         Column(head="precision"),
@@ -113,7 +113,7 @@ def _device_peak_cells(device: Device, row: PeakRow) -> tuple[str, ...]:
 
 
 def _peak_rate_cell(row: PeakRow, rate: float | None) -> str:
-    """Return a rate as text in FLOP/s, or OP/s for integers; "-" if it is unknown."""
+    """Return a rate as text in FLOP/s (OP/s for integers), or "-" if it is unknown."""
     return "-" if rate is None else short_amount(rate, per_second(row.precision))
 
 
@@ -123,7 +123,7 @@ def per_second(precision: str) -> str:
 
 
 def _ridge(row: PeakRow) -> str:
-    """Return the ridge point in FLOP/byte as text, or "-" if it is unknown."""
+    """Return the ridge of a precision as text in FLOP/byte, or "-" if it is unknown."""
     return (
         "-"
         if row.ridge is None
@@ -132,7 +132,7 @@ def _ridge(row: PeakRow) -> str:
 
 
 def _peak_product_text(device: Device, row: PeakRow) -> str:
-    """Return the product of clock, units and FMAs that gives the peak, as text."""
+    """Return the product behind a peak as text: clock x units x FMAs per clock x 2."""
     if row.derived is None or row.clock is None or row.fma_per_clock is None:
         return "not all known"
     product = f"{exact_mhz(row.clock)} x {device.units} x {row.fma_per_clock:g} x 2"
@@ -140,12 +140,12 @@ def _peak_product_text(device: Device, row: PeakRow) -> str:
 
 
 def _peak_deviation_text(row: PeakRow) -> str:
-    """Return by how many percent clock x units differs from the data sheet, or "-"."""
+    """Return the percentage by which clock x units differs from the data sheet, or "-"."""
     return "-" if row.deviation is None else percent_change(row.deviation + 1, 1)
 
 
 def _device_doubts(content: DeviceSheet) -> list[str]:
-    """Return sentences on doubtful figures of a device: peaks that differ, shared names."""
+    """Return sentences on a device's doubtful figures: differing peaks, shared names."""
     off = [row for row in content.peaks if abs(row.deviation or 0) > _TOLERATED]
     texts = [
         f"{row.precision}: the data sheet's peak and clock x units differ by "
@@ -162,7 +162,7 @@ def _device_doubts(content: DeviceSheet) -> list[str]:
 
 
 def _provenance(device: Device) -> list[Block]:
-    """Return the blocks on the source of a device's figures, confidence and notes."""
+    """Return the blocks on the sources of a device's figures, their confidence, and notes."""
     blocks: list[Block] = [Heading("Source")]
     blocks += [Text(text, " - ") for text in device.source]
     blocks.append(Text(f"confidence: {device.confidence}", " - "))
@@ -182,7 +182,7 @@ def _provenance(device: Device) -> list[Block]:
 
 
 def _ambiguous(content: DeviceSheet) -> list[Block]:
-    """Return the blocks that list device names which belong to several devices."""
+    """Return a list of the names that belong to several devices, with these devices."""
     if not content.families:
         return []
     texts = [
@@ -192,7 +192,7 @@ def _ambiguous(content: DeviceSheet) -> list[Block]:
 
 
 def devices_page(content: DeviceList) -> Page:
-    """Return the page with a table of devices; of a few devices also their shares."""
+    """Return the page with a table of devices; a short list has shares of the highest peak."""
     few = len(content.devices) <= _BESIDE
     rates = _ratios(content) if few else _SEVERAL
     columns = (
@@ -213,7 +213,7 @@ def devices_page(content: DeviceList) -> Page:
 
 
 def _ratios(content: DeviceList) -> tuple[Rates, ...]:
-    """Return the rate columns of a device list: peak, share of the highest, FP32."""
+    """Return the columns of rates in a short list of devices: peak, share of the highest, FP32."""
     chosen: tuple[Rates, ...] = (
         (content.precision, 0, lambda row: "-" if row.peak is None else short_amount(row.peak)),
         ("of the highest", 0, _device_peak_ratio),
@@ -224,15 +224,15 @@ def _ratios(content: DeviceList) -> tuple[Rates, ...]:
 
 
 def _device_peak_ratio(row: DeviceShare) -> str:
-    """Return the peak of a device in percent of the peak of the device shown, or "-"."""
+    """Return a device's peak in percent of the peak that it is compared with, or "-"."""
     return "-" if row.ratio is None else f"{100 * row.ratio:.0f} %"
 
 
 def _first_peak_cell(*precisions: str) -> Cell:
-    """Return a function that gives a device's peak in the first precision it has."""
+    """Return a function that gives a device's peak in the first of these precisions it has."""
 
     def cell(row: DeviceShare) -> str:
-        """Return the peak in the first of the precisions that the device has, or "-"."""
+        """Return the device's peak, as text, in the first of the precisions it has, or "-"."""
         peaks = row.device.peaks
         return next(
             (short_amount(peaks[precision]) for precision in precisions if precision in peaks), "-"
@@ -262,7 +262,7 @@ def _device_list_cells(row: DeviceShare, rates: list[Cell]) -> tuple[str, ...]:
 
 
 def derivation_page(content: Derivation) -> Page:
-    """Return the page of a derived peak or bandwidth: the product and its factors."""
+    """Return the page that derives a peak or a bandwidth: the product and its factors."""
     product = " x ".join(_factor_text(factor) for factor in content.factors)
     rows = tuple(Row.from_cells(factor.what, _factor_text(factor)) for factor in content.factors)
     table = Table(columns=(Column(head="factor"), Column(head="value", right=True)), rows=rows)
@@ -272,7 +272,7 @@ def derivation_page(content: Derivation) -> Page:
 
 
 def _factor_text(factor: Factor) -> str:
-    """Return a factor of a peak as text: a clock in MHz, else a plain number."""
+    """Return a factor of a peak as text: in MHz if its unit is Hz, else without a unit."""
     return exact_mhz(factor.value) if factor.unit == "Hz" else f"{factor.value:g}"
 
 
@@ -280,7 +280,7 @@ def _factor_text(factor: Factor) -> str:
 
 
 def machine_page(content: Machine) -> Page:
-    """Return the page of this machine: CPU, GPUs, peak by rule and measured peak."""
+    """Return the page of this machine: CPU, GPUs, computed peaks and measured peaks."""
     blocks: list[Block] = [Title(("This machine", *([content.cpu.model] if content.cpu else [])))]
     if content.cpu is not None:
         blocks += [
@@ -296,7 +296,7 @@ def machine_page(content: Machine) -> Page:
 
 
 def _two_column_table(rows: list[tuple[str, str]]) -> Table:
-    """Build a table without heads from names and values; leave out empty values."""
+    """Return a table of names and values, without heads and without empty values."""
     return Table(
         columns=(Column(head="what"), Column(head="value", flows=True)),
         rows=tuple(Row(row) for row in rows if row[1]),
@@ -305,7 +305,7 @@ def _two_column_table(rows: list[tuple[str, str]]) -> Table:
 
 
 def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
-    """Return names and values on a CPU: cores, threads, clock, units, catalogue name."""
+    """Return (name, value) pairs on a CPU: cores, threads, clock, vector units, device name."""
     quota = "" if cpu.quota is None else f", limited to the time of {cpu.quota:g} CPUs"
     clock = "unknown" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     return [
@@ -321,7 +321,7 @@ def _cpu(cpu: Cpu, known: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def _cpu_peak_rule_table(cpu: Cpu) -> Table:
-    """Build the table of CPU peaks: cores x clock x FLOPs per clock, by precision."""
+    """Return a table of CPU peaks by precision: cores x clock x FLOPs per clock."""
     clock = "?" if cpu.clock is None else f"{cpu.clock / 1e9:.3f} GHz"
     rows = []
     for precision, rate in cpu.flops_per_clock.items():
@@ -345,7 +345,7 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
 
 
 def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
-    """Return names and values on a GPU: catalogue entry, peaks, memory, clocks, power."""
+    """Return (name, value) pairs on a GPU: device name, peaks, memory, clocks, power."""
     peaks = content.peaks.get(gpu.name, {})
     rates = (
         f"{name} {short_amount(rate, per_second(name))}" for name, rate in peaks.items() if rate
@@ -365,7 +365,7 @@ def _gpu(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
 
 
 def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
-    """Return the blocks on the measured peaks and bandwidth of this machine's CPU."""
+    """Return the blocks on the peaks and the bandwidth measured on this machine's CPU."""
     head = "Measured" if peak.is_peak else "Measured by a matrix product (not the peak)"
     rows = [
         (
@@ -391,13 +391,13 @@ def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
 
 
 def _share_of_rule(rate: float, claimed: Cpu | None, precision: str) -> str:
-    """Return a measured rate in percent of the peak by clock x units, or an empty text."""
+    """Return a measured rate in percent of the computed peak (clock x units), or ""."""
     peak = claimed.peak(precision) if claimed else None
     return f", {100 * rate / peak:.0f} % of the rule" if peak else ""
 
 
 def _per_clock(peak: MachinePeak) -> str:
-    """Return the FP32 FLOPs per clock of one core as text, or an empty text."""
+    """Return the measured FP32 FLOPs per clock of one core as text, or ""."""
     if peak.clock is None or peak.one_thread is None:
         return ""
     return f"{peak.one_thread / peak.clock:.1f} FP32 FLOPs of one core"

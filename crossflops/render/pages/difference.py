@@ -1,4 +1,4 @@
-"""The page of a difference between two models: totals, causes, modules, nodes."""
+"""Build the page of a difference between two models: totals, causes, modules, nodes."""
 
 from crossflops.ir.reconciliation import CauseRow
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
@@ -16,7 +16,7 @@ _NAMES = {"macs": "MACs", "flops": "FLOPs", "params": "parameters"}
 
 
 def difference_page(content: Difference) -> Page:
-    """Return the page of a diff: totals, causes, changed modules and nodes, verdict."""
+    """Return the page of `diff`: totals, causes, changed modules and nodes, verdict."""
     blocks: list[Block] = [
         Title((f"{content.first} -> {content.second}",)),
         _difference_totals_table(content),
@@ -41,7 +41,7 @@ def difference_page(content: Difference) -> Page:
 
 
 def _nodes_without_count_blocks(content: Difference) -> list[Block]:
-    """Return the table of nodes without a count in either model, new ones first."""
+    """Return a table of the second model's nodes without a count, new ones first."""
     if not content.uncounted and not content.uncounted_before:
         return []
     new = set(content.new_uncounted)
@@ -84,7 +84,7 @@ def _nodes_without_count_blocks(content: Difference) -> list[Block]:
 
 
 def _growth_verdict(content: Difference) -> list[Block]:
-    """Return the sentence that says if totals grew by more than --max-increase."""
+    """Return a sentence on whether a total grew by more than --max-increase; [] without it."""
     if content.max_increase is None:
         return []
     most = f"{100 * content.max_increase:g} %"
@@ -100,7 +100,7 @@ def _growth_verdict(content: Difference) -> list[Block]:
 
 
 def _difference_totals_table(content: Difference) -> Table:
-    """Build the table of totals of two models: both values, difference, percentage."""
+    """Return a table of the totals of two models: both values, difference, percentage."""
     rows = []
     for kind in KINDS:
         before, after = getattr(content.first_work, kind), getattr(content.second_work, kind)
@@ -120,7 +120,7 @@ def _difference_totals_table(content: Difference) -> Table:
 
 
 def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
-    """Build the table of causes of a difference: MACs, FLOPs and parameters of each."""
+    """Return a table of the causes of a difference: MACs, FLOPs and parameters of each."""
     rows = (
         Row.from_cells(
             row.cause,
@@ -135,7 +135,7 @@ def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
 
 
 def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
-    """Return a heading and a table of the changes, with long tables shortened."""
+    """Return a heading and a table of changed modules or nodes, shortened if long; [] if none."""
     if not rows:
         return []
     shown = tuple(map(_change_row, rows))
@@ -160,7 +160,7 @@ def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
 
 
 def _change_row(row: Change) -> Row:
-    """Build the row of a changed module or node: kind of change, name, amounts."""
+    """Return the row of a changed module or node: kind of change, name, amounts."""
     name = row.name or "(the model)"
     if row.kind == "moved":
         name = f"{row.before} -> {name}"

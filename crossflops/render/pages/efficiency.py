@@ -1,4 +1,4 @@
-"""The page of `efficiency`: what a speed asks of a device, in lines and tables."""
+"""Build the page of `efficiency`: what a speed requires of a device, in lines and tables."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
@@ -39,7 +39,7 @@ _WIDEST = 11  # digits of a speed that was given
 
 
 class Line(NamedTuple):
-    """A value with its meaning and its source."""
+    """A line of the page: the name of a value, and functions for its text and its source."""
 
     label: str
     value: Cell
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
 
 def work_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return the lines on executed FLOPs and attention of an efficiency page."""
+    """Return the lines on executed FLOPs and on attention, each if the result has it."""
     lines = []
     if first.executed is not UNSET:
         lines.append(Line("executed", _work_executed_cell, _work_executed_source))
@@ -63,7 +63,7 @@ def work_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
-    """Return the lines on HFU, second peak, all devices and bytes of an efficiency page.
+    """Return the lines on HFU, second peak, all devices and bytes, each if the result has it.
 
     With several rows shares stand in their table (`more`).
     """
@@ -82,7 +82,7 @@ def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
 
 
 def additional_columns(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
-    """Return the additional columns of a table of several efficiency rows, such as HFU."""
+    """Return heads and cell functions of columns that some rows need, such as HFU."""
     rows = tuple(rows)
     columns: list[tuple[str, Cell]] = []
     if any(isinstance(row.hfu, float) for row in rows):
@@ -97,7 +97,7 @@ def additional_columns(rows: Iterable[Efficiency]) -> list[tuple[str, Cell]]:
 
 
 def speed(row: Efficiency) -> str:
-    """Return the speed of one device in examples (and tokens) per second as text."""
+    """Return the speed of one device as text, such as "8 examples/s (4096 tokens/s)", or ""."""
     if row.examples_per_second is None:
         return ""
     tokens = row.tokens_per_second
@@ -114,18 +114,18 @@ def number_text(value: float) -> str:
 
 
 def _work_executed_cell(row: Efficiency) -> str:
-    """Return the FLOPs that the device executed, with recomputation, as text or "-"."""
+    """Return the FLOPs that a device executes, with recomputation, as text, or "-"."""
     return short_amount(row.executed, "FLOPs") if isinstance(row.executed, int) else "-"
 
 
 def _work_executed_source(row: Efficiency) -> str:
-    """Return how the executed FLOPs add up: the work and each recomputation."""
+    """Return the sum behind the executed FLOPs as text: the work and each recomputation."""
     parts = [f"{short_amount(part.flops, 'FLOPs')} of {part.reason}" for part in row.repeats or ()]
     return f"for one {row.unit}: {' + '.join((short_amount(row.work, 'FLOPs'), *parts))}"
 
 
 def _hfu_source(row: Efficiency) -> str:
-    """Return how the HFU adds up: the MFU and each recomputation."""
+    """Return the sum behind the HFU as text: the MFU and the share of each recomputation."""
     parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
     return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
 
@@ -136,7 +136,7 @@ def _hfu(row: Efficiency) -> str:
 
 
 def _attention_macs_cell(row: Efficiency) -> str:
-    """Return the MACs of attention scores and values that were counted, or "-"."""
+    """Return the counted MACs of attention's score and value products as text, or "-"."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return "-"
@@ -145,7 +145,7 @@ def _attention_macs_cell(row: Efficiency) -> str:
 
 
 def _attention_note(row: Efficiency) -> str:
-    """Return the note on which part of attention is counted, full or causal."""
+    """Return a note on whether attention is counted in full or causal, with both MACs."""
     attention = row.attention
     if not isinstance(attention, Attention):
         return ""
@@ -162,7 +162,7 @@ def _attention_note(row: Efficiency) -> str:
 
 
 def _attention_note_with_shares(row: Efficiency) -> str:
-    """Return the note on attention, with the MFU for full and causal attention."""
+    """Return the note on attention, with the MFU if it is counted in full and if causal."""
     attention = row.attention
     if (
         not isinstance(attention, Attention)
@@ -175,23 +175,23 @@ def _attention_note_with_shares(row: Efficiency) -> str:
 
 
 def _has_causal_half(row: Efficiency) -> bool:
-    """Return whether a causal mask would change the MACs of attention."""
+    """Return whether full and causal attention have different MACs."""
     attention = row.attention
     return isinstance(attention, Attention) and attention.full_macs != attention.half_macs
 
 
 def _full_attention_mfu(row: Efficiency) -> str:
-    """Return the MFU with attention counted without a mask, in percent, or "-"."""
+    """Return the MFU with attention counted in full, in percent, or "-"."""
     return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _causal_attention_mfu(row: Efficiency) -> str:
-    """Return the MFU with the causal half of attention counted, in percent, or "-"."""
+    """Return the MFU with only causal attention counted, in percent, or "-"."""
     return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _other(row: Efficiency) -> str:
-    """Return the peak of the second device or precision in FLOP/s, or "-"."""
+    """Return the second peak (other device or precision) as text in FLOP/s, or "-"."""
     return "-" if not row.others else short_amount(row.others[0].peak, "FLOP/s")
 
 
@@ -201,7 +201,7 @@ def _other_share(row: Efficiency) -> str:
 
 
 def _other_source(row: Efficiency) -> str:
-    """Return the name and the source of the second peak, with its utilization."""
+    """Return the name of the second peak, the percentage of it, and its source; or ""."""
     if not row.others:
         return ""
     peak = row.others[0]
@@ -209,12 +209,12 @@ def _other_source(row: Efficiency) -> str:
 
 
 def _device_count_cell(row: Efficiency) -> str:
-    """Return the number of devices as text, or "-" for one device."""
+    """Return the number of devices as text, or "-" if there is one."""
     return f"{exact_amount(row.world.devices)} devices" if isinstance(row.world, World) else "-"
 
 
 def _parallel_layout_note(row: Efficiency) -> str:
-    """Return the sizes of data, tensor and pipeline parallelism, and the idle share."""
+    """Return the sizes of data, tensor and pipeline parallelism as text, with the idle share."""
     world = row.world
     if not isinstance(world, World):
         return ""
@@ -228,7 +228,7 @@ def _parallel_layout_note(row: Efficiency) -> str:
 
 
 def _all_devices_rate(row: Efficiency) -> str:
-    """Return the required FLOP/s of all devices together, or "-"."""
+    """Return the rate that all devices together need, as text in FLOP/s, or "-"."""
     world = row.world
     if not isinstance(world, World) or world.rate is None:
         return "-"
@@ -236,7 +236,7 @@ def _all_devices_rate(row: Efficiency) -> str:
 
 
 def _all_source(row: Efficiency) -> str:
-    """Return the speed of all devices together in examples or tokens per second."""
+    """Return the speed of all devices together as text, in examples or tokens per second."""
     world = row.world
     if not isinstance(world, World) or world.examples_per_second is None:
         return ""
@@ -244,12 +244,12 @@ def _all_source(row: Efficiency) -> str:
 
 
 def _byte_traffic_or_none(row: Efficiency) -> MovedBytes | None:
-    """Return the bytes that a pass moves and what follows from them, or None."""
+    """Return the memory traffic of an efficiency result, or None if it has none."""
     return row.moved if isinstance(row.moved, MovedBytes) else None
 
 
 def _byte_traffic_lines(alone: bool) -> list[Line]:
-    """Return the lines on memory traffic: bytes, intensity, bound, and MBU if alone."""
+    """Return the lines on memory traffic: bytes, intensity, limit, and with `alone` the MBU."""
     lines = [
         Line("bytes", _byte_traffic_cell, lambda row: f"a pass: {_byte_traffic(row).model}"),
         Line("intensity", _intensity, _limit),
@@ -260,13 +260,13 @@ def _byte_traffic_lines(alone: bool) -> list[Line]:
 
 
 def _byte_traffic(row: Efficiency) -> MovedBytes:
-    """Return the memory traffic of an efficiency result, which must have one."""
+    """Return the memory traffic of an efficiency result that is known to have one."""
     assert isinstance(row.moved, MovedBytes)
     return row.moved
 
 
 def _byte_traffic_cell(row: Efficiency) -> str:
-    """Return the bytes that a pass moves, as text."""
+    """Return the bytes that one pass moves, as text."""
     return short_amount(_byte_traffic(row).bytes, "B")
 
 
@@ -277,7 +277,7 @@ def _intensity(row: Efficiency) -> str:
 
 
 def _limit(row: Efficiency) -> str:
-    """Return the FLOPs of a pass, and the limit of the intensity for large batches."""
+    """Return the FLOPs of a pass as text, with the intensity that no batch size reaches."""
     moved = _byte_traffic(row)
     sentence = f"{short_amount(moved.flops, 'FLOPs')} a pass"
     if moved.intensity_limit is not None:
@@ -286,13 +286,13 @@ def _limit(row: Efficiency) -> str:
 
 
 def _time_bound_cell(row: Efficiency) -> str:
-    """Return which bound applies, compute or memory, and its seconds, as text."""
+    """Return what limits a pass, compute or memory, and its shortest time, as text."""
     moved = _byte_traffic(row)
     return "-" if moved.bound is None else f"{moved.bound}, {duration(moved.bound_seconds or 0)}"
 
 
 def _time_bound_source(row: Efficiency) -> str:
-    """Return the ridge point and the bandwidth that the bound is computed from."""
+    """Return the ridge and the bandwidth that the time limit is computed from, as text."""
     moved = _byte_traffic(row)
     if moved.ridge is None or moved.bandwidth is None:
         return "needs a peak and a bandwidth"
@@ -309,7 +309,7 @@ def _mbu(row: Efficiency) -> str:
 
 
 def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
-    """Return the tables of step phases, module times and precisions of the rows."""
+    """Return the tables of all rows that have one: step phases, modules, precisions, run."""
     blocks: list[Block] = []
     for row in rows:
         name = f" on {row.device}" if len(rows) > 1 and row.device else ""
@@ -325,7 +325,7 @@ def tables(rows: tuple[Efficiency, ...]) -> list[Block]:
 
 
 def _run_compute_table(run: RunCompute) -> Table:
-    """Build the table of a training run: length, FLOPs, device-hours, energy."""
+    """Return a table of a training run: length, FLOPs, device-hours, energy."""
     lengths = [(name, getattr(run, name)) for name in ("tokens", "examples", "steps")]
     rows = [
         Row.from_cells(name, number_text(value), "")
@@ -356,18 +356,18 @@ def _run_compute_table(run: RunCompute) -> Table:
 
 
 def _number_or_dash(value: float | None, unit: float = 1) -> str:
-    """Return the value divided by the unit to four digits, or "-" for None."""
+    """Return value / unit as text with four digits, or "-" for None."""
     return "-" if value is None else number_text(float(f"{value / unit:.4g}"))
 
 
 def _device_step_summary(step: TimedStep) -> str:
-    """Return the line on the step of one device: batch, forward MACs, parameters."""
+    """Return a heading on the step of one device: batch, forward MACs, parameters."""
     params = "" if step.params is None else f", {short_amount(step.params)} parameters"
     return f"One device: batch {step.batch}, {short_amount(step.macs, 'MACs')} forward{params}"
 
 
 def _step_phase_table(step: TimedStep) -> Table:
-    """Build the table of phases of a step: latency, FLOPs, FLOP/s and MFU."""
+    """Return a table of a step's phases: time, FLOPs, FLOP/s and MFU."""
     rows = [
         Row.from_cells(
             phase.name,
@@ -385,7 +385,7 @@ def _step_phase_table(step: TimedStep) -> Table:
 
 
 def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
-    """Build the table of modules: time, FLOPs, FLOP/s and MFU."""
+    """Return a table of modules: forward time, FLOPs, FLOP/s and MFU."""
     right = [Column(head=head, right=True) for head in ("time", "work", "rate", "MFU")]
     return Table(
         columns=(Column(head="module", flows=True), *right),
@@ -404,7 +404,7 @@ def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
 
 
 def _precision_share_table(row: Efficiency) -> Table:
-    """Build the table of precisions: FLOPs, their share, and the peak."""
+    """Return a table of precisions: FLOPs, their share, and the peak."""
     parts = row.precisions or ()
     total = sum(part.flops for part in parts)
     right = [Column(head=head, right=True) for head in ("work", "of it", "peak")]
@@ -448,7 +448,7 @@ def efficiency_page(content: EfficiencyReport) -> Page:
 
 
 def _opening(content: EfficiencyReport) -> list[Block]:
-    """Return the first blocks of an efficiency page: its title, or the tool comparison."""
+    """Return the first blocks of an efficiency page: a title, or a comparison of tools."""
     first, report = content.efficiency[0], content.report
     kind = "inference" if first.multiplier == 1 else "training"
     run = [word for word in (kind, *_precision_and_speed(content.efficiency)) if word]
@@ -459,7 +459,7 @@ def _opening(content: EfficiencyReport) -> list[Block]:
 
 
 def _convention_explanation(content: EfficiencyReport) -> list[Block]:
-    """Return the blocks that explain a convention's MACs by causes; [] without one."""
+    """Return blocks that explain the MACs by a tool's convention; [] if none is used."""
     report = content.report
     if report is None or report.profiles or report.as_ is None:
         return []
@@ -491,7 +491,7 @@ def _convention_account_blocks(content: EfficiencyReport, account: Reconciliatio
 
 
 def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
-    """Return precision and speed of the run, or the number of runs of a table."""
+    """Return words for a title: precision and speed, or the number of runs in a table."""
     if rows[0].line is not UNSET:
         runs = len({row.line for row in rows})
         return (f"{runs} {'run' if runs == 1 else 'runs'}",)
@@ -499,7 +499,7 @@ def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
 
 
 def _common(rows: tuple[Efficiency, ...]) -> Table:
-    """Build the table of values that all efficiency rows share, with their sources."""
+    """Return a table of the values that all rows share, with their sources."""
     first = rows[0]
     lines: list[Line] = [
         Line("model", _efficiency_macs_cell, _numerator_source),
@@ -531,7 +531,7 @@ def _efficiency_batch_cell(row: Efficiency) -> str:
 
 
 def _varying(rows: tuple[Efficiency, ...]) -> Table:
-    """Build the table of values that differ between the rows, with the MFU of each."""
+    """Return a table of the values that differ between the rows, with the MFU of each."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
         (Column(head="line", right=True, spare=9), lambda row: str(row.line or ""), table),
@@ -567,12 +567,12 @@ def _efficiency_macs_cell(row: Efficiency) -> str:
 
 
 def _numerator_source(row: Efficiency) -> str:
-    """Return who counted the MACs, and whether they are of an example or a token."""
+    """Return a text on who counted the MACs, and that they are of one example or token."""
     return f"{row.numerator}, for one {row.unit}"
 
 
 def _flops_rule_note(row: Efficiency) -> str:
-    """Return the factor from MACs to FLOPs, with the passes of training, as text."""
+    """Return the factor from MACs to FLOPs as text: 2 x the passes of training."""
     return f"2 FLOPs per MAC x {row.multiplier:.4g}"
 
 
@@ -582,17 +582,17 @@ def _work_flops_cell(row: Efficiency) -> str:
 
 
 def _flops_rate_cell(row: Efficiency) -> str:
-    """Return the required rate in FLOP/s as text, or "-"."""
+    """Return the rate that the speed requires, as text in FLOP/s, or "-"."""
     return "-" if row.rate is None else short_amount(row.rate, "FLOP/s")
 
 
 def _speed(row: Efficiency) -> str:
-    """Return the speed in examples or tokens per second as text, or "-"."""
+    """Return the number of examples or tokens per second as text, or "-"."""
     return "-" if row.examples_per_second is None else number_text(row.examples_per_second)
 
 
 def _speed_note(row: Efficiency) -> str:
-    """Return the speed that the required rate follows from, "on each device" for several."""
+    """Return the speed behind the required rate as text, with "on each device" for several."""
     on_each = "" if row.world is UNSET else " on each device"
     return f"at {speed(row)}{on_each}"
 
@@ -603,7 +603,7 @@ def _peak_flops_cell(row: Efficiency) -> str:
 
 
 def _peak_source_note(row: Efficiency) -> str:
-    """Return the device and the precision that the peak is of, or "given"."""
+    """Return whose peak it is as text: device and precision, or "given"."""
     mean = "harmonic mean of " if row.precisions is not UNSET else ""
     return f"{row.device}, dense {mean}{row.precision}" if row.device else f"{mean}given"
 
@@ -614,10 +614,10 @@ def _mfu(row: Efficiency) -> str:
 
 
 def _has_one_value(rows: tuple[Efficiency, ...], cell: Cell) -> bool:
-    """Return whether the cell has the same text for all rows."""
+    """Return whether the function gives the same text for all rows."""
     return len({cell(row) for row in rows}) == 1
 
 
 def _unique(texts: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return all texts of the groups in order, each text once."""
+    """Return the texts of all groups in their order, without repetitions."""
     return list(dict.fromkeys(text for group in texts for text in group))

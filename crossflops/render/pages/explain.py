@@ -1,4 +1,4 @@
-"""The pages of `explain`: a cause, and everything that a tool does, kind by kind.
+"""Build the pages of `explain`: a cause, or all that a tool's convention does.
 
 A cause says what it is, how to recognise it, who has it, and what shows it.
 """
@@ -20,7 +20,7 @@ _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
 
 
 class Matches(msgspec.Struct, frozen=True):
-    """The causes that were found by some words, the nearest first."""
+    """The causes that match some words of a user, the best match first."""
 
     words: str
     causes: tuple[Cause, ...]
@@ -36,7 +36,7 @@ def matches_page(matches: Matches) -> Page:
 
 
 def cause_page(cause: Cause) -> Page:
-    """Return the page of a cause of differences between tools."""
+    """Return the page that explains a cause of differences between tools."""
     return Page((Title((cause.id, cause.title)), *cause_blocks(cause)))
 
 
@@ -56,7 +56,7 @@ def cause_blocks(cause: Cause) -> tuple[Block, ...]:
 
 
 def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
-    """Return the blocks that show a cause by example: code, tool and amount."""
+    """Return the blocks of an example of a cause: code, tool and amount."""
     options = "".join(f" and {option}" for option in example.options)
     if example.unit:
         sentence = (
@@ -68,7 +68,7 @@ def _cause_example_blocks(id: str, example: Example) -> tuple[Block, ...]:
 
 
 def _cause_tool_blocks(id: str) -> list[Block]:
-    """Return the table of tools for which a cause applies, and what each of them does."""
+    """Return a table of the tools that have a cause, and what each of them does; [] if none."""
     rows = [
         Row((f"{convention.tool}@{convention.edition}", words))
         for convention in all_conventions()
@@ -81,7 +81,7 @@ def _cause_tool_blocks(id: str) -> list[Block]:
 
 
 def _convention_cause_text(convention: Convention, id: str) -> str:
-    """Return the text on what a convention does for a cause; "" if nothing."""
+    """Return a text on what a convention does that has this cause, or "" if nothing."""
     sentences = [_rule_text(rule) for rule in convention.rules if rule.cause == id]
     if len(sentences) > _SEVERAL:
         sentences = [*sentences[:_SEVERAL], f"and {len(sentences) - _SEVERAL} more"]
@@ -89,7 +89,7 @@ def _convention_cause_text(convention: Convention, id: str) -> str:
 
 
 def _convention_traits(convention: Convention, id: str) -> list[str]:
-    """Return the property of a convention that has this cause, such as "2 per MAC"."""
+    """Return a text (in a list) on the property of a convention with this cause; else []."""
     if convention.formula is not None:
         return []
     traits = {
@@ -104,7 +104,7 @@ def _convention_traits(convention: Convention, id: str) -> list[str]:
 
 
 def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
-    """Return by cause which parameters a tool leaves out or counts twice."""
+    """Return a text by cause: which parameters a tool leaves out or counts more than once."""
     if rules is None:
         return {}
     by_cause = {"params.unregistered": "counts parameters of registered modules"}
@@ -127,19 +127,19 @@ def _parameter_traits(rules: Parameters | None) -> dict[str, str]:
 
 
 def _evaluates(convention: Convention) -> bool:
-    """Return whether the tool always runs the model in eval mode."""
+    """Return whether a tool always runs the model in evaluation mode."""
     return convention.forces.get("training") is False
 
 
 def _walks(convention: Convention) -> str:
-    """Return the names of the formulas that a convention multiplies its counts by."""
+    """Return "times A or B": the formulas by which a convention multiplies counts; "" if none."""
     times = {rule.times.of for rule in convention.rules if rule.times}
     names = sorted(str(getattr(formula, "__name__", formula)) for formula in times)
     return f"times {' or '.join(names)}" if names else ""
 
 
 def _rule_text(rule: Rule) -> str:
-    """Return a rule as text: what it applies to, and the amount that it counts.
+    """Return a rule as one text: what it applies to, its conditions, and its amount.
 
     >>> from crossflops.rules.conditions import output_elements
     >>> _rule_text(Rule(id="x", cause="norm.batch", level="operator", kind="part", factor=2,
@@ -157,7 +157,7 @@ _ANY_BUT, _OUTSIDE = "any except", "outside layers with a rule"
 
 
 def rule_subject(rule: Rule) -> str:
-    """Return the layers or functions that a rule applies to, as text with short names.
+    """Return a text on what a rule applies to: layers or functions, with short names.
 
     >>> rule_subject(Rule(id="x", cause="bias.conv", level="module", kind="part",
     ...           targets=("torch.nn.modules.conv.Conv1d", "torch.nn.modules.conv.Conv2d")))
@@ -177,7 +177,7 @@ def rule_subject(rule: Rule) -> str:
 
 
 def rule_target_names(names: tuple[str, ...]) -> str:
-    """Return names of classes, functions or operators, shortened; "" for any.
+    """Return names of classes, functions or operators, shortened and joined; "" if any fits.
 
     >>> rule_target_names(("Conv", "*.Conv"))
     'Conv'
@@ -188,14 +188,14 @@ def rule_target_names(names: tuple[str, ...]) -> str:
 
 
 def _drop_domain_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return operator names without those that "*.NAME" includes."""
+    """Return the operator names without "*.NAME" if NAME itself is among them."""
     return tuple(
         name for name in names if name.removeprefix("*.") == name or name[2:] not in names
     )
 
 
 def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the conditions of a rule as texts, except the one on what it applies to.
+    """Return the conditions of a rule as texts, without those on what it applies to.
 
     >>> from crossflops.rules.conditions import as_root, setting
     >>> conditions(Rule(id="x", cause="bias.conv", level="module", kind="part",
@@ -208,14 +208,14 @@ def conditions(rule: Rule, known: frozenset[str] = frozenset()) -> tuple[str, ..
 
 
 def _condition_words(condition: Condition, known: frozenset[str]) -> str:
-    """Return the words of a rule's condition, with the names that it lists."""
+    """Return a condition of a rule as text; `known` are names that need not be listed again."""
     if not condition.names or condition.words == _OUTSIDE:
         return condition.words
     return _condition_with_names(condition.words, condition.names, known)
 
 
 def rule_amount_words(rule: Rule) -> str:
-    """Return the amount that a rule counts for one call, as text.
+    """Return as text the amount that a rule counts for one call, such as "4 x n(x)".
 
     >>> from crossflops.rules.conditions import input_elements
     >>> rule_amount_words(Rule(id="x", cause="norm.batch", level="module", kind="part",
@@ -238,7 +238,7 @@ def rule_amount_words(rule: Rule) -> str:
 def _condition_with_names(
     word: str, names: tuple[str, ...], known: frozenset[str] = frozenset()
 ) -> str:
-    """Return a word and the names it applies to, or a short form if they are all known."""
+    """Return a word and names, such as "in A or B", or a short form if the names are `known`."""
     if not names:
         return ""
     if known and set(names) == known:
@@ -247,7 +247,7 @@ def _condition_with_names(
 
 
 def _short_target_names(names: tuple[str, ...]) -> list[str]:
-    """Return short layer names, such as "Conv1d/2d" for names that differ in dimensions."""
+    """Return short names; those that differ only in 1d, 2d, 3d are one, such as "Conv1d/2d"."""
     short = [sub(r"^(torch\.nn\.modules\.\w+|aten)\.|\.(default|\*)$", "", name) for name in names]
     short = [sub(r"^torch\.nn\.functional\.", "F.", name) for name in short]
     groups = []
@@ -259,7 +259,7 @@ def _short_target_names(names: tuple[str, ...]) -> list[str]:
 
 
 def _split_dimension_name(name: str) -> tuple[str, str, str]:
-    """Split a layer name at its "1d", "2d" or "3d": before, dimension, after."""
+    """Return a name in three parts: before "1d", "2d" or "3d", this part, and the rest."""
     match = fullmatch(r"(.*?)([123]d)(.*)", name)
     return (match[1], match[2], match[3]) if match else (name, "", "")
 
@@ -285,7 +285,7 @@ _UNCHECKED = {True: "no tool", False: "not checked with any version"}
 
 
 def convention_page(convention: Convention) -> Page:
-    """Return the page of a tool's counting convention: its properties and all rules."""
+    """Return the page of a tool's convention: its properties and all of its rules."""
     if convention.formula is not None:
         return _formula_convention_page(convention, convention.formula)
     core, parts, unseen, fails = (
@@ -304,7 +304,7 @@ def convention_page(convention: Convention) -> Page:
 
 
 def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> Page:
-    """Return the page of a convention that is a formula: the formula, and its causes."""
+    """Return the page of a convention that is one formula: the formula and its causes."""
     title = Title(
         (
             f"{convention.tool}@{convention.edition}",
@@ -338,13 +338,13 @@ def _formula_convention_page(convention: Convention, formula: FormulaTraits) -> 
 
 
 def _rules_by_level(rules: tuple[Rule, ...]) -> list[tuple[Rule, ...]]:
-    """Group the rules by level (module, function), in the order in which these occur."""
+    """Return the rules in one group for each level (module, function, ...) in their order."""
     levels = dict.fromkeys(rule.level for rule in rules)
     return [tuple(rule for rule in rules if rule.level == level) for level in levels]
 
 
 def _convention_title(convention: Convention) -> Title:
-    """Return the title of a tool's page: edition, printed label, unit, checked versions."""
+    """Return the title of a convention's page: edition, printed label, unit, checked versions."""
     nodes, checked = convention.sees == "node", ", ".join(convention.verified)
     return Title(
         (
@@ -365,7 +365,7 @@ _OF_STEPS = {
 
 
 def _head(convention: Convention) -> list[Block]:
-    """Return the texts that hold for all rules of a convention: mode, dead work, source."""
+    """Return texts that hold for all rules of a convention: mode, unused results, source."""
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"
     outside = (part for rule in convention.rules for part in rule.where if part.words == _OUTSIDE)
@@ -387,7 +387,7 @@ def _head(convention: Convention) -> list[Block]:
 
 
 def _parameter_rules(rules: Parameters | None) -> str:
-    """Return the sentence on which parameters the tool counts.
+    """Return a text on which parameters a tool counts, such as "parameters: each once".
 
     >>> _parameter_rules(Parameters(trainable=True, reference="count.py"))
     'parameters: each once, only trainable ones (count.py)'
@@ -409,7 +409,7 @@ def _parameter_rules(rules: Parameters | None) -> str:
 
 
 def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[Block]:
-    """Return a heading and a table of rules, with their common conditions above it."""
+    """Return a heading and a table of rules, with the conditions of all rules above it."""
     if not rules:
         return []
     requested = [(*conditions(rule, known), *_rule_modifiers(rule)) for rule in rules]
@@ -447,13 +447,13 @@ def _section(head: str, rules: tuple[Rule, ...], known: frozenset[str]) -> list[
 
 
 def _rule_summary(rule: Rule, texts: tuple[str, ...], shared: list[str]) -> str:
-    """Return what a rule applies to, and its texts that are not shared with other rules."""
+    """Return what a rule applies to, and those of its texts that not all rules share."""
     alone = [text for text in texts if text not in shared]
     return "; ".join([rule_subject(rule), *alone])
 
 
 def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
-    """Return what changes the number of a rule: its factor, divisor and scope."""
+    """Return texts on what changes a rule's amount: a factor, a divisor, or its scope."""
     parts = (
         f"times {_formula_name(rule.times.of)}" if rule.times else "",
         f"divided by {_formula_name(rule.batch)}" if rule.batch else "",
@@ -464,12 +464,12 @@ def _rule_modifiers(rule: Rule) -> tuple[str, ...]:
 
 
 def _formula_name(formula: object) -> str:
-    """Return the name of a formula function, or the text of a formula."""
+    """Return the name of a formula that is a function, or the formula itself as text."""
     return str(getattr(formula, "__name__", formula))
 
 
 def _legend(convention: Convention) -> list[Block]:
-    """Return the table that explains the formulas which the rules of a convention use."""
+    """Return a table that explains the formulas in the rules of a convention; [] if none."""
     used = dict.fromkeys(
         formula
         for rule in convention.rules

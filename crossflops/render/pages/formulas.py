@@ -1,4 +1,4 @@
-"""The page of `check-formula`: which formulas agree with their references, and where not."""
+"""Build the page of `check-formula`: which formulas agree with their references, which not."""
 
 from crossflops.render.page import Column, Page, Row, Table, Text, Title, Tone, right
 from crossflops.report.formula_checks import FormulaCheck, FormulaChecks
@@ -6,7 +6,7 @@ from crossflops.report.quantity import count_with_noun
 
 
 def formula_checks_page(content: FormulaChecks) -> Page:
-    """Each formula with its cases, and every problem under the table."""
+    """Return the page of checked formulas: a table of their cases, then every problem."""
     rows = tuple(
         Row.from_cells(check.formula, str(check.cases), _verdict(check), tone=_tone(check))
         for check in content.checks
@@ -22,12 +22,12 @@ def formula_checks_page(content: FormulaChecks) -> Page:
 
 
 def _verdict(check: FormulaCheck) -> str:
-    """Return the verdict on a formula: "holds", "not checked" or its number of problems."""
+    """Return the verdict on a formula: "holds", "not checked", or its number of problems."""
     if check.unchecked:
         return "not checked"
     return count_with_noun(len(check.problems), "problem") if check.problems else "holds"
 
 
 def _tone(check: FormulaCheck) -> Tone:
-    """Return the colour name of a formula check: good, bad or warn."""
+    """Return the colour name of a formula's row: "good", "bad", or "warn" if not checked."""
     return "warn" if check.unchecked else "bad" if check.problems else "good"

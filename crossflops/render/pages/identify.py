@@ -1,4 +1,4 @@
-"""The page of a figure that was identified: what prints it, and what nearly does."""
+"""Build the page of an identified figure: which conventions print it, and which nearly do."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _COMMANDS, _NEAR = 3, 5  # on a page; a JSON file has all
 
 
 def identification_page(result: Identification) -> Page:
-    """Return the page: the candidates, the commands of the first ones, and near numbers."""
+    """Return the page of an identified figure: candidates, their commands, near numbers."""
     blocks: list[Block] = [
         Title(
             (
@@ -42,18 +42,20 @@ def identification_page(result: Identification) -> Page:
 
 
 def candidate_name(candidate: Candidate) -> str:
-    """Return the tool with its edition; of the native count its name."""
+    """Return the name of a candidate: the tool and its edition, or "native count"."""
     if candidate.tool == NATIVE:
         return "native count"
     return f"{candidate.tool} {candidate.edition}"
 
 
 def _unit_text(candidate: Candidate) -> str:
+    """Return the unit of a candidate's number as text, such as "2 x MACs"."""
     times = "" if candidate.factor == "1" else f"{candidate.factor} x "
     return f"{times}{candidate.unit}"
 
 
 def _candidate_table(candidates: Sequence[Candidate]) -> Table:
+    """Return a table of the candidates: name, unit, number, rounding, input and command."""
     return Table(
         columns=(
             Column(head="what prints it"),
@@ -79,6 +81,7 @@ def _candidate_table(candidates: Sequence[Candidate]) -> Table:
 
 
 def _near_table(candidates: Sequence[Candidate]) -> Table:
+    """Return a table of candidates that print the figure without some causes."""
     return Table(
         columns=(
             Column(head="tool"),
@@ -101,6 +104,7 @@ def _near_table(candidates: Sequence[Candidate]) -> Table:
 
 
 def _notes(result: Identification) -> list[Block]:
+    """Return notes on what was counted, what was not, and which tools gave no number."""
     notes: list[Block] = [Text(f"Counted: {'; '.join(result.tried)}.", " ", "dim")]
     if len(result.tried) == 1 and result.exact:
         sentence = "Other inputs and settings are tried only if no number fits, or with --all."

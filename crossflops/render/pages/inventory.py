@@ -1,4 +1,4 @@
-"""The pages of `tools` and `doctor`: which tools are known, and what is installed here."""
+"""Build the pages of `tools` and `doctor`: which tools are known, and what is installed."""
 
 import sys
 from typing import Literal
@@ -38,7 +38,7 @@ class ToolRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolList(msgspec.Struct, frozen=True):
-    """The tools, those with a convention first, in the order of the conventions."""
+    """All tools; those with a convention first, in the order of the conventions."""
 
     tools: tuple[ToolRow, ...]
 
@@ -78,7 +78,7 @@ class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FormulaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The formulas that an installed distribution brings; `message` says why none can be read."""
+    """The formulas of an installed distribution; `message` says why they cannot be read."""
 
     distribution: str
     version: str
@@ -110,7 +110,7 @@ def inventory(content: ToolList) -> Page:
 
 
 def health(content: Health) -> Page:
-    """Return the page of `doctor`: packages, tools, and commands to install missing ones."""
+    """Return the page of `doctor`: packages, tools, replaced attributes, install commands."""
     rows = tuple(
         Row.from_cells(
             component.name,
@@ -146,7 +146,7 @@ def health(content: Health) -> Page:
 
 
 def _formula_inventory_blocks(formulas: tuple[FormulaRow, ...]) -> tuple[Heading | Table, ...]:
-    """Return the table of formulas of custom operators, by distribution."""
+    """Return a table of the formulas for custom operators, by installed distribution."""
     if not formulas:
         return ()
     rows = tuple(
@@ -170,7 +170,7 @@ _CHANGES: dict[str, Tone] = {"changed": "warn", "gone": "bad"}
 
 
 def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Table | Text, ...]:
-    """Return the table of library attributes that crossflops patches, by library."""
+    """Return a table of the attributes that crossflops replaces in libraries."""
     there = [patch for patch in patches if patch.version is not None]
     absent = dict.fromkeys(patch.library for patch in patches if patch.version is None)
     if not there:
@@ -196,12 +196,12 @@ def _attribute_patch_blocks(patches: tuple[PatchRow, ...]) -> tuple[Heading | Ta
 
 
 def _patch_state(patch: PatchRow) -> str:
-    """Return the state of a patched library attribute, with the message if any."""
+    """Return the state of a replaced attribute as text, with a message if there is one."""
     return f"{patch.state}: {patch.message}" if patch.message else patch.state
 
 
 def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
-    """Build the table of tools: conventions, verified versions, installed version, state."""
+    """Return a table of tools: conventions, checked versions, installed version, state."""
     return Table(
         columns=(
             Column(head="tool"),
@@ -225,14 +225,14 @@ def _tool_inventory_table(tools: tuple[ToolRow, ...]) -> Table:
 
 
 def _state(tool: ToolRow) -> str:
-    """Return the state of a tool, with the verified versions or its error message."""
+    """Return the state of a tool as text, with the checked versions or a message."""
     if tool.state == "unverified" and tool.verified:
         return f"{tool.state}: checked with {', '.join(tool.verified)}"
     return f"{tool.state}: {tool.message}" if tool.message else tool.state
 
 
 def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Command, ...]:
-    """Return the blocks on other Python interpreters and the tools that each runs."""
+    """Return the other Python interpreters, and the tools that run in each of them."""
     names: dict[str, list[str]] = {}
     for tool in tools:
         if tool.python not in ("", sys.executable):
@@ -242,12 +242,12 @@ def _other_interpreter_blocks(tools: tuple[ToolRow, ...]) -> tuple[Heading | Com
 
 
 def _tool_install_commands(tools: tuple[ToolRow, ...]) -> list[tuple[str, str]]:
-    """Return tool and install command for each tool that can be installed."""
+    """Return (tool, install command) pairs of the tools that have such a command."""
     return [(tool.tool, tool.install) for tool in tools if tool.install]
 
 
 def _remedies(lacking: list[tuple[str, str]]) -> tuple[Heading | Text | Command, ...]:
-    """Return each install command once, with the names of all that it installs."""
+    """Return install commands without repetitions, each with the names of what it installs."""
     names: dict[str, list[str]] = {}
     for name, install in lacking:
         names.setdefault(install, []).append(name)

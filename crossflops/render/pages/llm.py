@@ -1,4 +1,4 @@
-"""The page of formulas over a language model: all of them in one table, and every reason why."""
+"""Build the page of formulas for a language model: one table of all, and their causes."""
 
 from crossflops.ir.formula_account import FormulaAccount, FormulaReport
 from crossflops.ir.profile import Amount
@@ -22,7 +22,7 @@ _NOT_RUN = (
 
 
 def formula_page(report: Report) -> Page:
-    """Return the page of formulas over a language model: native count, formulas, causes."""
+    """Return the page of formulas for a language model: native count, formulas, causes."""
     answers = report.llm
     assert isinstance(answers, FormulaReport)
     return Page(
@@ -36,7 +36,7 @@ def formula_page(report: Report) -> Page:
 
 
 def formula_blocks(answers: FormulaReport) -> list[Block]:
-    """Return heading, table and notes of formulas for a language model."""
+    """Return a heading, a table and notes on the formulas for a language model."""
     sequences = count_with_noun(answers.sequences, "sequence")
     blocks: list[Block] = [
         Heading(f"FLOPs of {sequences} of {answers.tokens} tokens, by formula"),
@@ -58,7 +58,7 @@ def formula_blocks(answers: FormulaReport) -> list[Block]:
 
 
 def _formula_table(answers: FormulaReport) -> Table:
-    """Build the table of language model formulas: amounts per token, and their causes."""
+    """Return a table of formulas: FLOPs per token and in all, and the causes of differences."""
     rows = []
     for passes, words in _PASSES.items():
         accounts = [account for account in answers.accounts if account.passes == passes]
@@ -81,13 +81,13 @@ def _formula_table(answers: FormulaReport) -> Table:
 
 
 def _amount_row(answers: FormulaReport, name: str, amount: int, tone: Tone = "") -> Row:
-    """Build a row with an amount per token and for all tokens."""
+    """Return a row with an amount for one token and for all tokens."""
     per_token = exact_amount(answers.per_token(amount))
     return Row.from_cells(name, per_token, exact_amount(amount), "", "", "", "", tone=tone)
 
 
 def _account_rows(answers: FormulaReport, account: FormulaAccount) -> list[Row]:
-    """Return the rows of a formula: its amounts, its difference to native, the causes."""
+    """Return the rows of a formula: its amounts and difference to native, then the causes."""
     name = f"{account.tool}@{account.edition}"
     if account.obstacle:
         cells = (name, "-", "-", "-", "-", "no number", account.reference)

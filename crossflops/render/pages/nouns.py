@@ -1,4 +1,4 @@
-"""Every noun that can be shown, and the page of each."""
+"""List all kinds of results that can be shown, each with its page."""
 
 from typing import TypeAlias
 
@@ -73,7 +73,7 @@ Noun: TypeAlias = (
 
 
 def content_page(content: Noun, unit: Unit = "macs") -> Page:
-    """Return the page of any result: report, bench, profile, cause, device, ..."""
+    """Return the page of a result of any kind: report, bench, profile, cause, device, ..."""
     match content:
         case Page():
             return content

@@ -1,4 +1,4 @@
-"""The page of several models in one table: one unit a column, one number of digits for all."""
+"""Build the table of several models: one unit for each column, the same number of digits."""
 
 from decimal import Context, Decimal
 
@@ -12,13 +12,13 @@ _TRAFFIC = "memory traffic"  # in bytes; the others are counts
 
 
 def paper_table_heads(table: PaperTable) -> tuple[str, ...]:
-    """Return the column names of a table of models: target, params, macs, flops, ..."""
+    """Return the column names of a table of models: "target", "params", "macs", "flops", ..."""
     timed = ("latency_seconds",) if table.latency else ()
     return ("target", "params", "macs", "flops", "memory_traffic", *table.tools, *timed)
 
 
 def paper_table_rows(table: PaperTable) -> list[tuple[str | Amount | None, ...]]:
-    """Return the rows of a table of models, in the order of its column names."""
+    """Return the rows of a table of models, with cells in the order of its column names."""
     return [
         (*row.cells(table.tools), *((row.latency_seconds,) if table.latency else ()))
         for row in table.rows
@@ -51,7 +51,7 @@ def paper_page(table: PaperTable) -> Page:
 
 
 def footnotes(table: PaperTable) -> list[str]:
-    """Return sentences on how a table of models was counted, with caveats."""
+    """Return sentences on how the models of a table were counted, with their caveats."""
     version = table.made_with.get("crossflops", "")
     sentences = [
         f"Counted with crossflops {version}".rstrip()
@@ -84,14 +84,14 @@ def footnotes(table: PaperTable) -> list[str]:
 
 
 def _column_prefix_power(column: tuple[str | Amount, ...]) -> int:
-    """Return the power of 1000 by which a column is divided, from its largest number."""
+    """Return the power of 1000 that the numbers of a column are divided by."""
     counts = [abs(count) for count in column if not isinstance(count, str)]
     largest = int(max(counts, default=0))
     return min((len(str(largest)) - 1) // 3, len(_PREFIXES) - 1)
 
 
 def _column_figure(count: str | Amount, step: int, digits: int) -> str:
-    """Return a count divided by 1000**step, rounded to a number of digits, as text.
+    """Return count / 1000**step as text with this number of significant digits.
 
     >>> cells = (4133742592, 3), (57, 0), (999960, 1), ("", 3)
     >>> tuple(_column_figure(value, power, 4) for value, power in cells)
@@ -111,7 +111,7 @@ def _column_figure(count: str | Amount, step: int, digits: int) -> str:
 
 
 def _milliseconds_text(seconds: float | None, digits: int) -> str:
-    """Return seconds as milliseconds with a number of significant digits, or "-".
+    """Return a time, given in seconds, as text in ms with these significant digits, or "-".
 
     >>> _milliseconds_text(0.0123456, 4), _milliseconds_text(None, 4)
     ('12.35', '-')

@@ -1,4 +1,4 @@
-"""Where tools disagree most: modules, calls and causes in few words."""
+"""Build the table of modules on which tools differ most, and parts for tables of causes."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -26,21 +26,21 @@ Own = dict[str, Fraction]
 
 
 class ComparisonView(msgspec.Struct, frozen=True):
-    """A report of a comparison, with so many modules in the table of disagreement."""
+    """A report of a comparison, and how many modules its table of differences shows (`top`)."""
 
     report: Report
     top: int
 
 
 class Distances(msgspec.Struct, frozen=True):
-    """Native MACs by path, and each tool's distance, both without nested modules."""
+    """Native MACs by module path, and by tool the difference to them; both without submodules."""
 
     native: dict[str, int]
     tools: dict[str, Own]
 
     @property
     def spread(self) -> dict[str, Fraction]:
-        """The largest difference between tools' (and native) MACs, by module path."""
+        """By module path, the largest difference in MACs between two tools, or to native."""
         spread = {}
         for path in self.native:
             values = [Fraction(0), *(gaps.get(path, Fraction(0)) for gaps in self.tools.values())]
@@ -49,7 +49,7 @@ class Distances(msgspec.Struct, frozen=True):
 
 
 def module_distances(report: Report) -> Distances:
-    """Return by module how each tool's MACs differ from native, without submodules."""
+    """Return by module path the native MACs, and each tool's difference, without submodules."""
     accounts = [
         account
         for account in report.reconciliations or ()
@@ -69,7 +69,7 @@ def module_distances(report: Report) -> Distances:
 
 
 def disagreement(report: Report, top: int = TOP) -> list[Block]:
-    """Return the table of modules on which tools differ most; [] without a difference.
+    """Return the table of the modules on which tools differ most; [] if there is none.
 
     Modules whose paths differ in numbers alone, and that are counted alike, are one row.
     """
@@ -104,7 +104,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
 
 
 def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
-    """Return groups of similar module paths on which tools differ, largest first."""
+    """Return groups of similar module paths with equal differences, largest difference first."""
     spread = enclosing.spread
     kinds: dict[tuple[object, ...], list[str]] = {}
     for path in (path for path in enclosing.native if spread[path]):
@@ -114,12 +114,12 @@ def _distance_path_groups(enclosing: Distances) -> list[list[str]]:
 
 
 def pattern(path: str) -> str:
-    """Return the module path with each number replaced by "*"."""
+    """Return a module path with each number replaced by "*"."""
     return sub(r"\d+", "*", path)
 
 
 def path_with_stars(paths: list[str]) -> str:
-    """Return the common path of similar paths, with "*" for numbers that differ."""
+    """Return one path for several similar ones, with "*" for the numbers that differ."""
     parts = zip(*(split(r"(\d+)", path) for path in paths), strict=True)
     return "".join(words[0] if len(set(words)) == 1 else "*" for words in parts) or MODEL
 
@@ -127,7 +127,7 @@ def path_with_stars(paths: list[str]) -> str:
 def _distance_columns(
     enclosing: Distances, shown: list[str]
 ) -> tuple[list[Own], list[str], list[str]]:
-    """Return columns of differences, tools with equal ones merged, with heads and notes."""
+    """Return one column of differences for all tools with equal ones, their heads, and notes."""
     same: dict[tuple[Fraction, ...], list[str]] = {}
     for tool, gaps in enclosing.tools.items():
         same.setdefault(tuple(gaps.get(path, Fraction(0)) for path in shown), []).append(tool)
@@ -147,18 +147,18 @@ def _distance_columns(
 
 
 def _account_distances(account: Reconciliation) -> Own:
-    """Return by module path the MACs of the tool less the native MACs."""
+    """Return by module path a tool's MACs minus the native MACs."""
     return {row.path: _tool_macs_at_path(row, account) - row.ours for row in account.by_path}
 
 
 def _tool_macs_at_path(row: PathRow, account: Reconciliation) -> Fraction:
-    """Return a tool's number for a module in MACs: printed, or else predicted."""
+    """Return a tool's number for a module in MACs: as printed, or predicted if not printed."""
     other = row.predicted if row.theirs is None or not isfinite(row.theirs) else row.theirs
     return Fraction(other) / (account.unit or 1)
 
 
 def _parent(path: str, known: Iterable[str]) -> str | None:
-    """Return the path of the nearest known ancestor of a module, or None."""
+    """Return the nearest enclosing module of `path` among the known paths, or None."""
     while path:
         path = path.rpartition(".")[0]
         if path in known:
@@ -169,7 +169,7 @@ def _parent(path: str, known: Iterable[str]) -> str | None:
 def _amounts_without_children(
     counts: "dict[str, int] | Own", parents: dict[str, str | None]
 ) -> Own:
-    """Return the amount of each path less the amounts of its children."""
+    """Return by module path its amount minus the amounts of its children."""
     rest = {path: Fraction(amount) for path, amount in counts.items()}
     for path, amount in counts.items():
         parent = parents[path]
@@ -179,7 +179,7 @@ def _amounts_without_children(
 
 
 def _distance_text(amount: Fraction) -> str:
-    """Return an amount of MACs with its sign, or the mark for no difference."""
+    """Return an amount of MACs as text with its sign, or the mark for no difference."""
     if not amount:
         return SAME
     return f"{'+' if amount > 0 else '-'}{short_amount(abs(amount))}"
@@ -191,7 +191,7 @@ NAMED = 1  # calls that are named before the rest is only numbered
 
 
 def cause_title(id: str) -> str:
-    """Return the title of a cause, or "" for an unknown cause."""
+    """Return the title of a cause by its id, or "" if the cause is unknown."""
     try:
         return cause(id).title
     except UnknownNameError:
@@ -199,13 +199,13 @@ def cause_title(id: str) -> str:
 
 
 def first_calls_text(calls: tuple[str, ...]) -> str:
-    """Return the names of the first calls, and the number of the others."""
+    """Return a text with the names of the first calls, and how many more there are."""
     rest = len(calls) - NAMED
     return ", ".join([*calls[:NAMED], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 def explanations(account: Reconciliation) -> Table:
-    """Build the table of causes from the native count to the tool's, with the residual."""
+    """Return a table of the causes from the native count to a tool's number, and the residual."""
     tone: Tone = "bad" if account.residual else "good"
     rows = [_explanation_row(reason) for reason in account.explanations]
     rows.append(
@@ -226,7 +226,7 @@ def explanations(account: Reconciliation) -> Table:
 
 
 def _explanation_row(reason: Explanation) -> Row:
-    """Build the row of a cause: amount, number of calls, title, calls, reference."""
+    """Return the row of a cause: amount, number of calls, title, first calls, source."""
     calls = count_with_noun(len(reason.calls), "call") if reason.calls else ""
     return Row.from_cells(
         reason.cause,

@@ -1,4 +1,4 @@
-"""The page of `profile`: a summary, the top modules by depth, and the tree with its times."""
+"""Build the page of `profile`: a summary, the largest modules by depth, and the module tree."""
 
 from collections.abc import Iterable
 
@@ -34,7 +34,7 @@ _STRAGGLES = 1.2  # times as long as the fastest process
 
 
 class ProfileView(msgspec.Struct, frozen=True):
-    """A profile, and the shown part of it."""
+    """A profile, and which part of it to show."""
 
     profile: TrainingProfile
     choice: ShownDepth = ALL
@@ -82,7 +82,7 @@ def _profile_title(content: TrainingProfile) -> Title:
 
 
 def _profile_summary_table(content: TrainingProfile) -> Table:
-    """Build the table of phases of a training step: MACs, FLOPs, time, rate."""
+    """Return a table of the phases of a training step: MACs, FLOPs, time, rate."""
     times, work = content.latencies, content.work
     repeated = work.recomputed_macs if content.has_backward else 0
     again = f" + {short_amount(repeated, 'MACs')} again" if repeated else ""
@@ -112,7 +112,7 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
 def _profile_phase_row(
     content: TrainingProfile, word: str, macs: int, flops: int, seconds: float | None
 ) -> Row:
-    """Build the row of a phase: MACs, FLOPs, time, FLOP/s and share of the peak."""
+    """Return the row of a phase: MACs, FLOPs, time, FLOP/s and share of the peak."""
     rate = content.rate(macs, seconds)
     written = "-" if rate is None else short_amount(rate, "FLOP/s")
     return Row.from_cells(
@@ -126,7 +126,7 @@ def _profile_phase_row(
 
 
 def _extra_module_row(row: BesideProfile) -> Row:
-    """Build the row of a module outside the model: MACs, FLOPs, time, rate."""
+    """Return the row of a module outside the model: MACs, FLOPs, time, rate."""
     times = f", {row.calls} calls" if row.calls > 1 else ""
     name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
@@ -140,17 +140,17 @@ def _extra_module_row(row: BesideProfile) -> Row:
 
 
 def _flops_of(row: BesideProfile) -> int:
-    """Return the training FLOPs of a module outside of the model, 0 without training."""
+    """Return the FLOPs of training a module outside the model, or 0 if it is not trained."""
     return row.training.flops if row.training is not None else 0
 
 
 def _time(seconds: float | None) -> str:
-    """Return seconds as text with a unit, or "-" if unknown."""
+    """Return a time as text with its unit, or "-" if it is unknown."""
     return "-" if seconds is None else duration(seconds)
 
 
 def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
-    """Yield names and values of a profile: MFU, HFU, speed, parameter and activation bytes."""
+    """Yield (name, value) pairs of a profile: MFU, HFU, speed, parameter and activation bytes."""
     memory = content.memory
     if content.mfu is not None:
         yield "MFU", percent(content.mfu)
@@ -171,7 +171,7 @@ def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
 
 
 def _ranks(ranks: Ranks) -> list[Block]:
-    """Return the table of the ranks of a distributed step: samples, times, slowdown."""
+    """Return a table of the processes (ranks) of a step: samples, MACs, times, slowdown."""
     fastest = min((step.seconds for step in ranks.steps if step.seconds), default=None)
     rows = []
     for step in ranks.steps:
@@ -205,7 +205,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
 
 
 def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile) -> list[Block]:
-    """Return the blocks of a tool convention in a profile: rates and causes."""
+    """Return the blocks on a tool's convention in a profile: its rates, and causes."""
     forward, backward = content.latencies.forward, content.latencies.backward
     both = None if forward is None or backward is None else forward + backward
     lines = []
@@ -250,7 +250,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
 
 
 def _native_phase_macs(content: TrainingProfile, times: int) -> int:
-    """Return the native MACs of the forward pass (1), backward pass (2) or both (3)."""
+    """Return the native MACs of the forward pass (`times` 1), backward pass (2) or both (3)."""
     forward, backward = content.work.forward_macs, content.backward_macs
     return {1: forward, 2: backward, 3: forward + backward}[times]
 
@@ -259,7 +259,7 @@ def _native_phase_macs(content: TrainingProfile, times: int) -> int:
 
 
 def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
-    """Build the table of the largest module classes at each depth by params, MACs, time."""
+    """Return a table of the largest module classes at each depth by parameters, MACs, time."""
     lines = []
     for depth, classes in classes_by_depth(rows).items():
         by_time = (
@@ -292,13 +292,13 @@ def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> T
 def _largest_classes(
     classes: Iterable[ClassesAtDepth], name: str, top: int
 ) -> list[ClassesAtDepth]:
-    """Return the first module classes by the amount of this name, largest first."""
+    """Return the `top` module classes with the largest attribute `name`, without zeros."""
     ordered = sorted(classes, key=lambda row: -getattr(row, name))
     return [row for row in ordered if getattr(row, name)][:top]
 
 
 def _name_value_text(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return pairs of name and value joined by ", ", or "-" for none."""
+    """Return the pairs as text: name and value each, joined by ", "; "-" if there are none."""
     return ", ".join(f"{name} {value}" for name, value in pairs) or "-"
 
 
@@ -306,7 +306,7 @@ def _name_value_text(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) -> Table:
-    """Build the table of the module tree: parameters, MACs, bytes, times and rates."""
+    """Return a table of the module tree: parameters, MACs, bytes, times and rates."""
     columns = (
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
@@ -322,7 +322,7 @@ def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) 
 
 
 def _profile_module_row(content: TrainingProfile, row: ModuleProfile) -> Row:
-    """Build the row of a module: parameters, MACs, bytes, forward and backward time."""
+    """Return the row of a module: parameters, MACs, bytes, forward and backward time."""
     model = content.modules[0]
     forward, backward = row.forward_seconds, row.backward_seconds
     rate = row.rate

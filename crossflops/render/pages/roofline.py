@@ -1,4 +1,4 @@
-"""The blocks of a roofline: what a step asks for, what the device allows, and where it is lost."""
+"""Build the blocks of a roofline: what a step needs, what the device allows, what limits it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ _MARK = " <- cache"  # a kind that reads a cache
 
 
 def alternatives(roof: Roofline) -> Table:
-    """Build the table of a step under each --what-if alternative."""
+    """Return a table of a step as it is, and with each change of --what-if."""
     heads = ("what if", "a step", "examples/s", "bytes", "intensity", "ridge", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -41,7 +41,7 @@ def alternatives(roof: Roofline) -> Table:
 
 
 def node_kind_table(roof: Roofline) -> Table:
-    """Build the table of nodes by kind, slowest first: shares of work, bytes, time."""
+    """Return a table of nodes by kind, slowest first: shares of work, bytes and time."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
     first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
@@ -58,7 +58,7 @@ def node_kind_table(roof: Roofline) -> Table:
 
 
 def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> Row:
-    """Build the row of kinds of nodes: number, shares of work, bytes and time, bound."""
+    """Return the row of kinds of nodes: number, shares of work, bytes and time, limit."""
     work, moved = sum(kind.work for kind in kinds), sum(kind.bytes for kind in kinds)
     sides = {kind.bound for kind in kinds}
     marked = _MARK if any(kind.cache for kind in kinds) else ""
@@ -74,7 +74,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
 
 
 def roofline_kernel_table(roof: Roofline) -> Table:
-    """Build the table of measured kernels that are slowest relative to the roofline."""
+    """Return a table of the measured kernels that are slowest relative to the roofline."""
     heads = ("kernel", "intensity", "reached", "measured", "shortest", "efficiency")
     worst = sorted(roof.kernels, key=lambda kernel: kernel.seconds - kernel.measured)[:KINDS]
     return Table(
@@ -95,7 +95,7 @@ def roofline_kernel_table(roof: Roofline) -> Table:
 
 
 def roofline_node_table(roof: Roofline) -> Table:
-    """Build the table of nodes: FLOPs, bytes, intensity, seconds, bound."""
+    """Return a table of nodes: FLOPs, bytes, intensity, shortest time, limit."""
     heads = ("node", "operator", "precision", "FLOPs", "bytes", "intensity", "seconds", "bound")
     return Table(
         columns=tuple(Column(head=head, right=2 < i < 7) for i, head in enumerate(heads)),
@@ -105,7 +105,7 @@ def roofline_node_table(roof: Roofline) -> Table:
 
 
 def _roofline_node_row(node: NodeBound) -> Row:
-    """Build the row of a node: operator, FLOPs, bytes, intensity, seconds and bound."""
+    """Return the row of a node: operator, FLOPs, bytes, intensity, shortest time, limit."""
     figures = (
         exact_amount(node.work),
         exact_amount(node.bytes),
@@ -116,19 +116,19 @@ def _roofline_node_row(node: NodeBound) -> Row:
 
 
 def pace(value: float) -> str:
-    """Return a number of examples per second as text with four digits."""
+    """Return a number of examples per second as text, with four digits below 1000."""
     if value >= 1e6:
         return short_amount(value)
     return f"{value:,.0f}".replace(",", " ") if value >= 1000 else f"{value:.4g}"
 
 
 def flops_per_byte_text(value: float | None) -> str:
-    """Return FLOPs per byte as text in four digits, or "-"."""
+    """Return an intensity (FLOPs per byte) as text in four digits without a unit, or "-"."""
     return "-" if value is None else f"{value:.4g}" if value < 10_000 else short_amount(value)
 
 
 def _roofline_percent(part: float, full: float) -> str:
-    """Return a part in percent with one decimal, or "-" if the total is 0."""
+    """Return part / full in percent as text with one decimal, or "-" if `full` is 0."""
     return f"{100 * part / full:.1f}" if full else "-"
 
 
@@ -136,7 +136,7 @@ _VALUES = (Column(head=""), Column(head="value"), Column(head="from", flows=True
 
 
 def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
-    """Return the blocks of a roofline, or a table with a row for each of several."""
+    """Return the blocks of one roofline, or a table with a row for each of several."""
     if not roofs:
         return ()
     first = roofs[0]
@@ -160,12 +160,12 @@ def roofline_blocks(roofs: Sequence[Roofline]) -> tuple[Block, ...]:
 
 
 def _heading(roof: Roofline, name: str) -> Heading:
-    """Return the heading with the byte model of a roofline and its formula."""
+    """Return the heading of a roofline: `name`, its byte model and its formula."""
     return Heading(f"{name}, bytes {roof.byte_model}: {roof.formula}")
 
 
 def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
-    """Build the table of a step on several devices: intensity, ridge, rate, bound."""
+    """Return a table of one step on several devices: intensity, ridge, rate, limit."""
     heads = ("device", "intensity", "ridge", "attainable", "examples/s", "reached", "bound")
     return Table(
         columns=tuple(Column(head=head, right=0 < i < 6) for i, head in enumerate(heads)),
@@ -185,7 +185,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
 
 
 def roofline_verdict(roof: Roofline) -> str:
-    """Return the sentence on whether a step is compute-bound or memory-bound, and how far."""
+    """Return a sentence on whether a step is compute-bound or memory-bound, and how far."""
     step = roof.step
     if step.intensity is None:
         return "No bytes are moved: compute-bound"
@@ -199,7 +199,7 @@ def roofline_verdict(roof: Roofline) -> str:
 
 
 def _any_batch(roof: Roofline) -> str:
-    """Return from which batch size on the model is compute-bound, or that it never is."""
+    """Return a text on the batch size that makes the model compute-bound, if known; else ""."""
     limit, batch = roof.intensity_limit, roof.compute_from
     if limit is None and batch is None:
         return ""
@@ -238,7 +238,7 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
 
 
 def _byte_parts_note(step: StepBound) -> str:
-    """Return the bytes of a step by weights, cache and activations, as text."""
+    """Return the bytes of a step as text: of weights, cache and activations."""
     rest = step.bytes - step.weights - step.cache
     known = [("weights", step.weights), ("cache", step.cache), ("activations", rest)]
     if not step.weights and not step.cache:
@@ -247,19 +247,19 @@ def _byte_parts_note(step: StepBound) -> str:
 
 
 def _ridge(step: StepBound) -> str:
-    """Return the ridge point as the quotient of peak (FLOP/s) and bandwidth (B/s)."""
+    """Return the ridge as text, as a quotient of peak (FLOP/s) and bandwidth (B/s)."""
     return f"{short_amount(step.peak, 'FLOP/s')} / {short_amount(step.bandwidth, 'B/s')}"
 
 
 def _overlap_time_note(step: StepBound) -> str:
-    """Return the note on the time of a step if all nodes overlapped."""
+    """Return a note on how the shortest time adds up, and the time if all nodes overlap."""
     if step.seconds is None:
         return "; the model as a whole"
     return f"; nodes run one after the other, {duration(step.whole_seconds)} if all overlapped"
 
 
 def _limit_shares_text(roof: Roofline) -> str:
-    """Return the achieved shares of the peak and of the bandwidth, as text."""
+    """Return the measured run in percent of the limits as text: MFU and MBU; "" if not run."""
     took, step = roof.achieved, roof.step
     if took is None:
         return ""
@@ -273,5 +273,5 @@ def _limit_shares_text(roof: Roofline) -> str:
 
 
 def intensity(value: float | None) -> str:
-    """Return an intensity as text with the unit FLOP/B, or "-"."""
+    """Return an intensity as text with its unit, FLOP/B, or "-"."""
     return "-" if value is None else f"{flops_per_byte_text(value)} FLOP/B"

@@ -1,4 +1,4 @@
-"""The page of a report without tools, its title, and its totals as polynomials."""
+"""Build the page of a report without tools, its title, and its totals as polynomials."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -67,7 +67,7 @@ def model_title(report: Report) -> Title:
 
 
 def input_value_notes(report: Report) -> list[Block]:
-    """Return notes on input values and weights that the count depends on."""
+    """Return notes on values of inputs and weights that the count depends on; [] if none."""
     weights, run = report.weights, report.observed
     made: list[Block] = []
     if isinstance(weights, WeightsKind) and weights.reason:
@@ -92,7 +92,7 @@ def input_value_notes(report: Report) -> list[Block]:
 
 
 def _module_title(module: ModuleRow, report: Report) -> Title:
-    """Return the title of a page of one module: class, parameters, inputs, MACs, FLOPs."""
+    """Return the title of a page on one module: class, parameters, inputs, MACs, FLOPs."""
     return Title(
         (
             f"{module.path or '(the model)'} of {report.name}",
@@ -107,7 +107,7 @@ def _module_title(module: ModuleRow, report: Report) -> Title:
 
 
 def totals_exactness(report: Report) -> str:
-    """Return how exact the totals are: "exact", a weaker grade, or uncounted nodes."""
+    """Return how exact the totals are: "exact", "an estimate", "without 2 uncounted nodes", ..."""
     if report.uncounted:
         return f"without {count_with_noun(len(report.uncounted), 'uncounted node')}"
     grades = {node.exactness for node in report.nodes}
@@ -116,14 +116,14 @@ def totals_exactness(report: Report) -> str:
 
 
 def input_descriptions(provided: tuple[InputInfo, ...]) -> list[str]:
-    """Return shape and dtype of each input as text, with names if there are several."""
+    """Return shape and dtype of each input as text, with its name if there are several."""
     if len(provided) == 1:
         return [f"input {command_line_shape(provided[0].shape)} {provided[0].dtype}"]
     return [f"{spec.name} {command_line_shape(spec.shape)} {spec.dtype}" for spec in provided]
 
 
 def _setting_parts(setting: object) -> list[str]:
-    """Return the parts of a setting that differ from CPU, eval mode and gradients."""
+    """Return words for a setting that is not CPU, evaluation mode and with gradients."""
     if not isinstance(setting, Setting):
         return []
     parts = [] if setting.device == "cpu" else [setting.device]
@@ -143,7 +143,7 @@ _FORMULA_KINDS = (
 
 
 def formulas(report: Report) -> list[Block]:
-    """Return the blocks with the totals as polynomials in named dimensions."""
+    """Return blocks with the totals as polynomials in named dimensions; [] if there are none."""
     polynomials = report.formulas
     if not isinstance(polynomials, Formulas):
         return []
@@ -175,7 +175,7 @@ def formulas(report: Report) -> list[Block]:
 
 
 def _where(dim: Dimension) -> Text:
-    """Return the sentence on the range of a dimension in which the formulas were checked."""
+    """Return a sentence on the sizes of a dimension for which the polynomials were checked."""
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""
     if dim.multiple_of == 1 and dim.node:
@@ -230,6 +230,7 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
 
 
 def _workload(report: Report) -> list[Block]:
+    """Return the blocks of a language model's workload; [] if the report has none."""
     if not isinstance(report.workload, Workload):
         return []
     from crossflops.render.pages.workload import workload_blocks  # most counts have none
@@ -240,7 +241,7 @@ def _workload(report: Report) -> list[Block]:
 def module_and_node_figures(
     report: Report, instead: tuple[Block, ...] = (), of: str = ""
 ) -> list[Block]:
-    """Return the figures of modules and nodes for HTML, with a text for other formats.
+    """Return the tables of modules and nodes for HTML; other formats show `instead`.
 
     `of` says of which model, where there are two.
     """
@@ -251,7 +252,7 @@ def module_and_node_figures(
 
 
 def nodes_without_cost(report: Report) -> list[Block]:
-    """Return the table of uncounted nodes with their reasons; [] if there are none."""
+    """Return a table of the nodes without a count, with the reasons; [] if there are none."""
     columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return [
@@ -261,7 +262,7 @@ def nodes_without_cost(report: Report) -> list[Block]:
 
 
 def _formula_stub_blocks(report: Report) -> list[Block]:
-    """Return code templates of formulas for the operators without a count."""
+    """Return code to start a formula from, for operators without a count; [] if there are none."""
     by_op: dict[str, UncountedRow] = {}
     for row in report.uncounted:
         if row.stub:
@@ -280,7 +281,7 @@ DIGEST_DIGITS = 12
 
 
 def custom_operator_blocks(report: Report) -> list[Block]:
-    """Return the table of operators that custom formulas or their own bodies count."""
+    """Return a table of the custom operators that a formula or their own body counts."""
     if isinstance(report.custom_operators, UnsetType):
         return []
     rows = [
@@ -306,7 +307,7 @@ def custom_operator_blocks(report: Report) -> list[Block]:
 
 
 def _count_source(row: CustomOperatorRow) -> str:
-    """Return what counted a custom operator: its body or a formula with its origin."""
+    """Return a text on what counted a custom operator: its body, or a formula and its origin."""
     if row.by == "body":
         text = f"its body, run on {row.run} tensors"
     else:
@@ -327,7 +328,7 @@ _PARTS = (
 
 
 def training_step_blocks(report: Report) -> list[Block]:
-    """Return the table of a training step's work, and its difference to 3 x forward."""
+    """Return a table of a training step's work, and how it differs from 3 x forward."""
     step = report.training
     if isinstance(step, UnsetType):
         return []
@@ -373,7 +374,7 @@ _WORK = (*_KINDS, "flops", "bytes_read", "bytes_written")
 
 
 def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
-    """Return the blocks on an optimizer step: FLOPs in all and per parameter."""
+    """Return the blocks on an optimizer's step: FLOPs, in all and per parameter."""
     step = training.optimizer
     if isinstance(step, UnsetType):
         return []
@@ -405,7 +406,7 @@ _WORDS = {"flops": "FLOPs", "bytes_read": "bytes read", "bytes_written": "bytes 
 
 
 def _branch_blocks(report: Report) -> list[Block]:
-    """Return the table of If nodes and the branches that are counted."""
+    """Return a table of If nodes, and for each the branch that is counted."""
     columns = (Column(head="If"), Column(head="counted", flows=True))
     rows = [Row.from_cells(row.node, row.counted) for row in report.branches]
     return _first_table_rows("Branches", columns, rows, "If")
@@ -414,7 +415,7 @@ def _branch_blocks(report: Report) -> list[Block]:
 def _first_table_rows(
     heading: str, columns: tuple[Column, ...], rows: Sequence[Row], content: str
 ) -> list[Block]:
-    """Return a heading and the first rows of a table; [] without rows."""
+    """Return a heading and a table with the first rows; [] if there are no rows."""
     if not rows:
         return []
     rest = len(rows) - NAMED
@@ -427,7 +428,7 @@ def _first_table_rows(
 
 
 def _report_totals_table(report: Report) -> Table:
-    """Build the table of the totals of a report: MACs, FLOPs, bytes and parameters."""
+    """Return a table of the totals of a report: MACs, FLOPs, bytes and parameters."""
     totals = report.totals
     rows: list[tuple[str, int | Fraction, str]] = [
         ("MACs", totals.macs, _doubt(report, "macs") + _MACS)
@@ -474,14 +475,14 @@ def _report_totals_table(report: Report) -> Table:
 
 
 def _doubt(report: Report, unit: Unit) -> str:
-    """Return "at most: " for a bound, "about: " for an estimate, "" for an exact total."""
+    """Return "at most: " if a total is a bound, "about: " if an estimate, "" if exact."""
     grades = report.totals.exactness
     grade = "exact" if isinstance(grades, UnsetType) else grades.get(unit, "exact")
     return {"bound": "at most: ", "estimate": "about: "}.get(grade, "")
 
 
 def _doubtful_node_blocks(report: Report) -> list[Block]:
-    """Return the table of nodes whose count is a bound or an estimate."""
+    """Return a table of the nodes whose count is a bound or an estimate; [] if there are none."""
     words = {"bound": "at most", "estimate": "about"}
     columns = (
         Column(head="node", flows=True),
@@ -503,12 +504,12 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
 
 
 def _exact_or_short(count: int | Fraction) -> str:
-    """Return an integer exactly, and a fraction with four digits and an SI prefix."""
+    """Return an integer with all digits as text, a fraction with four digits and a prefix."""
     return exact_amount(count) if isinstance(count, int) else short_amount(count)
 
 
 def _memory_figures(report: Report) -> list[tuple[str, int | Fraction, str]]:
-    """Return rows on memory: name, bytes and meaning; none if the report has no memory."""
+    """Return (name, number, meaning) rows on memory, in bytes; [] if the report has none."""
     memory = report.memory
     if not isinstance(memory, Memory):
         return []
@@ -541,24 +542,24 @@ _FLOATS = ("float64", "float32", "float16", "bfloat16", "complex")
 
 
 def _type_bytes_rows(by_type: Mapping[str, int]) -> list[tuple[str, int | Fraction, str]]:
-    """Return a row with the bytes of each dtype, largest first."""
+    """Return a ("", bytes, text) row for each dtype, the one with most bytes first."""
     ordered = sorted(by_type.items(), key=lambda item: (-item[1], item[0]))
     return [("", amount, f"of these in {name}") for name, amount in ordered]
 
 
 def _mean(total: int, tokens: int) -> int | Fraction:
-    """Return the mean per token, as an integer if it is one."""
+    """Return total / tokens exactly: an integer if it is one, else a fraction."""
     mean = Fraction(total, tokens)
     return mean.numerator if mean.denominator == 1 else mean
 
 
 def _precisions_by_macs(report: Report) -> list[tuple[str, int]]:
-    """Return MACs by precision as pairs, largest first."""
+    """Return (precision, MACs) pairs, most MACs first."""
     return sorted(report.macs_by_precision.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _operator_summary_table(report: Report, unit: Unit) -> Table:
-    """Build the table of operators: number of nodes, MACs, FLOPs and share."""
+    """Return a table of operators: number of nodes, MACs, FLOPs and share."""
     total = getattr(report.scope, unit)
     rows = sorted(report.by_op, key=lambda row: (-getattr(row, unit), -row.flops, row.op))
     return Table(
@@ -581,7 +582,7 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
 
 
 def _convention_total_blocks(report: Report) -> list[Block]:
-    """Return the table of the totals under tool conventions, with its notes."""
+    """Return a table of the totals by tool conventions, with notes; [] if there are none."""
     rows = tuple(
         Row.from_cells(
             f"{fold.tool}@{fold.edition}", exact_amount(fold.total), short_amount(fold.total)
@@ -597,7 +598,7 @@ def _convention_total_blocks(report: Report) -> list[Block]:
 
 
 def _training_formula_notes(report: Report) -> list[Block]:
-    """Return a note on which convention totals are for a training step."""
+    """Return a note on which of the conventions' totals are for a training step; or []."""
     accounts = report.llm.accounts if isinstance(report.llm, FormulaReport) else ()
     names = [
         f"{account.tool}@{account.edition}"
@@ -610,7 +611,7 @@ def _training_formula_notes(report: Report) -> list[Block]:
 
 
 def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
-    """Return warnings on the totals by convention: assumptions and uncounted calls."""
+    """Return warnings on totals by convention: assumptions, and nodes without a value."""
     blocks: list[Block] = []
     for fold in folds:
         if fold.assumed:
@@ -624,7 +625,7 @@ def convention_doubts(folds: tuple[ConventionCount, ...]) -> list[Block]:
 
 
 def _module_summary_table(report: Report) -> Table:
-    """Build the table of modules: class, MACs, FLOPs and parameters."""
+    """Return a table of modules: class, MACs, FLOPs and parameters."""
     return Table(
         columns=(
             Column(head="module", flows=True),

@@ -1,4 +1,4 @@
-"""The page of one table of a report: by operator, by module, by node, or by class of module."""
+"""Build the page of one table of a report: by operator, module, node, or class of module."""
 
 from typing import Any
 
@@ -24,18 +24,18 @@ _NOTHING = {"module": "(the model)", "type": "(unknown)"}
 
 
 class ReportTable(msgspec.Struct, frozen=True):
-    """A report, and the requested one of its tables."""
+    """A report, and the table of it that is shown."""
 
     report: Report
     view: TableView
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contract of the report, and the table under the key `view`."""
+        """Return the JSON keys and values of the report, with the table under the key `view`."""
         plain = msgspec.to_builtins(self.view)
         return self.report.to_dict() | {"view": plain | {"rows": self.view.to_dicts()}}
 
     def to_json(self) -> str:
-        """Return the table as indented JSON, counts as exact integers."""
+        """Return the report and the table as indented JSON text, with counts as exact integers."""
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
 
@@ -56,7 +56,7 @@ def view_page(content: ReportTable) -> Page:
 
 
 def _view_table(content: ReportTable) -> Table:
-    """Build the table of a view of a report, with shares and a row of totals."""
+    """Return the table of a view of a report, with shares and a row of totals."""
     view = content.view
     shown = [location for location, _ in enumerate(view.columns) if _is_shown(view, location)]
     heads = _view_heads(content)
@@ -90,7 +90,7 @@ def _view_table(content: ReportTable) -> Table:
 
 
 def _is_shown(view: TableView, location: int) -> bool:
-    """Return whether a column of the view has any value to show."""
+    """Return whether column `location` has a value to show (the first column always has)."""
     cells = [row[location] for row in view.rows]
     if view.columns[location] == "params":
         return any(cells) or not view.total[location]
@@ -98,7 +98,7 @@ def _is_shown(view: TableView, location: int) -> bool:
 
 
 def _view_heads(content: ReportTable) -> tuple[str, ...]:
-    """Return the column heads of a view, with the words that the tools print."""
+    """Return the heads of a view's columns, with the words that tools print for their totals."""
     view, folds = content.view, content.report.folds
     try:
         printed = [find_convention(fold.tool, fold.edition).printed_as for fold in folds]
@@ -111,7 +111,7 @@ def _view_heads(content: ReportTable) -> tuple[str, ...]:
 
 
 def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
-    """Return by column how early a narrow table leaves it out: the highest number first."""
+    """Return by column name when a narrow table leaves the column out: highest number first."""
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}
     spares |= dict.fromkeys(native, 6 if view.folds else 2)
@@ -126,7 +126,7 @@ def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
 
 
 def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
-    """Return a cell of a view as text, module names indented by their depth."""
+    """Return a cell of a view as text; names of modules are indented by their depth."""
     cell = row[location]
     if isinstance(cell, int):
         return exact_amount(cell)
@@ -137,11 +137,11 @@ def _view_cell(view: TableView, row: Cells, location: int, number: int) -> str:
 
 
 def _view_total_cell(view: TableView, location: int) -> str:
-    """Return a cell of the row of totals of a view as text."""
+    """Return a cell in the row of totals of a view as text."""
     cell: Cell = view.total[location]
     return exact_amount(cell) if isinstance(cell, int) else cell
 
 
 def _view_share_cell(part: Cell, full: Cell) -> str:
-    """Return the share of a part in a total in percent."""
+    """Return part / full in percent, as text."""
     return percent_share(int(part), int(full))

@@ -1,4 +1,4 @@
-"""The blocks of a workload: prefill, decoding and both in a table, and their polynomials."""
+"""Build the blocks of a workload: a table of prefill, decode and both, and polynomials."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ _BOUND = (
 
 
 def workload_blocks(workload: Workload) -> list[Block]:
-    """Return the table of the phases, the polynomials, and notes on both."""
+    """Return the blocks of a workload: a table of its phases, polynomials, and notes."""
     requests = count_with_noun(workload.batch, "request")
     heading = (
         f"{requests} of {count_with_noun(workload.prompt, 'prompt token')} and "
@@ -30,6 +30,7 @@ def workload_blocks(workload: Workload) -> list[Block]:
 
 
 def _cache(workload: Workload) -> str:
+    """Return a sentence on the bytes and the dtype of the cache at the end."""
     return (
         f"At the end the cache has {exact_amount(workload.cache_bytes)} bytes, in "
         f"{workload.cache_dtype}."
@@ -37,6 +38,7 @@ def _cache(workload: Workload) -> str:
 
 
 def _phase_table(workload: Workload) -> Table:
+    """Return a table of the workload's amounts: prefill, decode (if any) and total."""
     prefill, decode = workload.prefill, workload.decode
     phases = [("prefill", prefill), *([("decode", decode)] if decode is not None else [])]
     columns = (Column(head=""), *right(*(name for name, _ in phases), "total"))
@@ -66,18 +68,19 @@ def _phase_table(workload: Workload) -> Table:
 
 
 def _row(name: str, amounts: Iterable[int | None], total: int | None) -> Row:
+    """Return a row of exact amounts and their total; None is "unknown", or "" as a total."""
     cells = ["unknown" if amount is None else exact_amount(amount) for amount in amounts]
     return Row.from_cells(name, *cells, "" if total is None else exact_amount(total))
 
 
 def _shares(name: str, phases: Iterable[GenerationPhase], key: str, total: WorkShare) -> Row:
-    """Return FLOPs of a request, or of a token: of the prompt, or a new one."""
+    """Return a row of FLOPs for one request or one token (`key`): of each phase, and in all."""
     shares = [getattr(phase, key).flops for phase in phases]
     return Row.from_cells(name, *(short_amount(share) for share in (*shares, total.flops)))
 
 
 def _polynomial_blocks(workload: Workload) -> list[Block]:
-    """Return the polynomials of single passes, and of all steps where there are some."""
+    """Return a table of polynomials: of one prefill, of one step, and of all steps if known."""
     rows = [*_piece_rows("prefill", workload.prefill.pieces)]
     if workload.decode is not None:
         rows += _piece_rows("step", workload.decode.pieces)
@@ -107,6 +110,7 @@ def _polynomial_blocks(workload: Workload) -> list[Block]:
 
 
 def _piece_rows(name: str, pieces: Iterable[LengthPiece]) -> Iterable[Row]:
+    """Yield a row for each polynomial, with the range of lengths for which it holds."""
     for piece in pieces:
         lengths = f"{piece.along} {piece.first} to {piece.last}"
         for kind, key in _KINDS:

@@ -1,4 +1,4 @@
-"""The program of a JAX function becomes ONNX, equation by equation.
+"""Convert the program of a JAX function to ONNX, equation by equation.
 
 In: a function and its equations. Out: an ONNX model, which nodes came from which equation, and
 what the equations say of gradients.

@@ -1,4 +1,4 @@
-"""Nodes that a model needs to compute the function, in addition to the counted ones.
+"""Add nodes that make an ONNX model compute exactly the function; they are not counted.
 
 jax2onnx writes `dynamic_slice` as a Slice, which cuts off where JAX moves the start back inside,
 `round` away from zero as Round, which goes to the even one of two numbers, and windows over four
@@ -23,7 +23,7 @@ _MOST_AXES = 3  # of a pool in onnxruntime: onnxruntime/core/providers/cpu/nn/po
 def make_runnable(
     model: Any, equations: Sequence[Equation], origins: Mapping[str, int], to_run: bool
 ) -> dict[str, int]:
-    """Add the nodes that an ONNX model needs to compute the function exactly, in place.
+    """Add nodes that make a model compute exactly its function; return their equations.
 
     `origins` are the numbers of equations by the names of nodes; those of the added nodes are
     returned. For a model that is not `to_run`, only slices in loops are completed: their count
@@ -45,12 +45,12 @@ def make_runnable(
 
 
 def is_added(key: str) -> bool:
-    """Return whether a node was added only to make the model run."""
+    """Return whether a node, by its key, was added only to make the model run."""
     return key.startswith(_ADDED)
 
 
 def stand_for_nothing(graph: Graph) -> Graph:
-    """Return the graph with no cost for the added nodes."""
+    """Return the graph with nodes that were added only to make it run counted as nothing."""
     return msgspec.structs.replace(graph, nodes=tuple(_mark_added_nodes(graph.nodes)))
 
 
@@ -69,7 +69,7 @@ def _mark_added_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 class NodeWriter:
-    """A writer that adds nodes with names of their own, listed in `nodes`."""
+    """A writer of additional nodes with unique names; `nodes` lists the names."""
 
     def __init__(self) -> None:
         """Begin with no nodes, and number them from 1."""
@@ -77,17 +77,17 @@ class NodeWriter:
         self._number = 0
 
     def before(self, node: Any, *made: Any) -> None:
-        """Insert nodes before another one."""
+        """Insert the nodes `made` before `node` in its graph."""
         node.graph.insert_before(node, made)
 
     def insert_nodes_after(self, node: Any, *made: Any) -> None:
-        """Insert nodes after another one."""
+        """Insert the nodes `made` after `node` in its graph."""
         node.graph.insert_after(node, made)
 
     def node(
         self, operator: str, operands: Sequence[Any], like: Any, shape: Any, **more: Any
     ) -> Any:
-        """Return a node whose result has the type of `like`."""
+        """Return a new node, not inserted yet, with a result of this shape and `like`'s type."""
         import onnx_ir as ir
 
         name = self._name()
@@ -97,7 +97,7 @@ class NodeWriter:
         return ir.Node("", operator, operands, attributes, outputs=[result], name=name)
 
     def constant(self, node: Any, numbers: Any) -> Any:
-        """Return numbers stored beside a node."""
+        """Store numbers in the graph of `node`, and return them as a value."""
         import onnx_ir as ir
 
         name = self._name()
@@ -109,13 +109,13 @@ class NodeWriter:
         return value
 
     def _name(self) -> str:
-        """Return a new node name."""
+        """Return a new unique name for an added node."""
         self._number += 1
         return f"{_ADDED}{self._number}"
 
 
 def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Add nodes that clamp the start indices of a slice to valid values."""
+    """Add nodes before a Slice that clamp its start indices as JAX's dynamic_slice does."""
     starts, ends = node.inputs[1], node.inputs[2].producer()
     full, part = equation.inputs[0].shape, equation.outputs[0].shape
     if full is None or part is None or ends is None or ends.op_type != "Add":
@@ -133,7 +133,7 @@ def _clamp_start(add: NodeWriter, node: Any, equation: Equation) -> None:
 
 
 def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Add nodes that round halves away from zero, as the JAX equation does."""
+    """Add nodes after a Round that round halves away from zero, if the JAX equation does so."""
     import onnx_ir as ir
 
     if equation.settings.get("rounding_method") != _AWAY:
@@ -154,7 +154,7 @@ def _round_away(add: NodeWriter, node: Any, equation: Equation) -> None:
 
 
 def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
-    """Remove the axes from a pool along which its window has one element.
+    """Let a pool run only over the axes that its window moves along, by added nodes.
 
     The other axes become one axis of channels.
     """
@@ -210,7 +210,7 @@ def _pool_few_axes(add: NodeWriter, node: Any, equation: Equation) -> None:
 def _set_along(
     node: Any, moved: Sequence[int], along: Mapping[str, list[int]], pads: list[int] | None
 ) -> None:
-    """Keep only some axes in a pool node's attributes."""
+    """Keep only the values of the axes `moved` in a pool node's attributes, in place."""
     import onnx_ir as ir
 
     for name, numbers in along.items():
@@ -229,7 +229,7 @@ def _set_shape(value: Any, sizes: Sequence[int]) -> None:
 
 
 def _read_instead(value: Any, other: Any, readers: Sequence[Any]) -> None:
-    """Let all nodes but some read another value instead of this one."""
+    """Let all nodes except `readers`, and graph outputs, read `other` instead of `value`."""
     uses = [(user, index) for user, index in value.uses() if user not in readers]
     for user, index in uses:
         user.replace_input_with(index, other)

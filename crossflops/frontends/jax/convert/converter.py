@@ -1,4 +1,4 @@
-"""A function of JAX -> ONNX by jax2onnx, with nothing folded or merged that computes."""
+"""Convert a JAX function to ONNX by jax2onnx, without folding or merging operations."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ def turn_weights(model: Any) -> None:
 
 
 def drop_zero_biases(model: Any) -> None:
-    """Remove biases that are all zeros, which jax2onnx adds, from an ONNX model."""
+    """Remove the all-zero biases that jax2onnx adds from a model, in place."""
     for node in list(model.graph.all_nodes()):
         index = _BIASED.get(node.op_type)
         if index is not None and len(node.inputs) > index and _is_made(node.inputs[index]):
@@ -51,21 +51,21 @@ def drop_zero_biases(model: Any) -> None:
 
 
 def drop_dropout_modes(model: Any) -> None:
-    """Remove the training mode input of Dropout nodes that drop nothing."""
+    """Remove the training mode input of Dropout nodes that drop nothing, in place."""
     for node in list(model.graph.all_nodes()):
         if node.op_type == "Dropout" and len(node.inputs) > 2 and _is_made(node.inputs[2]):
             node.replace_input_with(2, None)
 
 
 def write_out_vector_products(model: Any) -> None:
-    """Replace a Gemm of a vector, which ONNX does not have, by a MatMul and an Add."""
+    """Replace each Gemm of a vector, which ONNX lacks, by a MatMul and an Add, in place."""
     for node in list(model.graph.all_nodes()):
         if node.op_type == "Gemm" and _value_rank(node.inputs[0]) == 1:
             _as_product(node)
 
 
 def average_windows(model: Any, primitives: Sequence[str]) -> None:
-    """Replace windows that a Conv with weights of 1 sums by AveragePools.
+    """Replace each Conv that only sums windows by an AveragePool and a Mul, in place.
 
     `primitives` are those of the equations that the nodes were made for.
     """
@@ -76,7 +76,7 @@ def average_windows(model: Any, primitives: Sequence[str]) -> None:
 
 
 def _is_made(value: Any) -> bool:
-    """Return whether a bias is all zeros and not a variable of the model.
+    """Return whether a value is stored, all zeros, and not a variable of the model.
 
     The variables of a module are noted, whatever numbers they have.
     """
@@ -87,7 +87,7 @@ def _is_made(value: Any) -> bool:
 
 
 def _turn(node: Any) -> None:
-    """Replace a Transpose of a weight by a weight that is stored transposed."""
+    """Replace a Transpose of a weight by a weight stored transposed, in place."""
     import onnx_ir as ir
 
     result, weight = node.outputs[0], node.inputs[0]
@@ -114,7 +114,7 @@ def _value_rank(value: Any) -> int | None:
 
 
 def _as_product(node: Any) -> None:
-    """Replace a Gemm by a MatMul and, if it has a bias, an Add."""
+    """Replace a Gemm by a MatMul and, if it has a bias, an Add, in place."""
     import onnx_ir as ir
 
     left, right, *rest = node.inputs
@@ -132,7 +132,7 @@ def _as_product(node: Any) -> None:
 
 
 def _as_average(node: Any) -> None:
-    """Replace a Conv by an AveragePool times the number of window elements."""
+    """Replace a Conv by an AveragePool times the number of window elements, in place."""
     import onnx_ir as ir
 
     kernel = [int(size) for size in node.inputs[1].shape[2:]]
@@ -166,7 +166,7 @@ def _as_average(node: Any) -> None:
 
 
 def _replace_ir_node(node: Any, made: list[Any]) -> None:
-    """Replace a node by others that have results of its shape."""
+    """Replace a node by other nodes, the last of which makes its result, in place."""
     import onnx_ir as ir
 
     result = node.outputs[0]
@@ -189,7 +189,7 @@ _Converted = TypeVar("_Converted")
 
 
 def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
-    """Return the result of `convert` with the first set of jax2onnx's rules that works.
+    """Return convert(opaque) with the first set of jax2onnx's rules that does not fail.
 
     `convert` is told whether an equation may stay a JAX equation. A failing rule for a whole
     function is left out, and the equations of the function are converted instead. Where an
@@ -218,7 +218,7 @@ def attempt_jax_conversion(convert: Callable[[bool], _Converted]) -> _Converted:
 
 
 def _attempts() -> Iterator[tuple[bool, set[str]]]:
-    """Yield the attempts of a conversion: opaque equations or not, and the rules left out."""
+    """Yield (whether equations may stay JAX nodes, rules left out) for each attempt."""
     yield from (
         (False, left_out) for left_out in (rules.rules_to_skip(), rules.replacing(), set[str]())
     )
@@ -226,7 +226,7 @@ def _attempts() -> Iterator[tuple[bool, set[str]]]:
 
 
 def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, LoweringRecorder]:
-    """Return the model (of onnx_ir) that jax2onnx writes, and the recorder of its equations.
+    """Return the onnx_ir model that jax2onnx writes, and the record of its equations.
 
     One that is `to_run` is also correct in parts that do not change a count.
 
@@ -252,7 +252,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
 
 
 def as_bytes(model: Any) -> tuple[bytes, bytes]:
-    """Return the ONNX model as bytes without inner shapes, and with jax2onnx's shapes.
+    """Return an ONNX model as bytes twice: without inner shapes, and with jax2onnx's shapes.
 
     Where jax2onnx moves a transposition past others, it leaves the shapes of their results
     unchanged: they can be wrong.
@@ -266,7 +266,7 @@ def as_bytes(model: Any) -> tuple[bytes, bytes]:
 
 
 def name_jax_weights(model: Any) -> dict[str, str]:
-    """Give each weight a unique name, and return the model's names of the weights."""
+    """Give each weight a unique name in place; return the model's own names by these."""
     stored = model.graph.initializers
     names: dict[str, str] = {}
     for value in list(stored.values()):
@@ -279,13 +279,13 @@ def name_jax_weights(model: Any) -> dict[str, str]:
 
 
 def name_inputs(model: Any, names: Sequence[str]) -> None:
-    """Name the inputs after the arguments."""
+    """Name the inputs of an ONNX model after the function's arguments, in place."""
     for value, name in zip(model.graph.inputs, names, strict=True):
         value.name = input_name(name)
 
 
 def input_name(name: str) -> str:
-    """Return the name of an argument in the ONNX model."""
+    """Return the name that an argument has as an input of the ONNX model."""
     return f"in_{name}" if name[:1].isdigit() else name
 
 
@@ -299,7 +299,7 @@ def _jax_conversion_error(error: BaseException) -> NormalizeError:
 
 
 def declare_opsets(model: Any) -> None:
-    """Declare the operator set versions that the model's operators need.
+    """Declare in a model the opset versions that its operators need, in place.
 
     jax2onnx also writes operators that are newer than the version it declares.
     """
@@ -318,7 +318,7 @@ def declare_opsets(model: Any) -> None:
 
 
 def _forget(graph: Any) -> None:
-    """Remove inner shapes of an ONNX graph that inference can find again."""
+    """Remove inner shapes that inference can find again from a graph, in place."""
     known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
     kept = [value for value in graph.value_info if value.name in known]
     del graph.value_info[:]
@@ -330,7 +330,7 @@ def _forget(graph: Any) -> None:
 
 
 def shed_weights(model: Any) -> None:
-    """Remove the data of large weights from an ONNX model, but not their shapes."""
+    """Remove the values, not the shapes, of large weights if all exceed 1 GiB, in place."""
     import onnx_ir as ir
 
     weights = [
@@ -348,7 +348,7 @@ def shed_weights(model: Any) -> None:
 
 @contextmanager
 def _keeping() -> Iterator[None]:
-    """Let jax2onnx's optimizer keep all nodes that compute, in this context."""
+    """Return a context in which jax2onnx's optimizer keeps all nodes that compute."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
     kept = tuple(step for step in before if step.name not in _LEFT_OUT)
@@ -361,7 +361,7 @@ _WEIGHT = "crossflops.weight"  # notes at a stored tensor which of the model's a
 
 @contextmanager
 def _converting_live_equations(pure: Pure) -> Iterator[None]:
-    """Let jax2onnx convert only equations that a result depends on, in this context.
+    """Return a context in which jax2onnx converts only equations that a result needs.
 
     jax2onnx/converter/conversion_api.py: the program of _trace_to_jaxpr is lowered as a whole,
     after _bind_closed_jaxpr_constants has made a stored tensor of each of its constants.
@@ -372,13 +372,13 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
     trace, bind = module._trace_to_jaxpr, module._bind_closed_jaxpr_constants
 
     def trace_live_program(**provided: Any) -> Any:
-        """Trace a function to a program of JAX without its unused equations."""
+        """Return the traced program of a function without equations that no result needs."""
         traced_values = trace(**provided)
         closed = _alive(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
     def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
-        """Bind a program's constants to ONNX values: complex ones as pairs, weights with names."""
+        """Bind constants to ONNX values: complex ones as pairs, weights with their names."""
         bind(ctx, jaxpr, [_as_pairs(constant) for constant in constants], **more)
         for variable, name in zip(jaxpr.constvars, pure.array_names(constants), strict=True):
             value = ctx.get_value_for_var(variable)

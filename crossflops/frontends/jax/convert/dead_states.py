@@ -1,5 +1,4 @@
-"""Removal of unused states of `while` loops in a JAX program: JAX itself drops only those of a
-`scan`.
+"""Remove unused states of `while` loops from a JAX program; JAX does so only for `scan`.
 
 A state that no result depends on, and that the condition does not read, is computed in vain. XLA
 takes such states out of a loop when it compiles the program, which every run does.
@@ -15,7 +14,7 @@ from crossflops.patches.patching import patching_attribute
 
 @contextmanager
 def dead_states_dropped() -> Iterator[None]:
-    """Let JAX's dead code elimination drop states of `while` loops in this context."""
+    """Return a context in which JAX's dead code elimination drops states of `while` loops."""
     from jax._src.interpreters import partial_eval
     from jax.lax import while_p
 
@@ -27,7 +26,7 @@ def dead_states_dropped() -> Iterator[None]:
 def _without_dead_states(
     used_results: Sequence[bool], equation: Any
 ) -> tuple[list[bool], Any | None]:
-    """Return which operands of a `while` equation are used, and the loop without dead states.
+    """Return which operands a `while` loop needs, and the loop without dead states or None.
 
     Args:
         used_results: for each state whether something behind the loop reads it.

@@ -1,4 +1,4 @@
-"""Equations that run on every device of a mesh: shard_map, and the collectives in it.
+"""Convert equations that run on every device of a mesh: shard_map and collectives.
 
 The body of a shard_map runs once on each device, on its part of every array: it is a scan over the
 devices, or stands for itself where there is one alone.
@@ -31,7 +31,7 @@ _OVER_AXES = {"psum": "reduce_sum", "pmax": "reduce_max", "pmin": "reduce_min"}
 
 
 class Mesh:
-    """The axes of devices around the equation that is being lowered, with their sizes."""
+    """The axes of devices, with their sizes, around the equation being converted."""
 
     def __init__(self) -> None:
         """Begin outside of any device mesh."""
@@ -39,7 +39,7 @@ class Mesh:
 
     @contextmanager
     def over(self, axes: Mapping[str, int]) -> Iterator[None]:
-        """Lower the equations in this context for devices along more mesh axes."""
+        """Return a context whose equations run on devices along these further axes."""
         self._sizes.append({**self._sizes[-1], **axes})
         try:
             yield
@@ -47,13 +47,13 @@ class Mesh:
             self._sizes.pop()
 
     def settings(self, eqn: Any) -> dict[str, Scalar]:
-        """Return an equation's device settings: `devices`, and a collective's `group` size."""
+        """Return by name an equation's number of `devices`, and a collective's `group` size."""
         devices = prod(self._sizes[-1].values())
         own: dict[str, Scalar] = {"devices": devices} if devices > 1 else {}
         return own | ({"group": self.group(eqn)} if eqn.primitive.name in COLLECTIVES else {})
 
     def group(self, eqn: Any) -> int:
-        """Return the number of devices in a collective."""
+        """Return the number of devices that take part in a collective."""
         groups = eqn.params.get("axis_index_groups")
         if groups:
             return len(groups[0])
@@ -67,7 +67,7 @@ def _collective_axis_names(eqn: Any) -> tuple[Any, ...]:
 
 
 def collective(eqn: Any, mesh: Mesh) -> Equal | None:
-    """Return the computation of a collective on one device, None if several take part.
+    """Return what a collective computes on one device, or None if several take part.
 
     The device's number decides no count: `axis_index` is 0.
     """
@@ -84,7 +84,7 @@ def collective(eqn: Any, mesh: Mesh) -> Equal | None:
 
 
 def primitive_of(eqn: Any) -> str:
-    """Return the name of an equation's primitive; for a reduction over axes, that one's.
+    """Return the name of an equation's primitive; of psum over array axes "reduce_sum", ...
 
     vmap makes these of a collective over its own axis.
     """
@@ -98,7 +98,7 @@ def _positional_axes(eqn: Any) -> tuple[int, ...]:
 
 
 def _over_axes(eqn: Any) -> Equal | None:
-    """Return a reduction over array axes that equals a collective equation, or None."""
+    """Return a reduction over array axes for such a collective, or None for others."""
     indices = _positional_axes(eqn)
     if not indices or eqn.primitive.name not in _OVER_AXES:
         return None
@@ -109,12 +109,12 @@ def _over_axes(eqn: Any) -> Equal | None:
 
 
 def _single_device_collective(eqn: Any) -> Equal:
-    """Return a collective of one device: its operands, reshaped, or zeros."""
+    """Return a collective of one device: its operands reshaped, or zeros if none is sent."""
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
     def same(*provided: Any) -> list[Any]:
-        """Return the operands in the result shapes, or zeros if no device sends any."""
+        """Return the operands in the shapes of the results, or zeros if none is sent."""
         from jax import lax
 
         pairs = zip(provided, shapes, strict=True)
@@ -125,7 +125,7 @@ def _single_device_collective(eqn: Any) -> Equal:
 
 
 def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
-    """Lower a shard_map: its body directly for one device, as a scan for several."""
+    """Convert a shard_map: its body itself for one device, a scan over several devices."""
     params = eqn.params
     manual = params.get("newly_manual_axes", params.get("manual_axes"))
     sizes = params["mesh"].shape
@@ -161,7 +161,7 @@ def lower_body(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
 
 
 def _to_closed_jaxpr(jaxpr: Any) -> Any:
-    """Return a program of JAX with its constants, none if it came without."""
+    """Return a JAX program together with its constants, which are () if it has none."""
     from jax.extend.core import ClosedJaxpr
 
     return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
@@ -175,7 +175,7 @@ def _control() -> Any:
 def _inline_device_body(
     ctx: Any, body: Any, provided: Iterable[Any], results: Iterable[Any]
 ) -> None:
-    """Lower the equations of a shard_map body in the current graph, and bind its results."""
+    """Convert the equations of a shard_map body in the current graph; bind its results."""
     import numpy as np
 
     for variable, value in zip(body.jaxpr.constvars, body.consts, strict=True):
@@ -190,7 +190,7 @@ def _inline_device_body(
 def _lower_function(
     ctx: Any, function: Callable[..., Any], provided: Sequence[Any], native: dict[int, Any]
 ) -> list[Any]:
-    """Lower a function in the current graph; return the variables of its results."""
+    """Convert a function in the current graph; return the JAX variables of its results."""
     import jax
 
     shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in provided]
@@ -205,7 +205,7 @@ def _lower_function(
 def _scan_devices(
     ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, native: dict[int, Any]
 ) -> list[Any]:
-    """Return a shard_map's results for all devices, by a scan over the devices."""
+    """Convert a shard_map to a scan over its devices; return the variables of the results."""
     from jax.core import ShapedArray
     from jax.extend.core import Jaxpr, Var
 
@@ -264,7 +264,7 @@ def _split_by_device(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
 
 
 def _merge_devices(array: Any, spec: Any, axes: Mapping[str, int]) -> Any:
-    """Return an array merged from its parts by device: [devices, *local shape] to [...].
+    """Return an array merged from parts by device: [devices, *local shape] to [...].
 
     Of equal copies the first one is used.
     """

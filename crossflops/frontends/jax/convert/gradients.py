@@ -1,4 +1,4 @@
-"""Gradient marks from the equations of a JAX program: where none flow, and recomputation.
+"""Mark gradients by the equations of a JAX program: stopped, unknown or recomputed.
 
 Sources: jax/_src/ad_checkpoint.py, jax/_src/custom_derivatives.py.
 """
@@ -22,10 +22,10 @@ _REFUSED = "JAX has no gradient of {}, so the model cannot be differentiated"
 def mark_jax_gradients(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
-    """Return the graph with nodes marked that stop gradients or are recomputed."""
+    """Return the graph with marks on nodes that stop gradients or are recomputed."""
 
     def mark_node(node: Node, enclosing: int | None) -> Node:
-        """Return a node and its bodies with the gradient marks of their equation."""
+        """Return a node, and those in its bodies, with the marks of their equations."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         bodies = tuple(
             msgspec.structs.replace(
@@ -42,7 +42,7 @@ def mark_jax_gradients(
 
 
 def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
-    """Return the training fields of a node (checkpoint, gradient) by its equation.
+    """Return the training fields of a node by name: checkpoint, own_backward, severed.
 
     A checkpoint in another one runs again with it and once more by itself, which is not modelled.
     """
@@ -72,7 +72,7 @@ def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dic
 
 
 def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator[int]:
-    """Yield the number of an equation and those of its enclosing equations, innermost first."""
+    """Yield the numbers of an equation and of the equations around it, innermost first."""
     index: int | None = number
     while index is not None:
         yield index
@@ -85,10 +85,10 @@ def with_own_gradients(
     origins: Mapping[str, int],
     equations: Sequence[Equation],
 ) -> Graph:
-    """Return the graph with the custom derivative functions of the model."""
+    """Return the graph with its functions that have a custom derivative."""
 
     def inner_node_keys(number: int) -> frozenset[str]:
-        """Return the keys of all nodes that were made inside an equation."""
+        """Return the keys of all nodes that were written for an equation or one inside it."""
         return frozenset(
             node.key
             for node in graph.nodes

@@ -1,4 +1,4 @@
-"""A kernel of Pallas as what it computes: its body, as often as its grid has places.
+"""Convert a Pallas kernel to its body, repeated for each position of its grid.
 
 The interpreter of Pallas makes equations of it (jax/_src/pallas/hlo_interpreter.py): a loop over
 the grid that cuts a block out of every array, runs the body, and puts the blocks back. Here the
@@ -26,7 +26,7 @@ _INTERPRETER = "jax._src.pallas.hlo_interpreter"
 
 
 def kernel_equations(eqn: Any) -> Equal | None:
-    """Return a Pallas kernel as JAX equations, None if its grid is unknown or too large."""
+    """Return a Pallas kernel as JAX code, or None if its grid is unknown or too large."""
     mapping = eqn.params["grid_mapping"]
     if (
         not all(isinstance(size, int) for size in mapping.grid)
@@ -38,7 +38,7 @@ def kernel_equations(eqn: Any) -> Equal | None:
     params = {name: value for name, value in eqn.params.items() if name in taken}
 
     def run(*provided: Any) -> Any:
-        """Run a Pallas kernel in JAX's interpreter, with a loop over its grid."""
+        """Return the results of the kernel by JAX's interpreter, with a scan over its grid."""
         with _stepping(mapping):
             return interpret(*provided, **params)
 
@@ -47,14 +47,14 @@ def kernel_equations(eqn: Any) -> Equal | None:
 
 @contextmanager
 def _stepping(mapping: Any) -> Iterator[None]:
-    """Let JAX's Pallas interpreter run a grid as a scan, in this context."""
+    """Return a context in which JAX's Pallas interpreter runs a grid as a scan."""
     interpreter: Any = importlib.import_module(_INTERPRETER)
     kind: Any = type(mapping.block_mappings[0]) if mapping.block_mappings else None
     tables = _block_index_tables(mapping)
     rows: dict[int, Any] = {}  # of the place where the body is: where its blocks begin and end
 
     def loop(_: Any, body: Any, start: Any) -> Any:
-        """Run a grid loop's body as a scan over the positions of the grid."""
+        """Return the results of a grid loop's body, scanned over the positions of the grid."""
         return _scan_grid(mapping.grid, tables, rows, body, start)
 
     steps = {
@@ -90,7 +90,7 @@ def _block_sizes(block: Any) -> tuple[int, ...]:
 
 
 def _block_index_tables(mapping: Any) -> dict[int, list[Any]]:
-    """Return, by the id of an array's block mapping, the indices that each grid position reads.
+    """Return by id of a block mapping the array indices that each grid position reads.
 
     One table for each axis, of grid positions x elements. Empty where blocks depend on data that
     is fetched before.
@@ -125,14 +125,14 @@ def _scan_grid(
     body: Any,
     start: Any,
 ) -> Any:
-    """Return the results of a kernel's body scanned over all grid positions."""
+    """Return the values that a kernel's body carries after a scan over all grid positions."""
     import jax.numpy as jnp
     from jax import lax
 
     number, before, *carried = start
 
     def step(carry: Any, here: Any) -> Any:
-        """Run the kernel's body at one grid position, and return the carried values."""
+        """Return the carried values after the body at one grid position, and None."""
         index, indices = here
         rows.update({key: tuple(known) for key, known in zip(tables, indices, strict=True)})
         _, _, *results = body((number, tuple(index), *carry))
@@ -146,7 +146,7 @@ def _scan_grid(
 
 
 def _indices(begin: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
-    """Return the element indices of a block along each axis, from its start."""
+    """Return the array indices of a block along each axis, from where it begins."""
     import jax.numpy as jnp
 
     return [

@@ -1,4 +1,4 @@
-"""The equations of a JAX program as calls, and the nodes that were made for each."""
+"""Turn the equations of a JAX program into calls, and link nodes to them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ def link_equations(
     origins: Mapping[str, int],
     rows: tuple[Module, ...],
 ) -> LinkedGraph:
-    """Return the graph with its nodes' equations and modules, and the calls of equations.
+    """Return the graph with each node's call and module, and the calls with their nodes.
 
     A node that only the converter inserted (a layout transposition, say) gets a call of its own,
     whose target says so. `origins` are the equations by the names of nodes.
@@ -59,7 +59,7 @@ def link_equations(
     made: dict[str, Call] = {}
 
     def place_node(node: Node, enclosing: int | None) -> Node:
-        """Return a node with its call and its module's path, and record it under the call."""
+        """Return a node with its call and module path; list it under the call."""
         number = origins.get(node.key.partition("@")[0], enclosing)
         path = chains[number][-1] if number is not None else ""
         key = keys[number] if number is not None else ""
@@ -90,7 +90,7 @@ def link_equations(
 def stand_for_equations(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
-    """Give nodes the cost of the JAX operation that they were written for, where known."""
+    """Return the graph with nodes counted as the JAX operation they were written for."""
     nodes = standing(graph.nodes, _operation_lookup(equations, origins))
     return msgspec.structs.replace(graph, nodes=nodes)
 
@@ -98,7 +98,7 @@ def stand_for_equations(
 def _operation_lookup(
     equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
-    """Return a function that finds a node's JAX operation: the outermost one with a known cost.
+    """Return a function that gives a node's outermost JAX operation with a known cost.
 
     Operations in unrolled loops exist once for each run.
     """
@@ -109,7 +109,7 @@ def _operation_lookup(
         outermost.append(own if above is None else above)
 
     def node_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
-        """Return the key and the JAX operation that a node was made for, or None."""
+        """Return (key, operation) that a node was written for, or None if its cost is unknown."""
         name, _, run = node.key.partition("@")
         number = origins.get(name)
         chosen = outermost[number] if number is not None else None
@@ -126,13 +126,13 @@ def _operation_lookup(
 
 
 def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
-    """Return the module paths around an equation, outermost first."""
+    """Return the paths of the modules around an equation, outermost ("") first."""
     inner = [path for path in paths_of(equation.stack) if path and path in ids]
     return ("", *inner)
 
 
 def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ...]]) -> list[str]:
-    """Return a unique key for each equation: its module's path and primitive."""
+    """Return a unique key for each equation: its module's path, primitive and a number."""
     times: Counter[str] = Counter()
     keys = []
     for equation, chain in zip(equations, chains, strict=True):
@@ -143,7 +143,7 @@ def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ..
 
 
 def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
-    """Return the equations with a node that computes, not only moves values."""
+    """Return the numbers of the equations with a node that computes, not only moves values."""
     return {
         origins[name]
         for node in all_nested_nodes(nodes)
@@ -154,7 +154,7 @@ def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
 def _module_calls(
     chains: Iterable[tuple[str, ...]], rows: tuple[Module, ...], ids: dict[str, int]
 ) -> Iterator[Call]:
-    """Yield one call for every module that ran, below the module in which it ran first."""
+    """Yield one call for each module that ran, within the module around it when it first ran."""
     enclosing: dict[str, str | None] = {"": None}
     for chain in chains:
         for outer, inner in pairwise(chain):
@@ -172,14 +172,14 @@ def _module_calls(
 
 
 def _parent(path: str) -> str:
-    """Return the key of the module call at a path; "" is the root."""
+    """Return the key of the call of the module with this path ("" is the root)."""
     return path or ROOT
 
 
 def _equation_call(
     key: str, equation: Equation, chain: tuple[str, ...], ids: dict[str, int], nodes: Iterable[str]
 ) -> Call:
-    """Return the call of an equation at operator level, in its innermost module."""
+    """Return the operator call of an equation, in its innermost module."""
     return Call(
         key=key,
         parent=_parent(chain[-1]),
@@ -194,7 +194,7 @@ def _equation_call(
 
 
 def _jax_converter_call(key: str, node: Node, module: int, parent: str) -> Call:
-    """Return a call that only the converter made."""
+    """Return a call for a node that belongs to no equation: the converter added it."""
     return Call(
         key=key,
         parent=parent,

@@ -1,4 +1,4 @@
-"""Parameters of primitives that jax2onnx's rules lose, and what becomes of each: a reviewed list.
+"""List parameters of JAX primitives that jax2onnx loses, and what is done for each.
 
 A test reads the source of every rule, and finds the parameters of `IGNORED` and none beside them.
 """
@@ -79,7 +79,7 @@ IGNORED: Mapping[str, str | Mapping[str, str]] = {
 
 
 def lossy_equation_kind(eqn: Any) -> str | None:
-    """Return the node kind for an equation whose work jax2onnx would lose, or None.
+    """Return the type of node for an equation whose work jax2onnx would lose, or None.
 
     These are functions of selected elements, and the parts of an approximate search.
     """
@@ -92,7 +92,7 @@ def lossy_equation_kind(eqn: Any) -> str | None:
 
 
 def permuting_reshape(eqn: Any) -> Equal | None:
-    """Return a reshape that permutes axes as transpose and reshape; None for others."""
+    """Return a reshape that permutes axes as transpose + reshape, or None for others."""
     order = eqn.params.get("dimensions")
     if eqn.primitive.name != "reshape" or order is None:
         return None

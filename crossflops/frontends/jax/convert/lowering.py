@@ -1,4 +1,4 @@
-"""Lowering of an equation by jax2onnx, and the alternatives where it fails.
+"""Convert each equation by jax2onnx, record it, and try alternatives if that fails.
 
 jax2onnx/converter/lowering_dispatch.py: lower_jaxpr_with_plugins hands every equation to
 lower_equation_with_plugin, also those in the bodies of loops and in functions.
@@ -61,7 +61,7 @@ _WRITTEN_IN = {"conv_general_dilated": ("lax/other.conv_general_dilated_patches"
 
 
 class Equation(msgspec.Struct, frozen=True, kw_only=True):
-    """An equation as jax2onnx lowers it: a primitive of JAX, or one that it inserts (nnx.conv).
+    """An equation that jax2onnx converts: of a JAX primitive, or of one it inserts.
 
     `stack` is the whole name stack around it, including that of the enclosing equations, and
     `around` the number of the innermost of these. `function` is the JAX function that it calls, or
@@ -85,12 +85,12 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names by which it may be known: the function, and the primitive."""
+        """The names that may have a known cost: the function (if known), then the primitive."""
         return (self.function, self.primitive) if self.function else (self.primitive,)
 
 
 class LoweringRecorder:
-    """The equations in the order in which jax2onnx begins to lower them.
+    """A record of the equations, in the order in which jax2onnx begins to convert them.
 
     A model that is `to_run` computes the same as JAX, also in parts that do not change a count.
     """
@@ -108,12 +108,12 @@ class LoweringRecorder:
 
     @property
     def is_looped(self) -> bool:
-        """Whether the equation being lowered is in the body of a loop, or of several devices."""
+        """Whether the equation being converted is inside a loop or runs on several devices."""
         return any(self.equations[number].primitive in _LOOPS for number in self._open)
 
     @contextmanager
     def recording_equation(self, eqn: Any, ctx: Any) -> Iterator[None]:
-        """Note every node made in this context with the equation's number.
+        """Return a context in which each new node is noted with the equation's number.
 
         A note of an inner equation is kept.
         """
@@ -154,7 +154,7 @@ class LoweringRecorder:
             node.metadata_props.setdefault(_NOTE, str(number))
 
     def _derivative_obstacle(self, eqn: Any) -> str:
-        """Return the reason why a custom derivative is not followed, or ""."""
+        """Return a text on why a custom derivative is not followed, or "" if it is."""
         enclosing = {self.equations[number].primitive for number in self._open}
         if enclosing & {"remat2", "checkpoint"}:
             return "it is in a checkpoint"
@@ -184,7 +184,7 @@ def _to_equation(
 
 
 def _is_saved(eqn: Any, policy: Any) -> bool:
-    """Return whether a checkpoint's policy saves a result (jax/_src/ad_checkpoint.py)."""
+    """Return whether the policy of a checkpoint saves the result of an equation."""
     if policy is None or getattr(eqn.primitive, "multiple_results", False):
         return False
     verdict = policy(eqn.primitive, *(variable.aval for variable in eqn.invars), **eqn.params)
@@ -192,7 +192,7 @@ def _is_saved(eqn: Any, policy: Any) -> bool:
 
 
 def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
-    """Return the name of the JAX function that an equation belongs to, or ""."""
+    """Return the JAX function that an equation calls or was written in, or "" if unknown."""
     if eqn.primitive.name in _CALLS:
         inner = getattr(eqn.params.get("jaxpr"), "jaxpr", None)
         written = str(getattr(getattr(inner, "debug_info", None), "func_filename", None) or "")
@@ -208,19 +208,19 @@ def _jax_function_name(eqn: Any, method: Mapping[str, Scalar]) -> str:
 
 
 def _name_in_jax(file: str, name: str) -> str:
-    """Return a JAX function's public name by its file ("numpy/linalg.solve"), or ""."""
+    """Return a function's file in JAX and name, "numpy/linalg.solve", or "" if not in JAX."""
     index = file.replace("\\", "/").rpartition("/jax/_src/")[2] if "/jax/_src/" in file else ""
     return f"{index.removesuffix('.py')}.{name}" if index else ""
 
 
 def _variable_spec(name: str, variable: Any) -> TensorSpec:
-    """Return the name, dtype and shape of a variable of a JAX program."""
+    """Return the spec of a variable of a JAX program under this name."""
     shape = tuple(map(int, variable.aval.shape)) if hasattr(variable.aval, "shape") else None
     return TensorSpec(name, str(getattr(variable.aval, "dtype", "")), shape)
 
 
 def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
-    """Return the parameters of an equation that are numbers, texts or lists of numbers."""
+    """Return an equation's parameters by name that are numbers, texts or tuples of integers."""
     settings: dict[str, Scalar] = {}
     for name, value in params.items():
         if name in _KINDS:
@@ -233,7 +233,7 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
 
 
 def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
-    """Return the contracted and the batch axes of both factors of a sparse product."""
+    """Return by name the contracted and batch axes of a sparse product; {} for others."""
     numbers = eqn.params.get("dimension_numbers")
     if not eqn.primitive.name.startswith(_SPARSE) or numbers is None:
         return {}
@@ -243,7 +243,7 @@ def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
 
 
 def name_model_nodes(model: Any) -> dict[str, int]:
-    """Give every node of a model (of onnx_ir) a unique name; return the equations by these names.
+    """Give each node of a model a unique name, in place; return equation numbers by name.
 
     A node that jax2onnx made between equations belongs to the equation of its operands, or of its
     readers; one in a subgraph to that of its holder.
@@ -258,7 +258,7 @@ def name_model_nodes(model: Any) -> dict[str, int]:
 def _name_graph_nodes(
     graph: Any, enclosing: int | None, names: dict[str, int], used: dict[str, int]
 ) -> None:
-    """Name the nodes of a graph and its bodies, and map names to equation numbers in place."""
+    """Name the nodes of a graph and its bodies; add their equation numbers to `names`."""
     for node in graph:
         number = node_equation_number(node)
         if number is None:
@@ -278,7 +278,7 @@ def _name_graph_nodes(
 
 
 def node_equation_number(node: Any) -> int | None:
-    """Return the number of the equation that a node was made for, None where none is noted."""
+    """Return the number of the equation that a node was written for, or None if unknown."""
     note = node.metadata_props.get(_NOTE) if node is not None else None
     return int(note) if note is not None else None
 
@@ -290,7 +290,7 @@ def _neighbour_nodes(node: Any) -> Iterator[Any]:
 
 
 def _attribute_bodies(attribute: Any) -> list[Any]:
-    """Return the graphs in a node's attribute, none for other types of attribute."""
+    """Return the graphs in a node's attribute, or [] if it has another type."""
     kind = getattr(attribute.type, "name", "")
     if kind == "GRAPH":
         return [attribute.value]
@@ -310,20 +310,20 @@ _DISPATCH = "jax2onnx.converter.lowering_dispatch"
 
 
 class _NoRule:
-    """A replacement for a rule that jax2onnx does not have."""
+    """A substitute for a missing rule of jax2onnx; it always fails."""
 
     def __init__(self, name: str) -> None:
         """Take the name of the primitive that jax2onnx has no rule for."""
         self._name = name
 
     def lower(self, ctx: Any, eqn: Any) -> None:
-        """Raise NotImplementedError."""
+        """Raise NotImplementedError: jax2onnx has no rule for the primitive."""
         raise NotImplementedError(f"jax2onnx has no rule for {self._name}")
 
 
 @contextmanager
 def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
-    """Record every equation in this context, and retry one that fails.
+    """Return a context in which each equation is recorded, and converted anew if it fails.
 
     It is lowered first as equivalent equations, then, if `opaque`, as a node of the domain "jax",
     which names it and computes nothing in ONNX.
@@ -333,11 +333,11 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
     native: dict[int, Any] = {}  # the equations that are in no program but here, by their id
 
     def find_lowering_rule(registry: Any, name: str, **more: Any) -> Any:
-        """Return jax2onnx's rule for a primitive, or a replacement if it has none."""
+        """Return jax2onnx's rule for a primitive, or one that always fails if it has none."""
         return rule(registry, name, **more) if name in registry else _NoRule(name)
 
     def lower_equation(plugin: Any, *, ctx: Any, eqn: Any, **more: Any) -> Any:
-        """Lower an equation to ONNX nodes by jax2onnx's rule, or by rewriting it first."""
+        """Convert an equation by jax2onnx's rule, by equivalent code, or to a JAX node."""
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower(ctx, eqn)
         with nullcontext() if id(eqn) in native else recorder.recording_equation(eqn, ctx):
@@ -384,7 +384,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
 
 
 def _kind_without_equal(eqn: Any) -> str | None:
-    """Return the node kind for an equation that jax2onnx would convert wrongly, or None."""
+    """Return the type of JAX node for an equation that must not be converted, or None."""
     name: str = eqn.primitive.name
     if _moves_complex(eqn):
         return f"complex_{name}"
@@ -394,7 +394,7 @@ def _kind_without_equal(eqn: Any) -> str | None:
 
 
 def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equal | None:
-    """Return equivalent JAX code for an equation that jax2onnx converts wrongly, or None."""
+    """Return equivalent JAX code if jax2onnx would convert an equation wrongly, or None."""
     for rewrite in (single_product, permuting_reshape, whole_array_update):
         if (same := rewrite(eqn)) is not None:
             return same
@@ -411,7 +411,7 @@ def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equal | No
 
 
 def _tell_shape(ctx: Any, variable: Any) -> None:
-    """Declare the shape that JAX knows of an equation's result in a loop."""
+    """Give an equation's result in a loop the shape that JAX knows, by added nodes."""
     value = _cast_and_reshape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
     ctx.bind_value_for_var(variable, value)
 
@@ -453,7 +453,7 @@ def _makes_complex(eqn: Any) -> bool:
 
 
 def _as_complex(x: Any) -> Any:
-    """Return an array as complex numbers with an imaginary part of 0."""
+    """Return a real array as complex64, with 0 as its imaginary part."""
     from jax import lax
 
     real = lax.convert_element_type(x, "float32")
@@ -461,7 +461,7 @@ def _as_complex(x: Any) -> Any:
 
 
 def _magnitude(x: Any) -> Any:
-    """Return the magnitude of complex numbers, where jax2onnx computes those of both parts."""
+    """Return the absolute value of complex numbers, computed from both of their parts."""
     from jax import lax
 
     real, imaginary = lax.real(x), lax.imag(x)
@@ -469,7 +469,7 @@ def _magnitude(x: Any) -> Any:
 
 
 def _with_parts(ctx: Any, eqn: Any) -> Any:
-    """Return an equation with its complex literals stored as (real, imaginary) pairs.
+    """Return an equation whose complex literals are stored as (real, imaginary) pairs.
 
     A number beside an array has as many axes: the rules look for the pairs after these.
     """
@@ -480,7 +480,7 @@ def _with_parts(ctx: Any, eqn: Any) -> Any:
     rank = max((len(variable.aval.shape) for variable in eqn.outvars), default=0)
 
     def store_complex_literal(variable: Any) -> Any:
-        """Replace a complex literal by a constant of (real, imaginary) pairs."""
+        """Return a stored pair of parts for a complex literal; other variables unchanged."""
         if not (isinstance(variable, Literal) and _holds_complex(variable)):
             return variable
         value = np.asarray(variable.val)
@@ -505,14 +505,14 @@ def _with_all_keys(eqn: Any) -> Any:
 
 
 def _is_large(eqn: Any) -> bool:
-    """Return whether an axis of an operand or a result is longer than a limit."""
+    """Return whether an axis of an operand or a result is longer than 8."""
     return any(
         max(variable.aval.shape, default=0) > _SMALL for variable in (*eqn.invars, *eqn.outvars)
     )
 
 
 def _tell_parts(ctx: Any, eqn: Any) -> None:
-    """Declare complex results with a last axis of 2 for real and imaginary parts."""
+    """Declare results that are complex with a last axis of 2, for both parts, in place."""
     import onnx_ir as ir
 
     for variable in filter(_holds_complex, eqn.outvars):
@@ -533,7 +533,7 @@ def _undo(nodes: Any, last: Any) -> None:
 
 
 def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
-    """Add one node named after an equation, with the result shapes that JAX knows.
+    """Add one JAX node for an equation, with the result shapes that JAX knows.
 
     Complex ones have, as everywhere in jax2onnx, a last axis of their two parts. In the body of a
     loop, where jax2onnx keeps only ranks, a Cast and a Reshape restore type and shape.

@@ -1,4 +1,4 @@
-"""Equations that bring derivatives of their own, and those that have none.
+"""Find functions with a custom derivative, and equations without a derivative.
 
 A node is left behind each function of a jax.custom_vjp or a jax.custom_jvp: it hands the result
 on, and notes what the function was given. Its backward pass is the program that JAX makes of it.
@@ -20,7 +20,7 @@ _DOMAIN, _HANDED, _NOTE = "jax", "handed_on", "crossflops.own"
 
 
 class OwnEquation(msgspec.Struct, frozen=True):
-    """A function with a custom derivative: its equation, by its number among all.
+    """An equation that applies a function with a custom derivative, with its number.
 
     `places` are the indices of the operands that may get a gradient.
     """
@@ -31,12 +31,12 @@ class OwnEquation(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the function: the number of its equation."""
+        """A unique name of the function: its primitive and the equation's number."""
         return f"{self.eqn.primitive.name} {self.number}"
 
 
 class OwnFunction(msgspec.Struct, frozen=True):
-    """A function with a custom derivative in a converted model, by the node of its result.
+    """A function with a custom derivative in a converted model, found by its result's node.
 
     `given` are its inputs, by the index of the operand.
     """
@@ -49,7 +49,7 @@ class OwnFunction(msgspec.Struct, frozen=True):
 
 
 def is_own(eqn: Any) -> bool:
-    """Return whether an equation applies a function with a custom derivative of the user's.
+    """Return whether an equation applies a user's function with a custom derivative.
 
     An activation of JAX or Flax with a rule of its own is not one.
     """
@@ -68,7 +68,7 @@ def live_results(eqn: Any) -> list[int]:
 
 
 def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | None:
-    """Mark each result that is read of a call with a custom derivative; return its record.
+    """Add a marker node to each used result of a custom derivative; return its record.
 
     Returns None, and adds no node, where no result is read.
     """
@@ -96,7 +96,7 @@ def write_own_gradient_nodes(ctx: Any, number: int, eqn: Any) -> OwnEquation | N
 
 
 def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
-    """Turn the marker nodes of custom derivatives into aliases; return them by equation.
+    """Turn marker nodes into Identity nodes; return (node, inputs) by equation number.
 
     Returns each first one by the number of its equation, with the inputs of its function.
     """
@@ -112,7 +112,7 @@ def make_alias_nodes(model: Any) -> dict[int, tuple[Any, list[Any]]]:
 def own_gradient_functions(
     applied: Iterable[OwnEquation], owners: Mapping[int, tuple[Any, list[Any]]]
 ) -> tuple[OwnFunction, ...]:
-    """Return functions with custom derivatives by the names of their nodes and values."""
+    """Return the functions with custom derivatives, by names of their nodes and inputs."""
     return tuple(
         OwnFunction(
             number=own.number,
@@ -136,16 +136,14 @@ def _has_real_dtype(variable: Any) -> bool:
 
 
 class DerivativesOfPrimitives:
-    """A cache of which equations propagate derivatives, by their primitives and the types of their
-    operands.
-    """
+    """A cache of whether primitives have derivatives, by the dtypes of their operands."""
 
     def __init__(self) -> None:
         """Begin with no known primitives."""
         self._known: dict[tuple[str, ...], str] = {}
 
     def verdict(self, eqn: Any) -> str:
-        """Return "" if JAX differentiates an equation, otherwise STOPPED or REFUSED."""
+        """Return "" if an equation passes gradients on, else STOPPED or REFUSED (JAX has none)."""
         if any(True for _ in _inner_programs(eqn)) or not any(map(_is_real_array, eqn.invars)):
             return ""
         types = (str(getattr(stored.aval, "dtype", "")) for stored in eqn.invars)
@@ -161,7 +159,7 @@ def _is_real_array(variable: Any) -> bool:
 
 
 def _inner_programs(eqn: Any) -> Iterator[Any]:
-    """Yield the inner programs of an equation (loop bodies, branches, calls)."""
+    """Yield the programs inside an equation: bodies of loops, branches, called functions."""
     for value in eqn.params.values():
         for stored in value if isinstance(value, tuple | list) else (value,):
             if hasattr(stored, "eqns") or hasattr(stored, "jaxpr"):
@@ -169,7 +167,7 @@ def _inner_programs(eqn: Any) -> Iterator[Any]:
 
 
 def _derivative_verdict(eqn: Any) -> str:
-    """Return whether JAX gives an equation derivatives: "" if so, or STOPPED or REFUSED."""
+    """Return "" if JAX has a derivative of an equation, else STOPPED or REFUSED."""
     from jax.extend.core import ClosedJaxpr
 
     derive: Any = importlib.import_module("jax._src.interpreters.ad")
@@ -189,7 +187,7 @@ def _derivative_verdict(eqn: Any) -> str:
 
 
 def _single_equation_program(eqn: Any) -> Any:
-    """Return a program of one equation, of which all operands are inputs."""
+    """Return a JAX program of this equation alone, with all operands as inputs."""
     from jax.api_util import debug_info
     from jax.extend.core import Jaxpr, Literal, Var
 
@@ -204,7 +202,7 @@ def _single_equation_program(eqn: Any) -> Any:
 
 
 class BackwardProgram(msgspec.Struct, frozen=True):
-    """A function that returns a function's result and the gradients of the operands at `places`.
+    """A function that returns a result, and the gradients of the operands at `places`.
 
     `specs` are its input shapes. It may compute nothing at all.
     """
@@ -216,7 +214,7 @@ class BackwardProgram(msgspec.Struct, frozen=True):
 
 
 def backward_program(own: OwnEquation) -> BackwardProgram:
-    """Return the program of a custom derivative's backward pass, as JAX makes it."""
+    """Return the program of a custom derivative's backward pass, as JAX differentiates it."""
     import jax
 
     eqn = own.eqn
@@ -228,14 +226,14 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     back = jax.ShapeDtypeStruct(eqn.outvars[result].aval.shape, eqn.outvars[result].aval.dtype)
 
     def forward(*provided: Any) -> Any:
-        """Return one result of the program on these arrays."""
+        """Return the used result of the program for these arrays."""
         return jax.core.eval_jaxpr(program, (), *provided)[result]
 
     def both(mark: Any, gradient: Any, *provided: Any) -> Any:
-        """Return the result and the gradients of its operands, from the gradient of the result."""
+        """Return the result, and the gradient of each operand from the result's gradient."""
 
         def run_on_operands(*graded: Any) -> Any:
-            """Return the result with the differentiated operands replaced by these arrays."""
+            """Return the result with the operands that get a gradient replaced by these."""
             filled = list(provided)
             for index, array in zip(indices, graded, strict=True):
                 filled[index] = mark(array)
@@ -253,7 +251,7 @@ def backward_program(own: OwnEquation) -> BackwardProgram:
     graded = tuple(p for p, end in ends.items() if makers.get(end) == "neg")
 
     def backward(*provided: Any) -> Any:
-        """Return the result and the gradients of only the operands that need one."""
+        """Return the result, and the gradients of those operands that have one."""
         value, *gradients = both(lambda x: x, *provided)
         pairs = zip(indices, gradients, strict=True)
         return value, *(gradient for index, gradient in pairs if index in graded)

@@ -1,4 +1,4 @@
-"""Equations that jax2onnx cannot lower, written in others that it can."""
+"""Rewrite equations that jax2onnx cannot convert as other equations that it can."""
 
 import functools
 import importlib
@@ -15,7 +15,7 @@ from crossflops.patches.patching import original, patching_attribute
 
 
 class Equal(NamedTuple):
-    """A function of the arrays of an equation that computes the same.
+    """A function that computes the same as an equation from the same arrays.
 
     With `own` its equations are part of the model's program. Otherwise they are not, and those
     that only move values are the converter's.
@@ -26,7 +26,7 @@ class Equal(NamedTuple):
 
 
 def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
-    """Lower equivalent JAX code in place of an equation."""
+    """Convert equivalent JAX code in place of an equation, and bind its results."""
     import jax
     import numpy as np
 
@@ -50,7 +50,7 @@ def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]
 
 
 def single_product(eqn: Any) -> Equal | None:
-    """Return a dot_general over axes of size 1 as a matrix product; None for others.
+    """Return a dot_general over axes of size 1 as a matrix product, or None for others.
 
     An Einsum would only show that nothing is summed along them. For JAX it is a product like any
     other: a gradient of weights for a batch of 1 has the work of any sample.
@@ -96,7 +96,7 @@ NODES = {
 
 
 def is_beyond_conv(eqn: Any) -> bool:
-    """Return whether a convolution needs several ONNX nodes (cropped, or dilated and strided).
+    """Return whether a convolution needs several ONNX nodes: cropped, or dilated and strided.
 
     jax2onnx writes a crop as negative pads, and turns the holes of a dilation into elements.
     """
@@ -110,7 +110,7 @@ def is_beyond_conv(eqn: Any) -> bool:
 
 
 def onnx_ordered_convolution(eqn: Any) -> Equal:
-    """Return a convolution with axes in ONNX's order and batch groups as channel groups.
+    """Return a convolution with the axes in ONNX's order, and batch groups as channel groups.
 
     A convolution in this order is a node of ONNX itself.
     """
@@ -136,7 +136,7 @@ def onnx_ordered_convolution(eqn: Any) -> Equal:
 
 
 def _batch_as_channels(x: Any, groups: int) -> Any:
-    """Reshape [groups x n, c, ...] to [n, groups x c, ...]."""
+    """Return an array [groups x n, c, ...] as [n, groups x c, ...]."""
     from jax import lax
 
     batch, channels, *sizes = x.shape
@@ -146,7 +146,7 @@ def _batch_as_channels(x: Any, groups: int) -> Any:
 
 
 def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
-    """Return an ONNX Conv of these arrays, or a ConvTranspose for a dilated input.
+    """Return a convolution as one ONNX Conv, or a ConvTranspose if the input is dilated.
 
     For a transposed one that is padded by more than its filter reaches, the holes are made before.
     """
@@ -185,7 +185,7 @@ def _as_node(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 class _Phase(NamedTuple):
-    """The elements of a result along an axis, n apart, that meet the same taps of the filter.
+    """Every n-th element of a result along an axis, which meet the same filter elements.
 
     `taps` are these, `at` the input element that the first tap meets first.
     """
@@ -199,7 +199,7 @@ class _Phase(NamedTuple):
 
 
 def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: int) -> list[Any]:
-    """Return, for each phase of a strided result, the filter elements that it meets.
+    """Return, for each phase of a strided result, its filter elements; None if it has none.
 
     Output o and tap k meet element i where o * stride + k * dilation - low = step * i.
     """
@@ -225,7 +225,7 @@ def _phases(sizes: tuple[int, int], step: int, stride: int, dilation: int, low: 
 
 
 def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
-    """Return a dilated and strided convolution, phase by phase, without products with 0.
+    """Return a dilated and strided convolution, computed by phases without products with 0.
 
     The outputs that meet the same taps are a convolution without holes.
     """
@@ -246,7 +246,7 @@ def _phase_convolution(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 def _phase_of(eqn: Any, x: Any, weights: Any, axes: list[Any], chosen: tuple[Any, ...]) -> Any:
-    """Return the convolution results for these phases along the first axes."""
+    """Return the convolution's results for the `chosen` phases along the first axes."""
     from jax import lax
 
     if len(chosen) == len(axes):
@@ -297,7 +297,7 @@ def _without_axes(eqn: Any, x: Any, weights: Any) -> Any:
 
 
 def _flip_filters(weights: Any, groups: int) -> Any:
-    """Reshape [o, i, ...] to [groups x i, o / groups, ...], with every filter flipped."""
+    """Return weights [o, i, ...] as [groups x i, o / groups, ...] with flipped filters."""
     from jax import lax
 
     outputs, inputs, *sizes = weights.shape
@@ -309,7 +309,7 @@ def _flip_filters(weights: Any, groups: int) -> Any:
 
 @functools.cache
 def _primitive(name: str) -> Any:
-    """Return a JAX primitive that only has a shape rule and becomes one ONNX node."""
+    """Return a JAX primitive of this name that has only a shape rule, for one ONNX node."""
     from jax.core import ShapedArray
     from jax.extend.core import Primitive
 
@@ -330,7 +330,7 @@ def scatter_block(x: Any, indices: Any, block: Any) -> Any:
 
 
 def lower(ctx: Any, eqn: Any) -> None:
-    """Add the ONNX node of a primitive that this module defines (a Conv, a Gather ...)."""
+    """Add the ONNX node of a primitive that this module defines, and bind its result."""
     import onnx_ir as ir
 
     (variable,) = eqn.outvars
@@ -357,7 +357,7 @@ def lower(ctx: Any, eqn: Any) -> None:
 
 
 def _convolution_attributes(eqn: Any) -> list[Any]:
-    """Return the ONNX attributes of a Conv or a ConvTranspose."""
+    """Return the ONNX attributes for an equation of this module's Conv or ConvTranspose."""
     import onnx_ir as ir
 
     params = eqn.params
@@ -382,13 +382,13 @@ def equal(eqn: Any) -> Equal | None:
 
 
 def _comparison_rule(name: str) -> Callable[[Any], Equal]:
-    """Return a function that replaces a total-order comparison by the plain one.
+    """Return a function that gives lax.NAME (lt, le, eq) for a total-order comparison.
 
     `lt_to` and its like in jax/_src/lax/lax.py also order NaN and the two zeros.
     """
 
     def equivalent_comparison(eqn: Any) -> Equal:
-        """Return the comparison of JAX that does the same as the equation."""
+        """Return the plain comparison of JAX in place of the total-order one."""
         from jax import lax
 
         return Equal(getattr(lax, name))
@@ -397,7 +397,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
 
 
 def _platform(eqn: Any) -> Equal:
-    """Return the index of the CPU's code for a `platform_index` equation."""
+    """Return the number of the CPU's branch as the result of a `platform_index` equation."""
     import numpy as np
 
     platforms = eqn.params["platforms"]
@@ -409,7 +409,7 @@ def _platform(eqn: Any) -> Equal:
 
 
 def _switch(eqn: Any) -> Equal | None:
-    """Return a `cond` of three or more branches as nested conds of two, or None."""
+    """Return a `cond` of three or more branches as nested ones of two, or None for others."""
     branches = eqn.params.get("branches", ())
     if len(branches) < 3:
         return None
@@ -431,14 +431,14 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
         return jaxpr_as_fun(last)(*operands)
 
     def before(*provided: Any) -> Any:
-        """Return the results of one of the branches before the last."""
+        """Return the results of the chosen branch among those before the last."""
         return _among(others, index, provided)
 
     return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
 
 
 def _linear_solution(eqn: Any) -> Equal:
-    """Return a `custom_linear_solve` as only its solving program."""
+    """Return a `custom_linear_solve` as its solving program alone."""
     from jax.extend.core import jaxpr_as_fun
 
     lengths, solve = eqn.params["const_lengths"], eqn.params["jaxprs"].solve
@@ -501,7 +501,7 @@ def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:
 
 
 def _multi_axis_fft(eqn: Any) -> Equal | None:
-    """Return an `fft` over several axes as one per axis. jax/_src/lax/fft.py."""
+    """Return an `fft` over several axes as one for each axis, or None for one axis."""
     lengths = tuple(eqn.params["fft_lengths"])
     if len(lengths) < 2:
         return None
@@ -568,7 +568,7 @@ _SCATTERS = ("scatter", *(f"scatter-{name}" for name in ("add", "sub", "mul", "m
 
 
 def whole_array_update(eqn: Any) -> Equal | None:
-    """Return the update for a scatter over a whole array, as of `x.at[...]`; None for others.
+    """Return a scatter over a whole array as its update alone, or None for others.
 
     It has no indices, and jax2onnx makes an empty shape of them.
     """
@@ -590,7 +590,7 @@ def whole_array_update(eqn: Any) -> Equal | None:
 
 
 def _empty_equivalent(eqn: Any) -> Equal:
-    """Return an array without values (`empty`) as zeros.
+    """Return an array without defined values (`empty`) as zeros.
 
     Results of other branches are such arrays.
     """
@@ -606,7 +606,7 @@ def _empty_equivalent(eqn: Any) -> Equal:
 
 
 def _call_equivalent(eqn: Any) -> Equal:
-    """Return a call equation as the equations that it calls."""
+    """Return a call equation as the equations of the called program."""
     from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
     stored = eqn.params.get("call_jaxpr", eqn.params.get("jaxpr"))
@@ -616,7 +616,7 @@ def _call_equivalent(eqn: Any) -> Equal:
 
 
 def slice_update_equivalent(eqn: Any) -> Equal:
-    """Return a `dynamic_update_slice` by indices, whose number is independent of values."""
+    """Return a `dynamic_update_slice` as a scatter with computed indices."""
     size = eqn.invars[1].aval.shape
 
     def update(x: Any, block: Any, *begin: Any) -> Any:
@@ -635,7 +635,7 @@ def slice_update_equivalent(eqn: Any) -> Equal:
 
 
 def special_function_at_poles(eqn: Any) -> Equal | None:
-    """Return a special function with JAX's values at its poles; None for other equations.
+    """Return lgamma, digamma or erf_inv with JAX's values at its poles, or None for others.
 
     jax2onnx writes `lgamma` and `digamma` by the sine of values near a multiple of pi. Their poles
     are 0 and the negative whole numbers: lgamma is infinite there and at infinity, digamma is NaN.
@@ -645,7 +645,7 @@ def special_function_at_poles(eqn: Any) -> Equal | None:
         return None
 
     def run(x: Any) -> Any:
-        """Return a special function of x (erf_inv, digamma, lgamma), right at its poles."""
+        """Return the special function of x, with JAX's values at its poles."""
         from jax import lax
 
         infinity, name = lax.full_like(x, float("inf")), eqn.primitive.name
@@ -689,7 +689,7 @@ _MARK = re.compile(r"/?crossflops\.resize\.(\w*)\.([01])")
 
 @contextmanager
 def resizes_named() -> Iterator[None]:
-    """Put a scope that names the method around every resize in this context."""
+    """Return a context in which each resize is in a name scope that says its method."""
     import jax
 
     module: Any = importlib.import_module("jax._src.image.scale")
@@ -707,7 +707,7 @@ def resizes_named() -> Iterator[None]:
 
 
 def method_of(stack: str) -> dict[str, str | int]:
-    """Return the mode and antialiasing, as ONNX's Resize names them; {} where unknown."""
+    """Return "mode" and "antialias" of a resize from its name stack; {} if unknown."""
     mark = _MARK.search(stack)
     return {"mode": mark[1], "antialias": int(mark[2])} if mark and mark[1] else {}
 

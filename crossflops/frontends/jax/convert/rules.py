@@ -1,4 +1,4 @@
-"""The rules of jax2onnx: known without what is slow, and only those that are wanted.
+"""Load the rules of jax2onnx without its slow parts, and choose which of them are used.
 
 Some stand for functions of many equations (flax.nnx.Linear, jax.nn.softmax), which they replace
 while a model is traced; without one, its equations are converted each by itself. Wanted are those
@@ -33,7 +33,7 @@ _WANTED = {
 
 
 def register() -> None:
-    """Load the rules, without the slow parts: the examples build models.
+    """Load jax2onnx's rules, without examples and unused libraries, which build models.
 
     Rules for libraries that are not imported build models, too, and cannot be needed. Permanent
     changes of JAX by a rule's import are undone (jax2onnx/plugins/jax/numpy/cumsum.py).
@@ -55,7 +55,7 @@ def register() -> None:
 
 @contextmanager
 def removing_rules(names: Iterable[str]) -> Iterator[None]:
-    """Remove jax2onnx's rules of these names in this context."""
+    """Return a context in which jax2onnx has no rules of these names."""
     rules = _rule_registry()
     before = dict(rules)
     for name in names:
@@ -68,17 +68,17 @@ def removing_rules(names: Iterable[str]) -> Iterator[None]:
 
 
 def rules_to_skip() -> set[str]:
-    """Return the names of jax2onnx's rules for functions that convert better without."""
+    """Return the names of rules for whole functions that ONNX has no single operator for."""
     return replacing() - _WANTED
 
 
 def replacing() -> set[str]:
-    """Return the names of all rules for whole functions, which can be left out."""
+    """Return the names of all rules that replace whole functions, not single primitives."""
     return {name for name, rule in _rule_registry().items() if _replaces(rule)}
 
 
 def failing_rules(error: BaseException) -> set[str]:
-    """Return the names of the jax2onnx rules in whose code an error was raised.
+    """Return the names of rules for whole functions in whose code an error was raised.
 
     One whose function takes other arguments than the model passes is named in the message.
     """
@@ -95,7 +95,7 @@ def failing_rules(error: BaseException) -> set[str]:
 
 @contextmanager
 def patching_lowering_rules() -> Iterator[None]:
-    """Let jax2onnx lower products and norms correctly in this context.
+    """Return a context in which jax2onnx converts products and norms correctly.
 
     jax2onnx/plugins/jax/lax/dot_general.py: _try_lower_matmul makes a Gemm of a product along the
     first axis of a matrix as if it were along the second one (here it is an Einsum), and
@@ -120,7 +120,7 @@ def patching_lowering_rules() -> Iterator[None]:
 
 
 def _only_by_averages(method: Any) -> Any:
-    """Return a patch that keeps jax2onnx's batch norm rule to running averages."""
+    """Return a patch by which jax2onnx's batch norm rule is used only for running averages."""
 
     def wrap_batch_norm(original: Any) -> Any:
         """Return a batch norm that uses jax2onnx's version only with running averages."""
@@ -140,7 +140,7 @@ def _only_by_averages(method: Any) -> Any:
 
 
 def _only_along_features(method: Any) -> Any:
-    """Return a patch that keeps jax2onnx's norm rule to a mean over the scaled axes."""
+    """Return a patch by which jax2onnx's norm rule is used only if it reduces scaled axes."""
 
     def wrap_feature_norm(kind: Any, original: Any) -> Any:
         """Return a norm that uses jax2onnx's version only if it reduces over its feature axes."""
@@ -157,7 +157,7 @@ def _only_along_features(method: Any) -> Any:
 
 
 def _only_along_the_last(method: Any) -> Any:
-    """Return a product rule that applies only with batch axes or a contraction of axis 1."""
+    """Return a product rule that is used only with batch axes or a contraction of axis 1."""
 
     def try_lower_product(self: Any, *provided: Any) -> Any:
         """Lower a product by the rule if it applies; return whether it was lowered."""
@@ -168,7 +168,7 @@ def _only_along_the_last(method: Any) -> Any:
 
 
 def _each_once(method: Any) -> Any:
-    """Return a rule for einsum labels that is right for products without contraction."""
+    """Return a rule for einsum labels in which batch axes occur once in the result."""
 
     def labels(self: Any, *provided: Any) -> tuple[str, str, str]:
         """Return the einsum labels of both operands and the result, batch labels once."""

@@ -1,4 +1,4 @@
-"""Searches of jax2onnx through all nodes of a model, answered by what a value knows itself.
+"""Answer searches of jax2onnx through all nodes by what a value itself knows.
 
 jax2onnx goes through all nodes behind each equation and for each node that it may move, so that
 its time grows with the square of a model. A value knows the node that makes it.
@@ -14,7 +14,7 @@ from crossflops.patches.patching import original, owner_of, patching_attribute
 
 @contextmanager
 def search_by_value() -> Iterator[None]:
-    """Let jax2onnx find the node of a value, and whether it is in the graph, in this context.
+    """Return a context in which jax2onnx finds the node of a value without a search.
 
     Where the value does not know it, or jax2onnx has no such function, jax2onnx searches itself.
     """
@@ -37,7 +37,7 @@ def search_by_value() -> Iterator[None]:
             search_nodes = original(searches, search, inventory.NODE_SEARCHES)
 
             def find_producer(nodes: Sequence[Any], value: Any) -> Any:
-                """Return the node that produces an ONNX value, or None."""
+                """Return the node that makes an ONNX value, or None."""
                 if not isinstance(value, ir.Value):
                     return search_nodes(nodes, value)
                 return _producer_node(nodes, value)
@@ -49,7 +49,7 @@ def search_by_value() -> Iterator[None]:
 
 
 def _is_in_graph(graph: Any, value: Any) -> bool:
-    """Return whether a node of the graph makes the value, or the graph stores one of its name."""
+    """Return whether a node of the graph makes the value, or the graph stores its name."""
     producer = value.producer()
     if producer is not None and producer.graph is graph:
         return True
@@ -58,7 +58,7 @@ def _is_in_graph(graph: Any, value: Any) -> bool:
 
 
 def _producer_node(nodes: Sequence[Any], value: Any) -> Any:
-    """Return the first of the nodes that makes the value, or else one of its name; None if none.
+    """Return the node that makes the value, or has an output of its name, or None.
 
     Source: jax2onnx/converter/optimizer_graph_utils.py (_producer_node).
     """

@@ -1,4 +1,4 @@
-"""Real runs of a JAX model, and the programs that XLA is given and makes of it.
+"""Run JAX models, and read the programs that XLA gets and makes of them.
 
 In: a model and its function. Out: the calls of XLA's programs, a training step as a function, the
 results of a run, and a model that can be timed.

@@ -1,4 +1,4 @@
-"""An HLO program, read from its serialized form (HloModuleProto) without its numbers.
+"""Read an HLO program from its serialized form (HloModuleProto), without its numbers.
 
 The fields are those of xla/service/hlo.proto and xla/xla_data.proto. Literals, which hold the
 weights that a function closes over, are passed by.
@@ -96,7 +96,7 @@ def read_hlo_program(data: bytes) -> HloProgram:
 
 
 def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
-    """Return the id of a computation in an HLO file, and the computation."""
+    """Return (id, computation) from a field of an HLO file."""
     name, number, root = "", 0, 0
     instructions: list[Instruction] = []
     for field in fields(data, at.value, at.end):
@@ -112,7 +112,7 @@ def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
 
 
 def _instruction(data: bytes, at: Field) -> Instruction:
-    """Return an instruction in an HLO file."""
+    """Return the instruction in a field of an HLO file."""
     texts = {1: "", 2: ""}
     ids: dict[int, list[int]] = {35: [], 36: [], 37: [], 38: []}
     settings: dict[str, Scalar] = {}
@@ -161,7 +161,7 @@ def _inner_fields(data: bytes, at: Field) -> Iterator[Field]:
 
 
 def _field_text(data: bytes, at: Field) -> str:
-    """Return a field as text."""
+    """Return the value of a protobuf field as text."""
     return data[at.value : at.end].decode(errors="replace")
 
 
@@ -189,7 +189,7 @@ def _op_name(data: bytes, at: Field) -> str:
 
 
 def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str, int]:
-    """Return the sizes of one window dimension in an HLO file, by name."""
+    """Return size, stride, padding, ... of one dimension of a window, by name."""
     record = dict.fromkeys(names.values(), 0)
     for field in _inner_fields(data, at):
         if field.number in names:
@@ -198,7 +198,7 @@ def _window_dimension(data: bytes, at: Field, names: dict[int, str]) -> dict[str
 
 
 def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[str, Scalar]:
-    """Return the dimension numbers of an HLO instruction by name."""
+    """Return the dimension numbers of a dot or a convolution by name."""
     dimensions: dict[str, Scalar] = {
         name: [] if name.endswith(("spatial", "contracting")) or names is _DOT else 0
         for name in names.values()
@@ -214,7 +214,7 @@ def _dimension_numbers(data: bytes, at: Field, names: dict[int, str]) -> dict[st
 
 
 def _array_shapes(data: bytes, at: Field) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the element type and dimensions of each array in an HLO shape."""
+    """Yield (dtype, shape) of each array in an HLO shape, which may be a tuple."""
     kind, sizes, inner = 0, list[int](), list[Field]()
     for field in _inner_fields(data, at):
         if field.number == 2:
@@ -246,10 +246,7 @@ _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
 def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
-    """Return "convolution", "product" or so, if a sum adds a bias to one; otherwise "".
-
-    It is "convolution", "product", or "".
-    """
+    """Return what a sum adds a bias to: "convolution" or "product", or "" if no bias."""
     for operand, other in (operands, operands[::-1]):
         made, provided = _origin_instruction(operand, program), _origin_instruction(other, program)
         narrow = provided.opcode in _GIVEN and _result_rank(provided) < _result_rank(other)
@@ -259,7 +256,7 @@ def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
 
 
 def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
-    """Return the instruction that computes a value, past those that only move it."""
+    """Return the instruction that computes a value, before those that only move it."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.instruction_by_id[instruction.operands[0]]
     return instruction
@@ -271,7 +268,7 @@ def _result_rank(instruction: Instruction) -> int:
 
 
 def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> str:
-    """Return whether an instruction computes with "whole" or "real" numbers."""
+    """Return "whole" if an instruction computes with integers or bools, else "real"."""
     seen = instruction.results[0].dtype if instruction.results else ""
     if seen == "bool" and operands and operands[0].results:
         seen = operands[0].results[0].dtype
@@ -279,7 +276,7 @@ def number_kind(instruction: Instruction, operands: Sequence[Instruction]) -> st
 
 
 def pooling_kind(instruction: Instruction, applied: Mapping[str, Scalar]) -> str:
-    """Return the kind of a pooling window, "max" or "sum", or "".
+    """Return "max" or "sum" if an instruction is such a pooling, or "" for others.
 
     These have a window as wide as the dimension along which they run.
     """

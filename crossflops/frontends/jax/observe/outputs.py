@@ -1,4 +1,4 @@
-"""The run of a JAX model: the inputs and outputs of a run, as arrays."""
+"""Run a JAX model, and return its inputs and outputs as arrays."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
 
 
 def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Return the outputs of one run of the JAX model, and which depend on random numbers.
+    """Run the model; return inputs, outputs, which are random, and changes by rounding.
 
     Further runs have weights and inputs that differ by one rounding. Raises InputError.
     """
@@ -32,7 +32,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
     stored = _module_arrays(function)
 
     def run_rounded(generator: Any) -> list[Any]:
-        """Return the outputs with inputs and weights rounded another way at random."""
+        """Return the outputs with inputs and weights that are rounded differently."""
         weights = jax.tree.map(
             lambda leaf: round_otherwise(leaf, generator) if hasattr(leaf, "dtype") else leaf,
             stored,
@@ -63,7 +63,7 @@ def _complex_as_pairs(array: Any) -> Any:
 
 
 def _jax_input_values(source: Source, function: Pure) -> list[Any]:
-    """Return the values of the inputs, in order: the given ones, otherwise made-up ones."""
+    """Return the values of the inputs in order: those of the caller, or random ones."""
     import jax
 
     if source.arrays is not None:

@@ -1,4 +1,4 @@
-"""A JAX model that is timed in JAX itself."""
+"""Prepare a JAX model to be timed in JAX itself."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from crossflops.ir.trace import Setting
 
 
 def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """Return the jitted function called on its weights and on arrays of its shapes."""
+    """Return the model compiled by jax.jit with weights and random inputs, ready to run."""
     import jax
 
     function = pure(source.model, source.args, source.kwargs, setting.training)
@@ -27,7 +27,7 @@ def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableM
         jax.block_until_ready(jitted(weights, *arrays))
 
     def trace(runs: int, path: str) -> None:
-        """Write a JAX profile of several runs of the compiled model to a path."""
+        """Run the model several times, and write JAX's profile of it to a folder."""
         with jax.profiler.trace(path):
             for step in range(runs):
                 with jax.profiler.StepTraceAnnotation(RUN, step_num=step):
@@ -40,7 +40,7 @@ def prepare_jax_run(source: Source, threads: int, setting: Setting) -> RunnableM
 
 
 def _fill_shape(array: Any) -> Any:
-    """Return an array unchanged; for a shape alone, random floats or zeros."""
+    """Return an array itself; for a shape alone, an array of random floats or zeros."""
     import jax
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""A training step of a JAX model as a function of arrays: forward, and back from the loss.
+"""Build a training step of a JAX model as a function: forward, and back from the loss.
 
 Which outputs a loss is made of is told by the derivative of the loss for each alone.
 """
@@ -18,7 +18,7 @@ from crossflops.ir.training import matches
 
 
 def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
-    """Return the model with gradients of its trained arrays as further outputs.
+    """Return the model with the gradients of its trained arrays as additional outputs.
 
     These begin as ones at the outputs of the loss, which are those of their sum: the loss does no
     work of its own here. Arrays that a function closes over become arguments.
@@ -37,11 +37,11 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
     ]
 
     def both(provided: Any, *arrays: Any) -> Any:
-        """Return the model's outputs, and the gradients of the loss."""
+        """Return the model's outputs, and the gradients of its trained arrays."""
         every = jax.tree.leaves((provided, arrays))
 
         def forward(graded: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-            """Return the losses and the outputs of the model for these differentiated arrays."""
+            """Return the outputs of the loss, and all outputs, for these trained arrays."""
             filled = list(every)
             for index, array in zip(indices, graded, strict=True):
                 filled[index] = array
@@ -58,7 +58,7 @@ def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting)
 def _trainable_array_names(
     names: Sequence[str], inputs: int, modules: Iterable[Module], step: StepSetting
 ) -> set[str]:
-    """Return the names of arrays that a training step trains."""
+    """Return the names of the weights or inputs that a training step trains."""
     rows = tuple(modules)
     if any(row.params for row in rows):
         return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
@@ -67,7 +67,7 @@ def _trainable_array_names(
 
 
 def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
-    """Return the floats among the outputs that the loss consists of."""
+    """Return the float outputs of which the loss is the sum."""
     import jax.numpy as jnp
 
     reached = step.reached or (True,) * len(outputs)
@@ -76,7 +76,7 @@ def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
 
 
 def _with_constants(pure: Pure) -> Pure:
-    """Return a function with the float arrays that it closes over as its weights."""
+    """Return the function with the float arrays that it closes over as its weights."""
     import jax
 
     with isolating_jax_cache():
@@ -106,7 +106,7 @@ _HINT = "give a callable that maps the model's outputs to one number"
 def jax_loss_dependence(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Return for each output, flat and in order, whether the loss depends on it.
+    """Return for each output, flattened in order, whether the loss depends on it.
 
     Nothing runs: JAX differentiates on shapes (jax/_src/interpreters/ad.py, jvp_jaxpr). Raises
     InputError where the loss raises, and for one that is not a number or depends on no output.
@@ -118,7 +118,7 @@ def jax_loss_dependence(
     outputs, tree = jax.tree.flatten(jax.eval_shape(model.function, *model.specs))
 
     def number(*arrays: Any) -> Any:
-        """Return the loss of a model's outputs, given as a flat list."""
+        """Return the loss of the model's outputs, given as flat arguments."""
         return loss(jax.tree.unflatten(tree, arrays))
 
     try:

@@ -1,4 +1,4 @@
-"""The programs that XLA is given and makes of a JAX model: their instructions as calls.
+"""Turn the programs that XLA gets and makes of a JAX model into calls.
 
 These stand in the order in which XLA visits them.
 
@@ -42,7 +42,7 @@ _INLINED = ("call", "fusion", "async-start")
 
 
 class ProgramPlace(msgspec.Struct, frozen=True):
-    """The location of an instruction in a program: its functions, names and loop.
+    """Where an instruction is in a program: its functions, name stack, loop and branches.
 
     `place` orders the instructions of a program as it was written. `branches` are the enclosing
     conditions, each with the number of the branch and of all branches.
@@ -55,7 +55,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
     branches: tuple[tuple[str, int, int], ...] = ()
 
     def with_computation(self, at: Instruction, number: int = 0, step: str = "") -> "ProgramPlace":
-        """Return the place inside a computation that an instruction calls."""
+        """Return the place inside a computation that the instruction `at` calls."""
         return ProgramPlace(
             nest=(*self.nest, at.name, step) if step else (*self.nest, at.name),
             names=self.full_name_stack(at.op_name) if at.opcode == "call" else self.names,
@@ -70,7 +70,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, branches=(*self.branches, branch))
 
     def full_name_stack(self, op_name: str) -> str:
-        """Return the full name stack of an instruction, with that of its caller."""
+        """Return the name stack of an instruction, preceded by that of its caller."""
         if not self.names or op_name.partition("/")[0] == self.names.partition("/")[0]:
             return op_name
         return f"{self.names}/{op_name}"
@@ -79,7 +79,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
 def xla_program_calls(
     program: HloProgram, level: Level, setting: str, owner: Owner
 ) -> tuple[Call, ...]:
-    """Return every instruction that runs, functions inlined, each in the body of a loop once.
+    """Return a call for the program, then one for each instruction that runs.
 
     Before them is one call for the program as a whole. Among the settings, `branches` gives the
     branches of conditions that an instruction is in, with their numbers, from the outside to the
@@ -94,7 +94,7 @@ def xla_program_calls(
 
 
 class _ProgramWalk:
-    """One walk over a program, with the state that all its instructions share."""
+    """A walk over one program, with what all of its calls share."""
 
     def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
         """Take an HLO program, the level and setting of its calls, and a lookup of modules."""
@@ -121,7 +121,7 @@ class _ProgramWalk:
                 yield self._call(instruction, site)
 
     def _inner(self, instruction: Instruction, number: int, site: ProgramPlace) -> Iterator[Call]:
-        """Yield the calls in one of the computations that an instruction calls, by its number."""
+        """Yield the calls in computation `number` of those that an instruction calls."""
         yield from self.instruction_calls(
             self._program.computations[instruction.called[number]], site
         )
@@ -139,7 +139,7 @@ class _ProgramWalk:
             )
 
     def _call(self, instruction: Instruction, site: ProgramPlace) -> Call:
-        """Return the call of an HLO instruction, with its module and operands."""
+        """Return the call of an instruction, with its module, operands and settings."""
         names = site.full_name_stack(instruction.op_name)
         parent, module, facts = self._owner(names)
         operands = [self._program.instruction_by_id[key] for key in instruction.operands]
@@ -169,7 +169,7 @@ class _ProgramWalk:
         )
 
     def _scalar_opcodes(self, instruction: Instruction) -> dict[str, Scalar]:
-        """Return the opcodes of the scalar functions that a reduction or a map applies."""
+        """Return by name the opcodes of functions that a reduction or a map applies."""
         if instruction.opcode == "select-and-scatter":
             selecting, scattering = instruction.called
             return {"selecting": self._opcodes(selecting), "applied": self._opcodes(scattering)}
@@ -191,7 +191,7 @@ def _operand_specs(operands: list[Instruction]) -> Iterator[TensorSpec]:
 
 
 def xla_visit_order(computation: Computation) -> Iterator[Instruction]:
-    """Yield an HLO computation's instructions in XLA's order, operands first."""
+    """Yield the instructions of a computation in XLA's order: operands come first."""
     by_id = {instruction.id: instruction for instruction in computation.instructions}
     used = {
         key
@@ -246,7 +246,7 @@ _BACKWARD = "transpose(jvp("
 def name_stack_owner(
     rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False
 ) -> Owner:
-    """Return a function that finds parent call and module for a name stack.
+    """Return a function that gives the parent call, module and facts of a name stack.
 
     A backward pass is that of a step: a gradient in a model's own code is work of the model.
     """
@@ -258,7 +258,7 @@ def name_stack_owner(
     kinds = {path: _layer_kind(path, rows, ids) for path in ids}
 
     def find_owner(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
-        """Return the parent call, the module number and facts of an HLO name stack."""
+        """Return (key of the parent call, module id, facts by name) of a name stack."""
         path = path_of(names) or ""
         module = ids.get(path, 0)
         facts: dict[str, Scalar] = {
@@ -272,7 +272,7 @@ def name_stack_owner(
 
 
 def _layer_kind(path: str, rows: tuple[Module, ...], ids: dict[str, int]) -> str:
-    """Return the kind of layer of a module ("normalization", "cell"), or ""."""
+    """Return the kind of layer around a path, such as "BatchNorm" or "RNN cell", or ""."""
     for enclosing in _path_ancestors(path):
         bases = rows[ids[enclosing]].bases if enclosing in ids else ()
         for base in bases:
@@ -290,7 +290,7 @@ def _path_ancestors(path: str) -> Iterator[str]:
 
 
 def _innermost_function(names: str) -> str:
-    """Return the innermost known function in a name stack, or ""."""
+    """Return the kind of the innermost known function in a name stack ("smooth"), or ""."""
     known = [name for name in _JITTED.findall(names) if name in _FUNCTIONS]
     return _FUNCTIONS[known[-1]] if known else ""
 
@@ -305,7 +305,7 @@ _PRODUCTS = (
 
 
 def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
-    """Return the operator calls that have matrix products or convolutions."""
+    """Return the operator calls that have a node with matrix products or convolutions."""
     calls_of_products = {
         node.call for node in all_nested_nodes(graph.nodes) if node.op.type in _PRODUCTS
     }
@@ -313,7 +313,7 @@ def contracting(calls: Iterable[Call], graph: Graph) -> list[Call]:
 
 
 def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -> tuple[Call, ...]:
-    """Return XLA's instructions, each contraction with the operators that it computes.
+    """Return XLA's instructions; contractions have the keys of operators they compute.
 
     Forward and recomputed contractions are in the order of the model, and matched by module and
     size of result. An operator that is lowered to several instructions (attention) is assigned to
@@ -348,7 +348,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
 
 
 def _per_device_keys(operators: Iterable[Call]) -> set[str]:
-    """Return the keys of operator calls that run on each of several devices."""
+    """Return keys of calls, gradients and reruns of operators that run on several devices."""
     several = [call.key for call in operators if "devices" in call.settings]
     return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
 
@@ -356,7 +356,7 @@ def _per_device_keys(operators: Iterable[Call]) -> set[str]:
 def _best_matching_calls(
     contractions: list[Call], matched: Callable[[list[Call]], Iterable[tuple[Call, Call]]]
 ) -> list[Call]:
-    """Return the contractions, of each conditional only those in the best matching branch.
+    """Return the contractions, of a conditional only those of the branch that matches best.
 
     All stay where all are counted, and the fewest of those with equally many matches.
     """
@@ -379,7 +379,7 @@ def _best_matching_calls(
 
 
 def _branch_numbers(call: Call) -> dict[object, object]:
-    """Return the branch number of each conditional around an instruction."""
+    """Return the branch that an instruction is in, by the name of the conditional."""
     enclosing = call.settings["branches"]
     return {name: number for name, number, _ in enclosing} if isinstance(enclosing, list) else {}
 
@@ -389,7 +389,7 @@ _AGAIN = "rematted_computation"  # jax/_src/ad_checkpoint.py
 
 
 def _pass_number(call: Call) -> int:
-    """Return the pass of an instruction as a number: forward, backward or recomputed."""
+    """Return FORWARD, BACKWARD or AGAIN (recomputed): the pass that an instruction is in."""
     if not call.settings["backward"]:
         return FORWARD
     return AGAIN if _AGAIN in str(call.settings["names"]).split("/") else BACKWARD
@@ -398,7 +398,7 @@ def _pass_number(call: Call) -> int:
 def _match_gradients(
     gradients: Iterable[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    """Yield each contraction of the backward pass with its forward contraction.
+    """Yield (backward contraction, forward contraction) pairs that match in sizes.
 
     They come in the reverse order. The gradient of an operand has the operand's size, and is made
     of the other operand and of a tensor of the size of the result.
@@ -413,7 +413,7 @@ def _match_gradients(
 
 
 def _gradient_match_key(call: Call, made: TensorSpec) -> tuple[object, ...]:
-    """Return a key that matches a contraction of the backward pass to its forward one."""
+    """Return a key that is equal for a backward contraction and its forward one."""
     sizes = sorted(spec.numel for spec in (*call.inputs, *call.outputs))
     return (call.module, call.target, call.settings["in_loop"], made.numel, *sizes)
 
@@ -421,7 +421,7 @@ def _gradient_match_key(call: Call, made: TensorSpec) -> tuple[object, ...]:
 def _match_in_order(
     contractions: Sequence[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    """Yield each recomputed contraction with the one that it repeats."""
+    """Yield (contraction, forward one) pairs equal in module and size, in their order."""
     first, second = map(_contraction_key, contractions), map(_contraction_key, forward)
     matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
     for block in matcher.get_matching_blocks():
@@ -432,7 +432,7 @@ def _match_in_order(
 def _match_operators(
     contractions: Sequence[Call], operators: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
-    """Yield each contraction of XLA with an operator that it computes."""
+    """Yield (contraction, operator) pairs: the contraction computes the operator."""
     left = {operator.key: operator for operator in operators}
     for contraction, operator in _match_in_order(contractions, operators):
         del left[operator.key]
@@ -444,19 +444,19 @@ def _match_operators(
 
 
 def _program_position(call: Call) -> tuple[int, ...]:
-    """Return the position of a call in its program, for sorting."""
+    """Return the position of a call in its program as written, for sorting."""
     index = call.settings["place"]
     return tuple(index) if isinstance(index, list) else ()
 
 
 def _contraction_key(call: Call) -> tuple[int, int]:
-    """Return the module number and the number of output elements of a contraction."""
+    """Return (module id, number of elements of the result) of a contraction."""
     shape = call.outputs[0].shape if call.outputs else None
     return call.module, call.outputs[0].numel if shape is not None else 0
 
 
 def _link_contraction(call: Call, of: list[str], known: bool, shared: set[str]) -> Call:
-    """Return a contraction of XLA linked to the operators that it computes."""
+    """Return a contraction with the keys `of` of the operators that it computes."""
     more = {"alone": known and not of, "per_device": not shared.isdisjoint(of)}
     return msgspec.structs.replace(call, settings={**call.settings, **more}, of=tuple(of))
 
@@ -465,7 +465,7 @@ LEVELS = ("lowered", "compiled")
 
 
 def lower(pure: Pure) -> Any:
-    """Return the model lowered by `jax.jit` to XLA. Raises NormalizeError."""
+    """Return the model as `jax.jit` lowers it for XLA. Raises NormalizeError."""
     import jax
 
     try:
@@ -482,7 +482,7 @@ def lower(pure: Pure) -> Any:
 def xla_view_calls(
     pure: Pure, trace: Trace, graph: Graph | None, observed: Iterable[Setting]
 ) -> Iterator[Call]:
-    """Yield the instructions, as calls, of the XLA programs for these settings.
+    """Yield the instructions of the XLA programs in these settings as calls.
 
     Those of the lowered program are added for comparison where the compiled one is needed. Each
     product and convolution of it names the operator calls in `trace` whose work it does; without
@@ -516,7 +516,7 @@ def xla_view_calls(
 
 
 def unavailable_program_call(view: View, reason: str) -> Call:
-    """Return the call in place of a program that cannot be made."""
+    """Return the call that says why an XLA program cannot be made."""
     return Call(
         key=f"{view.level}:",
         parent=None,

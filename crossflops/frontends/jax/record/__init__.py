@@ -1,4 +1,4 @@
-"""A JAX model becomes one pure function of arrays, whichever way it was written.
+"""Turn a JAX model of any kind into one pure function of arrays.
 
 In: a function, a module of Flax or a model of Keras, with its inputs. Out: the function with its
 weights, and which module each equation of its program belongs to.

@@ -1,4 +1,4 @@
-"""A JAX model as one pure function of arrays, however it was written."""
+"""Turn a JAX model of any kind into one pure function of arrays."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _HINTS = {"ModifyScopeVariableError": _TRAINS, "InvalidRngError": _TRAINS}
 
 
 class Pure(msgspec.Struct, frozen=True):
-    """A function of arrays alone, with the shapes and types that it is called with.
+    """A model as a function of arrays alone, with their shapes, dtypes and names.
 
     `function(*specs)` may be traced (jax.make_jaxpr, jax.jit(...).lower, jax.eval_shape).
     Equations below a module's call have in their name stack `scopes.MARK` and the path of the
@@ -41,7 +41,7 @@ class Pure(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, Any], ...] = ()
 
     def array_names(self, constants: Iterable[Any]) -> Iterator[str]:
-        """Yield each array's name in the model, "" for those that it does not hold.
+        """Yield the model's name for each of these arrays, "" for other arrays.
 
         A program has other objects for them, but the same memory, read in the same way.
         """
@@ -50,7 +50,7 @@ class Pure(msgspec.Struct, frozen=True):
 
 
 def _memory_key(array: Any) -> tuple[Any, ...]:
-    """Return the address, shape, strides and dtype of an array, equal for the same memory."""
+    """Return a key that is equal for arrays that read the same memory in the same way."""
     import numpy as np
 
     read = np.asarray(array)
@@ -64,7 +64,7 @@ def pure(
     training: bool,
     valued: bool = False,
 ) -> Pure:
-    """Return a model as a function of arrays alone; other arguments stay fixed.
+    """Return a model as a function of arrays alone; its other arguments are fixed.
 
     `args` and `kwargs` hold jax.ShapeDtypeStruct. The function has the weights of the model if it
     is `valued`, otherwise one repeated number in their shapes. Raises InputError where the model
@@ -77,7 +77,7 @@ def pure(
     specs = tuple(_key_words_spec(leaves[n]) for n in indices)
 
     def fill_arguments(arrays: tuple[Any, ...]) -> Any:
-        """Return the positional and keyword arguments with these arrays filled in."""
+        """Return (args, kwargs) of the model with these arrays filled in."""
         provided = list(leaves)
         for index, array in zip(indices, arrays, strict=True):
             provided[index] = _as_key(array, leaves[index])
@@ -96,7 +96,7 @@ def pure(
     arrays = _own_arrays(stored) if valued else _light(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
-        """Return the result of the model for weights and input arrays."""
+        """Return the result of the model for these weights and input arrays."""
         positional, named = fill_arguments(arrays)
         with linen_entered(called):
             return call(weights, *positional, **named)
@@ -115,7 +115,7 @@ def pure(
 
 
 def _is_key(spec: Any) -> bool:
-    """Return whether a dtype is that of a random key of JAX."""
+    """Return whether an array or a spec has the dtype of a random key of JAX."""
     import jax
     import jax.numpy as jnp
 
@@ -123,21 +123,21 @@ def _is_key(spec: Any) -> bool:
 
 
 def _key_words_spec(spec: Any) -> Any:
-    """Return the spec of a random key as that of its integer words; others unchanged."""
+    """Return the spec of a random key's integer words; any other spec unchanged."""
     import jax
 
     return jax.eval_shape(jax.random.key_data, spec) if _is_key(spec) else spec
 
 
 def as_words(array: Any) -> Any:
-    """Return a random key as an array of its words; any other array unchanged."""
+    """Return a random key as an array of its integer words; any other array unchanged."""
     import jax
 
     return jax.random.key_data(array) if hasattr(array, "dtype") and _is_key(array) else array
 
 
 def _as_key(array: Any, spec: Any) -> Any:
-    """Return raw words as a random key if the spec is one, any other array as it is."""
+    """Return integer words as a random key if the spec is one; other arrays unchanged."""
     import jax
 
     if not _is_key(spec):
@@ -146,7 +146,7 @@ def _as_key(array: Any, spec: Any) -> Any:
 
 
 def _arrays_by_name(arrays: Any) -> tuple[tuple[str, Any], ...]:
-    """Return the arrays of a module with their dotted names ("layers.0.kernel")."""
+    """Return (dotted name, array) of each array of a module, such as "layers.0.kernel"."""
     import jax
 
     pairs = zip(names_of(arrays), jax.tree.leaves(arrays), strict=True)
@@ -167,7 +167,7 @@ def names_of(arrays: Any) -> tuple[str, ...]:
 
 
 def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
-    """Return a function that calls an NNX module with given arrays, and its arrays.
+    """Return a function that calls an NNX module with given arrays, and these arrays.
 
     The caller's module is not changed. The arrays are the first argument of the call.
     """
@@ -178,7 +178,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
     definition, stored = nnx.split(model)
 
     def call(state: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of an NNX module with these weights, in training or inference mode."""
+        """Return the module's result with these weights, in train or inference mode."""
         own = nnx.merge(definition, _arrays(state), copy=True)
         if training:
             own.train()
@@ -203,7 +203,7 @@ def _linen(
         return model.init({"params": key, "dropout": key}, *positional, **named)
 
     def variables() -> Any:
-        """Return the variables of a linen module: arrays, or only shapes and dtypes."""
+        """Return the initial variables of the module: arrays, or their shapes and dtypes."""
         if not valued:
             return jax.eval_shape(initialize_weights, jax.random.key(0), *specs)
         return initialize_weights(
@@ -247,12 +247,12 @@ def _keras_model_call(
 
 
 def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Let a Keras model create its variables by calling it on symbolic inputs."""
+    """Create the variables of a Keras model by a call on symbolic inputs."""
     import jax
     import keras
 
     def symbol(spec: Any) -> Any:
-        """Return a symbolic Keras tensor of a spec; a value without a shape as it is."""
+        """Return a symbolic Keras tensor for a spec; a value without a shape unchanged."""
         return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
 
     inputs, named = inputs_as_taken(model, args, kwargs)
@@ -260,7 +260,7 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 
 def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
-    """Return a call of a plain function, and no weights. Raises InputError in training mode."""
+    """Return a call of a plain function, and () for its weights. Raises InputError."""
     if training:
         raise InputError("--train-mode can be used only with modules", "leave it out")
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
@@ -274,19 +274,19 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 def _light(stored: Any) -> Any:
-    """Return a module's arrays with floats replaced by one repeated number."""
+    """Return a module's arrays with one repeated number for the floats, stored once."""
     import jax
 
     return jax.tree.map(_lighten, stored)
 
 
 def _own_arrays(stored: Any) -> Any:
-    """Return a module's arrays with their values. Raises NormalizeError without values."""
+    """Return a module's arrays with their values. Raises NormalizeError if they have none."""
     import jax
     import jax.numpy as jnp
 
     def own(array: Any) -> Any:
-        """Return an array with values, a random key as words. Raises NormalizeError."""
+        """Return the array, or a random key as words. Raises NormalizeError without values."""
         if isinstance(array, jax.ShapeDtypeStruct):
             raise NormalizeError(
                 "the weights have only shapes, no values", "give the model with its weights"
@@ -299,7 +299,7 @@ def _own_arrays(stored: Any) -> Any:
 
 
 def _lighten(array: Any) -> Any:
-    """Return an array that takes almost no memory: constant values of the same shape and dtype."""
+    """Return an array of this shape and dtype that repeats one number, stored once."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -335,7 +335,7 @@ def _arrays(stored: Any) -> Any:
 def _jax_argument_names(
     args: Any, kwargs: Mapping[str, Any], indices: list[int]
 ) -> tuple[str, ...]:
-    """Return names of the array arguments by position or keyword: "0", "tokens"."""
+    """Return the name of each array argument by position or keyword: "0", "tokens"."""
     import jax
 
     leaves = jax.tree_util.tree_flatten_with_path((args, dict(kwargs)))[0]
@@ -344,7 +344,7 @@ def _jax_argument_names(
 
 
 def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
-    """Return the float arrays that a function closes over, with names. Raises InputError."""
+    """Return (name, array) of float arrays that a function closes over. Raises InputError."""
     import jax
     import jax.numpy as jnp
 
@@ -354,7 +354,7 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
 
 
 def _call_model(question: Callable[[], Any]) -> Any:
-    """Return the result of running a model's code. Raises InputError for its error."""
+    """Return question(), which runs code of a model. Raises InputError if that fails."""
     try:
         with isolating_jax_cache():
             return question()
@@ -367,7 +367,7 @@ def _call_model(question: Callable[[], Any]) -> Any:
 
 
 def isolating_jax_cache() -> Any:
-    """Return a context in which JAX has a separate cache of traces.
+    """Return a context in which JAX has its own cache of traced functions.
 
     A function under jax.jit is traced once: jax2onnx's replacement must not be found when the
     model runs, and vice versa.
@@ -377,7 +377,7 @@ def isolating_jax_cache() -> Any:
 
 @functools.cache
 def _context() -> Any:
-    """Return the context object of JAX, one for the process."""
+    """Return the context object of JAX that separates its caches; one for the process."""
     import jax
 
     return jax.make_user_context(None)

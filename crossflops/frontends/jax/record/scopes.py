@@ -1,4 +1,4 @@
-"""The module that an equation of a Flax model belongs to: of NNX, and of linen."""
+"""Find the module of each equation of a Flax model (NNX and linen), by name scopes."""
 
 import functools
 import re
@@ -34,7 +34,7 @@ def path_of(stack: str) -> str | None:
 
 
 def flax_modules(model: Any) -> list[tuple[str, Any]]:
-    """Return every module of a Flax NNX model once, by its first path, in the order of attributes.
+    """Return (path, module) of each module of an NNX model, in the order of attributes.
 
     The model itself comes first, as "".
     """
@@ -43,7 +43,7 @@ def flax_modules(model: Any) -> list[tuple[str, Any]]:
     by_path = {tuple(map(str, path)): module for path, module in nnx.iter_modules(model)}
 
     def order(path: tuple[str, ...]) -> list[tuple[int, str]]:
-        """Return a sort key of a module path: each part's attribute position in its parent."""
+        """Return a sort key of a module path: the position of each part in its parent."""
         holders = (by_path.get(path[:end]) for end in range(len(path)))
         return [
             _attribute_position(part, holder) for part, holder in zip(path, holders, strict=True)
@@ -53,7 +53,7 @@ def flax_modules(model: Any) -> list[tuple[str, Any]]:
 
 
 def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
-    """Return the sort position of an attribute among those of its object."""
+    """Return a sort key for an attribute: its number, or its position in its object."""
     if name.isdigit():
         return int(name), ""
     names = list(vars(holder)) if holder is not None else []
@@ -61,7 +61,7 @@ def _attribute_position(name: str, holder: Any) -> tuple[int, str]:
 
 
 def mark_module_paths(model: Any) -> set[type]:
-    """Write each module's path into it; return the classes of the modules."""
+    """Write its path into each module, in place; return the classes of the modules."""
     classes = set()
     for path, module in flax_modules(model):
         patching_attribute(module, _PATH, path, inventory.PATHS).keep()
@@ -71,7 +71,7 @@ def mark_module_paths(model: Any) -> set[type]:
 
 @contextmanager
 def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
-    """Run methods of these classes in their module's name scope, in this context."""
+    """Return a context in which methods of these classes run in their module's name scope."""
     with ExitStack() as stack:
         for kind in classes:
             for name in _scope_methods(kind):
@@ -80,7 +80,7 @@ def entering_module_scopes(classes: Iterable[type]) -> Iterator[None]:
 
 
 def _scope_methods(kind: type) -> list[str]:
-    """Return the names of a class's `__call__` and public methods to wrap in a scope."""
+    """Return the names of the methods of a class to run in a name scope."""
     from flax import nnx
 
     own = [
@@ -93,7 +93,7 @@ def _scope_methods(kind: type) -> list[str]:
 
 @contextmanager
 def _wrapping_method(kind: type, name: str) -> Iterator[None]:
-    """Wrap a method of a Flax class so that its equations note the module, in this context."""
+    """Return a context in which a method of a Flax class runs in its module's name scope."""
     before = getattr(kind, name)
     if isinstance(vars(kind).get(name), staticmethod | classmethod | type):
         yield
@@ -103,12 +103,12 @@ def _wrapping_method(kind: type, name: str) -> Iterator[None]:
 
 
 def _with_module_scope(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method whose equations are in a named scope of its module's path."""
+    """Return the method, run in a name scope with the path of its module."""
     import jax
 
     @functools.wraps(method)
     def call_in_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Run the method in a named scope of its module's path."""
+        """Run the method in a name scope with the path of its module, if it has one."""
         path = getattr(self, _PATH, None)
         if path is None:
             return method(self, *args, **kwargs)
@@ -124,7 +124,7 @@ _OWN = ("parent", "name")  # fields of every module of flax.linen
 
 
 class CalledModules:
-    """The modules by path, parents first, as they were called: their classes and settings.
+    """The linen modules that were called, by path: their classes and settings.
 
     A function that applies several models is not supported: their paths could be those of any.
     """
@@ -137,7 +137,7 @@ class CalledModules:
         self._scope: Any = None
 
     def begin(self) -> None:
-        """Forget the recorded calls' scope before a new trace."""
+        """Forget which model was called, before a new trace."""
         self._scope = None
 
     def note(self, module: Any) -> str:
@@ -155,7 +155,7 @@ class CalledModules:
 
 @contextmanager
 def linen_entered(called: CalledModules) -> Iterator[None]:
-    """Run methods of linen modules in their module's name scope, in this context."""
+    """Return a context in which methods of linen modules run in their module's name scope."""
     linen = sys.modules.get("flax.linen")
     if linen is None or not hasattr(linen, "intercept_methods"):
         yield
@@ -165,7 +165,7 @@ def linen_entered(called: CalledModules) -> Iterator[None]:
     called.begin()
 
     def run_in_linen_scope(method: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        """Run a linen method in a named scope of its module's path."""
+        """Run a linen method in a name scope with its module's path, which is recorded."""
         with jax.named_scope(f"{MARK}{called.note(context.module)}"):
             return method(*args, **kwargs)
 
@@ -176,7 +176,7 @@ def linen_entered(called: CalledModules) -> Iterator[None]:
 def linen_rows(
     root: Module, called: CalledModules, variables: Mapping[str, Any]
 ) -> tuple[Module, ...]:
-    """Return the module table of a linen model: root and called modules.
+    """Return the module table of a linen model: the root and the modules that were called.
 
     Variables are nested by path: {"layer": {"kernel": ...}}.
     """
@@ -209,7 +209,7 @@ def linen_rows(
 def _linen_parameters(
     variables: Mapping[str, Any], paths: list[str]
 ) -> dict[str, list[Parameter]]:
-    """Return the floating-point parameters of linen modules by module path."""
+    """Return the float parameters of linen modules, by module path."""
     import jax
     import jax.numpy as jnp
 
@@ -227,7 +227,7 @@ def _linen_parameters(
 
 
 def _longest_known_parent(path: str, known: Any) -> str:
-    """Return the longest known module path that is a prefix of a path, or ""."""
+    """Return the longest of the known module paths that encloses a path, or ""."""
     enclosing = path.rpartition(".")[0]
     while enclosing not in known:
         enclosing = enclosing.rpartition(".")[0]
@@ -240,6 +240,6 @@ def _bases(kind: type) -> tuple[str, ...]:
 
 
 def _linen_settings(module: Any) -> dict[str, Scalar]:
-    """Return a linen module's plain fields (features, kernel_size, strides)."""
+    """Return the fields of a linen module that are plain values, by name."""
     fields = getattr(module, "__dataclass_fields__", ())
     return plain_layer_settings(((name, getattr(module, name, None)) for name in fields), _OWN)

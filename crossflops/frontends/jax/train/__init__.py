@@ -1,4 +1,4 @@
-"""The backward passes of functions of JAX that bring their own derivative.
+"""Count the backward passes of JAX functions that have a custom derivative.
 
 In: a model. Out: the program of each derivative, counted by itself.
 May import: frontends, ir, errors.

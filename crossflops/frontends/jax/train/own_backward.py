@@ -1,4 +1,4 @@
-"""The program of a derivative that a function brings itself, made of it alone."""
+"""Build and count the backward pass of each custom derivative by itself."""
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
@@ -11,14 +11,14 @@ from crossflops.ir.training import OwnBackward, OwnBackwards
 
 
 def jax_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward operations of each function with a custom derivative."""
+    """Return the cost of the backward pass of each function with a custom derivative."""
     model = record_jax_model(source.model, source.args, source.kwargs, setting)
     recorder = TO_BYTES.run(JaxConversion(function=model.pure)).recorder
     return tuple(map(_own_function_backward, recorder.own if recorder is not None else ()))
 
 
 def _own_function_backward(own: OwnEquation) -> OwnBackward:
-    """Return the backward operations of one function with a custom derivative."""
+    """Return the cost of the backward pass of one function with a custom derivative."""
     name = own.name
     try:
         made = backward_program(own)

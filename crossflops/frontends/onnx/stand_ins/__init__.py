@@ -48,13 +48,13 @@ _OPSET = 21  # of stand-ins where the file has none
 
 
 def opset_of(model: Any) -> int:
-    """Return the version of ai.onnx in which substitute nodes are written."""
+    """Return the version of ai.onnx for substitute nodes: that of the model, or a default."""
     versions = [int(opset.version) for opset in model.opset_import if not opset.domain]
     return versions[-1] if versions else _OPSET  # of two the last, as for ONNX's inference
 
 
 def foreign(domain: str, operator: str, opset: int) -> bool:
-    """Return whether ONNX's own inference does not know the operator in this version."""
+    """Return whether ONNX itself cannot infer the shapes of an operator in this version."""
     if domain == "ai.onnx.preview":
         return operator == "FlexAttention"
     if domain:
@@ -63,7 +63,7 @@ def foreign(domain: str, operator: str, opset: int) -> bool:
 
 
 def has_foreign_operator(graph: Any, opset: int) -> bool:
-    """Return whether ONNX cannot infer some node's shapes without a substitute."""
+    """Return whether a graph, or one in it, has an operator whose shapes ONNX cannot infer."""
     operators = {(node.domain, node.op_type) for node in graph.node}
     if any(foreign(*operator, opset) for operator in operators):
         return True

@@ -1,4 +1,4 @@
-"""Stand-ins for attentions, for what keeps a state, and for bodies of FlexAttention."""
+"""Write substitute nodes for attentions, for operators with a state, and for FlexAttention."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,21 +7,21 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, Draft
 
 
 def _write_state_outputs(draft: Draft, dims: Sequence[int], *digits: int) -> None:
-    """Write outputs of one known shape, in the element type of the first input."""
+    """Add tensors of this shape, in the dtype of input 0, as these outputs of the node."""
     for index in digits:
         if draft.output(index):
             draft.put_filled_tensor(dims, draft.output(index), draft.dtype(0))
 
 
 def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
-    """Return a function that writes substitutes for Attention, with its present state.
+    """Return a function that adds nodes with the output shapes of an Attention to a draft.
 
     `scale` is the index of the input with the output's element type, where the first input has
     another.
     """
 
     def write(draft: Draft) -> None:
-        """Write nodes that give the output shapes of one Attention operator."""
+        """Add nodes with the output shapes of an Attention: the result, and its present state."""
         weights = draft.shape(1)
         if weights is None or len(weights) != 2:
             return
@@ -36,7 +36,7 @@ def attention_writer(scale: int | None = None) -> Callable[[Draft], None]:
 
 
 def _present(draft: Draft, hidden: int, index: int) -> None:
-    """Write the `present` state of an Attention: (2, batch, heads, length, hidden / heads)."""
+    """Add the present state of an Attention: (2, batch, heads, length, hidden / heads)."""
     dims, past, heads = draft.shape(0), draft.shape(index), draft.integer("num_heads")
     if not draft.output(1) or dims is None or len(dims) != 3 or heads <= 0:
         return
@@ -48,10 +48,10 @@ def _present(draft: Draft, hidden: int, index: int) -> None:
 
 
 def multi_head(past: int, past_length: int) -> Callable[[Draft], None]:
-    """Return a function that writes substitutes for MultiHeadAttention, with present states."""
+    """Return a function that adds nodes with a MultiHeadAttention's output shapes to a draft."""
 
     def write(draft: Draft) -> None:
-        """Write nodes that give the output shapes of one MultiHeadAttention operator."""
+        """Add nodes with MultiHeadAttention's output shapes: result, present key and value."""
         query, key, value = (draft.shape(i) for i in (0, 1, 2))
         heads, out = draft.integer("num_heads"), draft.output(0)
         if not draft.input(1):
@@ -82,7 +82,7 @@ def _write_present_states(
     operands: Sequence[tuple[int, ...] | None],
     heads: int,
 ) -> None:
-    """Write the present key and value of a MultiHeadAttention, of the past and the new length."""
+    """Add the present key and value of a MultiHeadAttention: past length plus new length."""
     query, key, value = operands
     before = draft.shape(past)
     if not draft.output(1) or query is None or heads <= 0 or (draft.input(past) and not before):
@@ -106,7 +106,7 @@ def _write_present_states(
 
 
 def write_group_query_attention(draft: Draft) -> None:
-    """Write the output shapes of GroupQueryAttention: [B, S, Hq * D]; present [B, Hkv, T, D].
+    """Add nodes with GroupQueryAttention's output shapes: [B, S, Hq * D], [B, Hkv, T, D] twice.
 
     T is past + S; a longer cache is known from the file alone.
     """
@@ -135,7 +135,7 @@ def write_group_query_attention(draft: Draft) -> None:
 
 
 def write_paged_attention(draft: Draft) -> None:
-    """Write the output shapes of PagedAttention: tokens of Hq * Dv; the caches as they are."""
+    """Add nodes with PagedAttention's output shapes: tokens of Hq * Dv; caches as the inputs."""
     query, heads = draft.shape(0), draft.integer("num_heads")
     every = heads if draft.input(1) else heads + 2 * draft.integer("kv_num_heads")
     if query is not None and every > 0:
@@ -147,7 +147,7 @@ def write_paged_attention(draft: Draft) -> None:
 
 
 def write_packed_multi_head(draft: Draft) -> None:
-    """Write the output shapes of PackedMultiHeadAttention: [tokens, N * Dv]."""
+    """Add nodes with the output shape of PackedMultiHeadAttention: [tokens, N * Dv]."""
     query, value = draft.shape(0), draft.shape(2)
     if query is None:
         return
@@ -156,7 +156,7 @@ def write_packed_multi_head(draft: Draft) -> None:
 
 
 def write_linear_attention(draft: Draft) -> None:
-    """Write the output shapes of LinearAttention: the result and its state."""
+    """Add nodes with the output shapes of LinearAttention: the result, and its state."""
     heads, kv_heads = draft.integer("q_num_heads"), draft.integer("kv_num_heads")
     query, value = draft.shape(0), draft.shape(2)
     if heads <= kv_heads:
@@ -196,7 +196,7 @@ _GRAPH = 5
 
 
 def flex_attention(draft: Draft) -> None:
-    """Write the output shape of FlexAttention, [B, Hq, L, Dv], and infer its bodies."""
+    """Add nodes with FlexAttention's output shape, [B, Hq, L, Dv], and with its bodies."""
     query, key, value = (draft.shape(i) for i in (0, 1, 2))
     if query is None or key is None or value is None:
         return
@@ -211,7 +211,7 @@ def flex_attention(draft: Draft) -> None:
 
 
 def _branch(draft: Draft, attribute: Any, scores: str) -> None:
-    """Write a graph attribute of FlexAttention as the branches of an If, to infer its shapes."""
+    """Add an If with the body in an attribute of FlexAttention as its branches, for inference."""
     result = draft.put("If", (draft.put_filled_tensor((), dtype=BOOL),))
     stand_in = draft.nodes[-1]
     stand_in.name = attribute.name
@@ -228,7 +228,7 @@ def _branch(draft: Draft, attribute: Any, scores: str) -> None:
 
 
 def copy_branch_shapes(original: Any, stand_in: Any) -> None:
-    """Copy the shapes inferred in an If branch to the body that it replaced, in place."""
+    """Copy the shapes inferred in a branch of an If to the body that it replaced, in place."""
     branch = next(attribute.g for attribute in stand_in.attribute if attribute.name == _THEN)
     body = next(attribute.g for attribute in original.attribute if attribute.name == stand_in.name)
     types = {value.name: value.type for value in (*branch.value_info, *branch.output)}

@@ -1,4 +1,4 @@
-"""Writing the nodes that stand in for one: see the package."""
+"""Write nodes of ai.onnx that replace one node during shape inference."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -11,7 +11,7 @@ _INT, _STRING, _TENSOR, _INTS = 2, 3, 4, 7
 
 
 class Draft:
-    """A node, the known facts of its operands, and the nodes written in its place so far."""
+    """A node whose shapes ONNX cannot infer, and the substitute nodes written for it so far."""
 
     def __init__(self, graph: Any, node: Any, types: Types, opset: int) -> None:
         """Take a node, its graph, the types of its operands and the version of ai.onnx."""
@@ -22,47 +22,47 @@ class Draft:
         self.made: set[str] = set()
 
     def input(self, index: int) -> str:
-        """Return the name of an input, "" when it is left out."""
+        """Return the name of the node's input at this index, or "" if it is omitted."""
         return str(self.node.input[index]) if index < len(self.node.input) else ""
 
     def output(self, index: int) -> str:
-        """Return the name of an output, "" when it is left out."""
+        """Return the name of the node's output at this index, or "" if it is omitted."""
         return str(self.node.output[index]) if index < len(self.node.output) else ""
 
     def shape(self, index: int) -> Shape:
-        """Return the shape of an input, None when it is unknown or left out."""
+        """Return the shape of the node's input at this index, or None if unknown or omitted."""
         kind = self._types.get(self.input(index))
         return kind.shape if kind is not None and self.input(index) else None
 
     def shape_of(self, name: str) -> Shape:
-        """Return the shape of any value."""
+        """Return the shape of the value of this name, or None if it is unknown."""
         kind = self._types.get(name)
         return kind.shape if kind is not None else None
 
     def dtype(self, index: int, default: int = FLOAT) -> int:
-        """Return the element type of an input."""
+        """Return the element type (an ONNX number) of an input, or `default` if it is unknown."""
         kind = self._types.get(self.input(index))
         return kind.dtype or default if kind is not None else default
 
     def integer(self, name: str, default: int = 0) -> int:
-        """Return an integer attribute."""
+        """Return the node's integer attribute of this name, or `default` if it is not set."""
         return int(self._attributes[name].i) if name in self._attributes else default
 
     def number(self, name: str, default: float) -> float:
-        """Return a float attribute."""
+        """Return the node's float attribute of this name, or `default` if it is not set."""
         return float(self._attributes[name].f) if name in self._attributes else default
 
     def text(self, name: str) -> str:
-        """Return a text attribute, "" when it is missing."""
+        """Return the node's text attribute of this name, or "" if it is not set."""
         value = self._attributes[name].s if name in self._attributes else b""
         return bytes(value).decode(errors="replace")
 
     def integers(self, name: str) -> tuple[int, ...]:
-        """Return an attribute that is a list of integers, () when it is missing."""
+        """Return the node's attribute of this name, a list of integers, or () if it is not set."""
         return tuple(self._attributes[name].ints) if name in self._attributes else ()
 
     def length(self, name: str) -> int:
-        """Return the number of items of an attribute that is a list, 0 when it is missing."""
+        """Return the number of items in the node's list attribute, or 0 if it is not set."""
         attribute = self._attributes.get(name)
         return (
             0
@@ -71,7 +71,7 @@ class Draft:
         )
 
     def put(self, op: str, inputs: Sequence[str], output: str = "", **attrs: Any) -> str:
-        """Add a node and return the name of its result, a new one when none is given."""
+        """Add a substitute node; return the name of its output: `output`, or a new name."""
         node = type(self.node)()
         node.op_type = op
         node.input.extend(inputs)
@@ -83,7 +83,7 @@ class Draft:
         return result
 
     def take_over(self, op: str, inputs: Sequence[str], output: str, names: Sequence[str]) -> str:
-        """Add a node with some of the original's attributes; return its result's name."""
+        """Add a substitute node with some attributes of the node; return its output's name."""
         result = self.put(op, inputs, output)
         for name in names:
             if name in self._attributes:
@@ -91,11 +91,11 @@ class Draft:
         return result
 
     def more_outputs(self, names: Sequence[str]) -> None:
-        """Add outputs to the last node."""
+        """Add outputs with these names to the substitute node that was added last."""
         self.nodes[-1].output.extend(names)
 
     def ints(self, values: Sequence[int]) -> str:
-        """Add a constant vector and return its name."""
+        """Add a constant vector of integers, and return its name."""
         name = self.put("Constant", ())
         attribute = self.nodes[-1].attribute.add(name="value")
         attribute.type = _TENSOR
@@ -105,16 +105,16 @@ class Draft:
         return name
 
     def put_filled_tensor(self, dims: Sequence[int], output: str = "", dtype: int = FLOAT) -> str:
-        """Add a tensor of that shape and return its name."""
+        """Add a tensor of this shape and element type, and return its name."""
         result = self.put("ConstantOfShape", (self.ints(dims),), output if dtype == FLOAT else "")
         return result if dtype == FLOAT else self.put("Cast", (result,), output, to=dtype)
 
     def cast(self, name: str, output: str, dtype: int) -> str:
-        """Add a cast to another element type and return the name of its result."""
+        """Add a Cast of a value to an element type, and return the name of its result."""
         return self.put("Cast", (name,), output, to=dtype)
 
     def _fresh(self) -> str:
-        """Return a new value name that no other value has."""
+        """Return a value name that is not used yet."""
         result = next((str(name) for name in self.node.output if name), "")
         name = f"{result}#{len(self.made)}"
         self.made.add(name)
@@ -122,7 +122,7 @@ class Draft:
 
 
 def _write_attribute_value(attribute: Any, value: Any) -> None:
-    """Write an integer, a text or a list of integers into an attribute."""
+    """Write an integer, a text or a list of integers into an attribute message, in place."""
     if isinstance(value, int):
         attribute.type, attribute.i = _INT, value
     elif isinstance(value, str):

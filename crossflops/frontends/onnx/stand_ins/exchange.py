@@ -1,4 +1,4 @@
-"""Nodes of ai.onnx put in for operators that ONNX does not know, and taken out again."""
+"""Replace nodes whose shapes ONNX cannot infer by substitutes, infer, and put them back."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -30,7 +30,7 @@ _KEY = "crossflops.stand_in"
 
 
 def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
-    """Return the model with inferred shapes, also of operators of onnxruntime.
+    """Return the model with inferred shapes, by substitutes for nodes that ONNX cannot infer.
 
     A stand-in may need the results of the inference before: it is repeated while that changes
     anything. Raises NormalizeError as ONNX's inference does.
@@ -60,7 +60,7 @@ def infer_with_stand_ins(model: Any, strict: bool = True) -> Any:
 
 
 class _Exchange:
-    """The stand-ins of one inference, and the nodes that they replace."""
+    """The substitutes for one run of inference, and the nodes that they replace."""
 
     def __init__(self, opset: int) -> None:
         """Take the version of ai.onnx in which substitute nodes are written."""
@@ -71,7 +71,7 @@ class _Exchange:
         self.drafts: list[bytes] = []
 
     def plan(self, graph: Any, outer: Types) -> None:
-        """Write substitutes for nodes of a graph and its bodies that ONNX does not know."""
+        """Write substitutes for the nodes of a graph, also in bodies, that ONNX cannot infer."""
         types: Mapping[str, Any] = {**outer, **graph_value_types(graph)}
         stand_ins: list[Any] = []
         changed = False
@@ -96,12 +96,12 @@ class _Exchange:
             self._plans.append((graph, stand_ins))
 
     def put_in(self) -> None:
-        """Replace the nodes by their substitutes, in place."""
+        """Replace the nodes in the planned graphs by their substitutes, in place."""
         for graph, nodes in self._plans:
             _replace_graph_nodes(graph, nodes)
 
     def _draft(self, graph: Any, node: Any, types: Types) -> Draft | None:
-        """Return the substitute nodes for one node, or None if none are needed or possible."""
+        """Return the substitutes for a node, or None if it needs none or too little is known."""
         if not foreign(node.domain, node.op_type, self._opset):
             return None
         draft = Draft(graph, node, types, self._opset)
@@ -112,7 +112,7 @@ class _Exchange:
         return draft if draft.nodes else None
 
     def take_out(self, graph: Any, inferred: bool) -> None:
-        """Put the original nodes back in place of substitutes, in place."""
+        """Replace the substitutes in a graph by the original nodes, in place."""
         kept_nodes: list[Any] = []
         back: set[int] = set()
         changed = False
@@ -142,7 +142,7 @@ class _Exchange:
 
 
 def _forget_parts(graph: Any, names: set[str]) -> None:
-    """Remove declared shapes of which only some sizes are known, in place."""
+    """Remove the declared shapes of these values in which some sizes are unknown, in place."""
     for value in (*graph.value_info, *graph.output):
         known = value.name in names and is_tensor_type(value.type)
         if (
@@ -159,7 +159,7 @@ def _copy_message(proto: Any) -> Any:
 
 
 def _replace_graph_nodes(graph: Any, nodes: list[Any]) -> None:
-    """Replace all nodes of a graph by copies of these."""
+    """Replace the nodes of a graph by copies of `nodes`, in place."""
     copies = [_copy_message(node) for node in nodes]
     del graph.node[:]
     graph.node.extend(copies)
@@ -199,7 +199,7 @@ _BROADCAST = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 
 
 def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
-    """Write Identity nodes so that each output has the shape of its source input."""
+    """Add an Identity for each (output, input) pair, so that both have the same shape."""
     for index, source in pairs:
         if draft.output(index) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(index))
@@ -210,7 +210,7 @@ def _write_identities(draft: Draft, pairs: tuple[tuple[int, int], ...]) -> None:
 
 
 def _statistics(draft: Draft) -> None:
-    """Write means and deviations, one per group; SimplifiedLayerNormalization has no means."""
+    """Add the mean and deviation outputs of a layer normalization: one number for each group."""
     dims = draft.shape(0)
     axis = draft.integer("axis", -1)
     if dims is None or not -len(dims) <= axis < len(dims):
@@ -222,30 +222,30 @@ def _statistics(draft: Draft) -> None:
 
 
 def mul_integer(draft: Draft) -> None:
-    """Write the output shapes of MulInteger: both operands broadcast, in 32 bits."""
+    """Add nodes with the output shape of MulInteger: inputs 0 and 2 broadcast, as int32."""
     operands = [draft.cast(draft.input(i), "", INT32) for i in (0, 2)]
     draft.put("Mul", operands, draft.output(0))
 
 
 def qlinear_where(draft: Draft) -> None:
-    """Write the output shapes of QLinearWhere: condition 0, X 1, Y 4."""
+    """Add nodes with the output shape of QLinearWhere: inputs 0 (condition), 1 and 4 broadcast."""
     draft.put("Where", [draft.input(i) for i in (0, 1, 4)], draft.output(0))
 
 
 def qlinear_concat(draft: Draft) -> None:
-    """Write the output shapes of QLinearConcat: every third input from the third on is data."""
+    """Add nodes with QLinearConcat's output shape: every third input from the third on is data."""
     data = list(draft.node.input)[2::3]
     draft.put("Concat", data, draft.output(0), axis=draft.integer("axis"))
 
 
 def bias_split_gelu(draft: Draft) -> None:
-    """Write the output shapes of BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
+    """Add nodes with the output shape of BiasSplitGelu: [N, S, D] -> [N, S, D / 2]."""
     if (dims := draft.shape(0)) is not None:
         draft.put_filled_tensor((*dims[:-1], dims[-1] // 2), draft.output(0), draft.dtype(0))
 
 
 def write_quantized_reduction(draft: Draft) -> None:
-    """Write the output shape of QLinearReduceMean or ReduceSumInteger by its axes."""
+    """Add nodes with the output shape of QLinearReduceMean or ReduceSumInteger, by its axes."""
     dims, axes = draft.shape(0), draft.integers("axes")
     if dims is None:
         return
@@ -258,17 +258,17 @@ def write_quantized_reduction(draft: Draft) -> None:
 
 
 def quantize(draft: Draft) -> None:
-    """Write the output shapes of QuantizeLinear: the element type is that of the zero point."""
+    """Add nodes with the output shape of QuantizeLinear, in the dtype of its zero point."""
     draft.cast(draft.input(0), draft.output(0), draft.dtype(2, 2))
 
 
 def dequantize(draft: Draft) -> None:
-    """Write the output shapes of DequantizeLinear: the element type is that of the scale."""
+    """Add nodes with the output shape of DequantizeLinear, in the dtype of its scale."""
     draft.cast(draft.input(0), draft.output(0), draft.dtype(1))
 
 
 def embedding(draft: Draft) -> None:
-    """Write the output shapes of EmbedLayerNormalization: [B, S, H]; mask_index [B]."""
+    """Add nodes with EmbedLayerNormalization's output shapes: [B, S, H], mask_index [B]."""
     table = draft.put("Gather", (draft.input(2), draft.input(0)), axis=0)
     quantized = draft.node.op_type.startswith("Q")
     for index in (0, 2):
@@ -281,7 +281,7 @@ def embedding(draft: Draft) -> None:
 
 
 def gather_quantized(draft: Draft) -> None:
-    """Write the output shape of GatherBlockQuantized: rows of packed data (8 / bits a byte)."""
+    """Add nodes with GatherBlockQuantized's output shape; a byte holds 8 / bits elements."""
     dims = draft.shape(0)
     if dims is None:
         return
@@ -292,12 +292,12 @@ def gather_quantized(draft: Draft) -> None:
 
 
 def torch_embedding(draft: Draft) -> None:
-    """Write the output shapes of TorchEmbedding: rows of the weight."""
+    """Add nodes with the output shape of TorchEmbedding: rows of the weight (input 0)."""
     draft.put("Gather", (draft.input(0), draft.input(1)), draft.output(0), axis=0)
 
 
 def write_quantized_lstm(draft: Draft) -> None:
-    """Write the output shapes of DynamicQuantizeLSTM: those of LSTM."""
+    """Add nodes with the output shapes of DynamicQuantizeLSTM: those of an LSTM."""
     first = draft.put("Identity", (draft.input(0),))
     names = ("hidden_size", "direction")
     draft.take_over("LSTM", (first, draft.input(1), draft.input(2)), draft.output(0), names)
@@ -305,7 +305,7 @@ def write_quantized_lstm(draft: Draft) -> None:
 
 
 def write_onnx_operator(draft: Draft) -> None:
-    """Write GatherND, Pad or Range of onnxruntime as the operator of ai.onnx."""
+    """Add the node itself as an operator of ai.onnx: GatherND, Pad or Range of onnxruntime."""
     names = [attribute.name for attribute in draft.node.attribute]
     draft.take_over(draft.node.op_type, list(draft.node.input), draft.output(0), names)
 
@@ -334,7 +334,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
 
 
 def stand_in(draft: Draft) -> None:
-    """Write the nodes that replace an operator unknown to ONNX, if enough is known."""
+    """Add the substitutes for the draft's node, if its operator and enough shapes are known."""
     name = draft.node.op_type
     if draft.node.domain == "ai.onnx.ml":
         if name in others.WRITERS:

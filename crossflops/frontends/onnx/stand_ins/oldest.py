@@ -1,4 +1,4 @@
-"""Stand-ins for the first versions of ai.onnx's operators, for which ONNX infers no shape.
+"""Write substitute nodes for the first versions of ai.onnx's operators.
 
 Files of opsets 1 to 5 have them. Each is written in operators that such an opset has, and whose
 shape ONNX infers there: its Cast and its constants of a shape came later.
@@ -14,40 +14,40 @@ _KINDS = {name: number for number, name in ELEMENT_TYPES.items()} | {"float": 1,
 
 
 def put_shape(draft: Draft, index: int, dims: Sequence[int]) -> None:
-    """Write an output of that shape, of the element type of the first input."""
+    """Add a tensor of this shape, in the dtype of input 0, as the node's output at `index`."""
     if draft.output(index):
         kind = draft.dtype(0)
         draft.put("RandomNormal", (), draft.output(index), shape=tuple(dims), dtype=kind)
 
 
 def write_like_first_input(draft: Draft) -> None:
-    """Write a node whose result has the first input's shape."""
+    """Add an Identity of input 0: the output has its shape."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_old_dropout(draft: Draft) -> None:
-    """Write the output shapes of Dropout: the mask is like the data."""
+    """Add nodes with the output shapes of Dropout: result and mask are like the input."""
     for index in (0, 1):
         if draft.output(index):
             draft.put("Identity", (draft.input(0),), draft.output(index))
 
 
 def batch_normalization(draft: Draft) -> None:
-    """Write the output shapes of BatchNormalization: the result and its statistics."""
+    """Add nodes with the output shapes of BatchNormalization: the result, and its statistics."""
     for index, source in ((0, 0), (1, 3), (2, 4), (3, 3), (4, 4)):
         if draft.output(index) and draft.input(source):
             draft.put("Identity", (draft.input(source),), draft.output(index))
 
 
 def write_old_cast(draft: Draft) -> None:
-    """Write the output shapes of Cast: `to` is the name of a type."""
+    """Add nodes with the output shape of Cast, whose attribute `to` is the name of a dtype."""
     dims, kind = draft.shape(0), _KINDS.get(draft.text("to").lower(), 0)
     if dims is not None and kind:
         draft.put("RandomNormal", (), draft.output(0), shape=dims, dtype=kind)
 
 
 def concat(draft: Draft) -> None:
-    """Write the output shapes of Concat: along axis 1 where no axis is given."""
+    """Add nodes with the output shape of Concat, which is along axis 1 by default."""
     parts = [draft.shape(index) for index in range(len(draft.node.input))]
     known = [part for part in parts if part is not None]
     axis = draft.integer("axis", 1)
@@ -58,7 +58,7 @@ def concat(draft: Draft) -> None:
 
 
 def write_old_gemm(draft: Draft) -> None:
-    """Write the output shapes of Gemm: M x N, for any C."""
+    """Add nodes with the output shape of Gemm: M x N."""
     left, right = draft.shape(0), draft.shape(1)
     if left and right and len(left) == len(right) == 2:
         rows = left[1 if draft.integer("transA") else 0]
@@ -66,18 +66,18 @@ def write_old_gemm(draft: Draft) -> None:
 
 
 def global_pool(draft: Draft) -> None:
-    """Write the output shape of GlobalLpPool."""
+    """Add nodes with the output shape of GlobalLpPool: each spatial size is 1."""
     draft.put("GlobalMaxPool", (draft.input(0),), draft.output(0))
 
 
 def write_old_lp_pool(draft: Draft) -> None:
-    """Write the output shape of LpPool."""
+    """Add nodes with the output shape of LpPool: that of a MaxPool."""
     names = ("auto_pad", "kernel_shape", "pads", "strides")
     draft.take_over("MaxPool", (draft.input(0),), draft.output(0), names)
 
 
 def write_old_recurrent(draft: Draft) -> None:
-    """Write the output shapes of GRU, LSTM or RNN: Y [T, D, B, H], then the last states [D, B, H].
+    """Add nodes with the output shapes of GRU, LSTM or RNN: [T, D, B, H], and states [D, B, H].
 
     Without a direction ONNX infers no shape: the default of the first versions is misspelled.
     """
@@ -90,7 +90,7 @@ def write_old_recurrent(draft: Draft) -> None:
 
 
 def write_old_pad(draft: Draft) -> None:
-    """Write output shapes of Pad: `paddings` are the pads before all axes, then those behind."""
+    """Add nodes with the output shape of Pad: `paddings` are all begins, then all ends."""
     dims, pads = draft.shape(0), draft.integers("paddings") or draft.integers("pads")
     if dims is not None and len(pads) == 2 * len(dims):
         both = zip(dims, pads, pads[len(dims) :], strict=False)
@@ -98,7 +98,7 @@ def write_old_pad(draft: Draft) -> None:
 
 
 def write_old_reshape(draft: Draft) -> None:
-    """Write the output shape of Reshape to its attribute `shape` (0 keeps a size, -1 fits)."""
+    """Add nodes with the output shape of Reshape, by its attribute `shape` (0 keeps, -1 fits)."""
     dims, requested = draft.shape(0), list(draft.integers("shape"))
     if dims is None or not requested:
         return
@@ -118,7 +118,7 @@ def write_old_reshape(draft: Draft) -> None:
 
 
 def write_old_split(draft: Draft) -> None:
-    """Write the output shapes of Split: sizes of the attribute `split`, or equal parts."""
+    """Add nodes with the output shapes of Split: by its attribute `split`, or equal parts."""
     dims, axis, count = draft.shape(0), draft.integer("axis"), len(draft.node.output)
     if dims is None or not count or not -len(dims) <= axis < len(dims) or draft.input(1):
         return
@@ -132,7 +132,7 @@ def write_old_split(draft: Draft) -> None:
 
 
 def write_old_tile(draft: Draft) -> None:
-    """Write Tile: `tiles` times along `axis`, two numbers that are inputs and known if stored."""
+    """Add nodes with Tile's output shape: `tiles` (input 1) times along `axis` (input 2)."""
     dims, times, axis = (
         draft.shape(0),
         _constant_input_number(draft, 1),
@@ -146,7 +146,7 @@ def write_old_tile(draft: Draft) -> None:
 
 
 def _constant_input_number(draft: Draft, index: int) -> int | None:
-    """Return the whole number in a stored input, which may be written as a float."""
+    """Return the integer that a stored input holds, also as a float, or None if unknown."""
     name = draft.input(index)
     tensors = (tensor for tensor in draft.graph.initializer if tensor.name == name)
     made = (
@@ -163,7 +163,7 @@ def _constant_input_number(draft: Draft, index: int) -> int | None:
 
 
 def write_old_upsample(draft: Draft) -> None:
-    """Write the output shape of Upsample: [N, C, H, W] times its two scales."""
+    """Add nodes with the output shape of Upsample: [N, C, H, W] times its two scales."""
     dims = draft.shape(0)
     if dims is not None and len(dims) == 4:
         high, wide = draft.number("height_scale", 1.0), draft.number("width_scale", 1.0)

@@ -1,4 +1,4 @@
-"""Stand-ins for operators whose shape is a small sum, and for ai.onnx.ml."""
+"""Write substitute nodes for operators with simple output shapes, and for ai.onnx.ml."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -7,7 +7,7 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, FLOAT, INT8, INT64, 
 
 
 def unfold(draft: Draft) -> None:
-    """Write the output shape of UnfoldTensor: windows of `size` become a new last axis."""
+    """Add nodes with the output shape of UnfoldTensor: windows of `size` as a new last axis."""
     dims, size, step = draft.shape(0), draft.integer("size"), draft.integer("step", 1)
     dim = draft.integer("dim", -1)
     if dims is not None and -len(dims) <= dim < len(dims) and step > 0:
@@ -17,7 +17,7 @@ def unfold(draft: Draft) -> None:
 
 
 def crop(draft: Draft) -> None:
-    """Write the output shape of Crop: [N, C, H, W] without its border, or of size `scale`.
+    """Add nodes with the output shape of Crop: [N, C, H, W] without its border, or `scale`.
 
     https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/crop.h
     """
@@ -29,7 +29,7 @@ def crop(draft: Draft) -> None:
 
 
 def rfft(draft: Draft) -> None:
-    """Write the output shape of Rfft: n real elements -> n // 2 + 1 complex, or n."""
+    """Add nodes with the output shape of Rfft: n real -> n // 2 + 1 complex elements, or n."""
     dims = draft.shape(0)
     if dims:
         last = dims[-1] // 2 + 1 if draft.integer("onesided", 1) else dims[-1]
@@ -37,7 +37,7 @@ def rfft(draft: Draft) -> None:
 
 
 def irfft(draft: Draft) -> None:
-    """Write the output shapes of Irfft: m complex elements -> 2 * (m - 1) real, or m."""
+    """Add nodes with the output shape of Irfft: m complex -> 2 * (m - 1) real elements, or m."""
     dims = draft.shape(0)
     if dims is not None and len(dims) >= 2:
         last = 2 * (dims[-2] - 1) if draft.integer("onesided", 1) else dims[-2]
@@ -45,26 +45,26 @@ def irfft(draft: Draft) -> None:
 
 
 def write_pair_distances(draft: Draft) -> None:
-    """Write the output shapes of CDist: [M, K] and [N, K] -> [M, N]."""
+    """Add nodes with the output shape of CDist: [M, K] and [N, K] -> [M, N]."""
     left, right = draft.shape(0), draft.shape(1)
     if left is not None and right is not None and len(left) == len(right) == 2:
         draft.put_filled_tensor((left[0], right[0]), draft.output(0), draft.dtype(0))
 
 
 def all_finite(draft: Draft) -> None:
-    """Write the output shapes of IsAllFinite: one truth value."""
+    """Add nodes with the output shape of IsAllFinite: one boolean."""
     draft.put_filled_tensor((), draft.output(0), BOOL)
 
 
 def write_restored_padding(draft: Draft) -> None:
-    """Write the output shapes of RestorePadding: [tokens, H], token_offset [B, S] -> [B, S, H]."""
+    """Add nodes with RestorePadding's output shape: [tokens, H], offsets [B, S] -> [B, S, H]."""
     tokens, offsets = draft.shape(0), draft.shape(1)
     if tokens is not None and offsets is not None and len(tokens) == len(offsets) == 2:
         draft.put_filled_tensor((*offsets, tokens[1]), draft.output(0), draft.dtype(0))
 
 
 def write_grid_sample(draft: Draft) -> None:
-    """Write the output shape of GridSample: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]."""
+    """Add nodes with GridSample's output shape: [N, C, H, W] at [N, h, w, 2] -> [N, C, h, w]."""
     data, grid = draft.shape(0), draft.shape(1)
     if data is None or grid is None or len(data) != len(grid):
         return
@@ -74,7 +74,7 @@ def write_grid_sample(draft: Draft) -> None:
 
 
 def pre_mix(draft: Draft) -> None:
-    """Write output shapes of HyperConnectionPreMix: [..., C, H] or [..., C * H] -> [..., H]."""
+    """Add nodes with HyperConnectionPreMix's shape: [..., C, H] or [..., C * H] -> [..., H]."""
     dims, branches = draft.shape(0), draft.integer("num_branches")
     if dims is not None and len(dims) > 1:
         left = (*dims[:-1], dims[-1] // branches) if branches > 0 else (*dims[:-2], dims[-1])
@@ -82,7 +82,7 @@ def pre_mix(draft: Draft) -> None:
 
 
 def write_gated_delta_net(draft: Draft) -> None:
-    """Write the output shapes of GatedDeltaNet: the result and its state [B, Hv, dv, dk]."""
+    """Add nodes with GatedDeltaNet's output shapes: the result, and the state [B, Hv, dv, dk]."""
     query, state = draft.shape(0), draft.shape(6)
     if draft.input(2):
         draft.put("Identity", (draft.input(2),), draft.output(0))
@@ -93,13 +93,13 @@ def write_gated_delta_net(draft: Draft) -> None:
 
 
 def write_order_quantization(draft: Draft) -> None:
-    """Write a cast with the output type of QuantizeWithOrder or DequantizeWithOrder."""
+    """Add a Cast to the output dtype of QuantizeWithOrder or DequantizeWithOrder."""
     there = draft.node.op_type == "QuantizeWithOrder"
     draft.cast(draft.input(0), draft.output(0), INT8 if there else draft.integer("to", 1))
 
 
 def state_of_convolution(draft: Draft) -> None:
-    """Write the output shapes of CausalConvWithState: state [B, C, (k - 1) * dilation]."""
+    """Add nodes with CausalConvWithState's output shapes: state [B, C, (k - 1) * dilation]."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
     dims, weight = draft.shape(0), draft.shape(1)
     if not draft.output(1) or dims is None or weight is None or draft.integer("state_window"):
@@ -138,7 +138,7 @@ _FIRST_OF_SHAPE = 9  # the opset that brought ConstantOfShape
 def _write_filled_output(
     draft: Draft, index: int, dims: Sequence[int], dtype: int = FLOAT
 ) -> None:
-    """Write an output of that shape, in any opset."""
+    """Add a tensor of this shape as the node's output at `index`, in any version of ai.onnx."""
     output = draft.output(index)
     if not output:
         return
@@ -151,7 +151,7 @@ def _write_filled_output(
 
 
 def _sample_row_count(draft: Draft) -> int | None:
-    """Return N of X [N, C]; X [C] is one row."""
+    """Return the number of rows of input X: N of [N, C], 1 of [C], or None if unknown."""
     dims = draft.shape(0)
     if not dims or len(dims) > 2:
         return None
@@ -159,7 +159,7 @@ def _sample_row_count(draft: Draft) -> int | None:
 
 
 def write_ml_elementwise(draft: Draft) -> None:
-    """Write the output shapes of the ai.onnx.ml operators that work element by element."""
+    """Add nodes with the output shape of an elementwise operator of ai.onnx.ml."""
     if draft.node.op_type in ("Scaler", "Normalizer"):
         draft.cast(draft.input(0), draft.output(0), FLOAT)
     else:
@@ -167,10 +167,10 @@ def write_ml_elementwise(draft: Draft) -> None:
 
 
 def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]:
-    """Return a writer for a regressor: `targets` columns for each row of X."""
+    """Return a function that adds nodes with a regressor's output shape (rows, targets)."""
 
     def write(draft: Draft) -> None:
-        """Write nodes that give the output shape (rows, targets) of one regressor."""
+        """Add nodes with the output shape of a regressor: (rows, targets)."""
         rows = _sample_row_count(draft)
         if rows is not None:
             _write_filled_output(draft, 0, (rows, targets(draft)))
@@ -183,10 +183,10 @@ def regressor_writer(targets: Callable[[Draft], int]) -> Callable[[Draft], None]
 
 
 def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], None]:
-    """Return a function that writes a classifier's label and score shapes."""
+    """Return a function that adds nodes with the shapes of a classifier's labels and scores."""
 
     def write(draft: Draft) -> None:
-        """Write nodes that give a classifier's labels (rows,) and scores (rows, scores)."""
+        """Add nodes with the shapes of a classifier's labels (rows,) and scores (rows, scores)."""
         rows = _sample_row_count(draft)
         texts = draft.length("classlabels_strings")
         numbers = draft.length("classlabels_ints") or draft.length("classlabels_int64s")
@@ -199,19 +199,19 @@ def classifier_writer(scores: Callable[[Draft, int], int]) -> Callable[[Draft], 
 
 
 def _decisions(draft: Draft, classes: int) -> int:
-    """Return SVMClassifier's number of scores, per class or class pair (svmclassifier.cc)."""
+    """Return the number of an SVMClassifier's scores: one per class, or per pair of classes."""
     pairs = draft.integers("vectors_per_class") and not draft.length("prob_a")
     return classes * (classes - 1) // 2 if pairs and classes > 2 else classes
 
 
 def vectorizer(draft: Draft) -> None:
-    """Write the output shape of FeatureVectorizer: all inputs' columns, as floats."""
+    """Add nodes with the output shape of FeatureVectorizer: the columns of all inputs."""
     parts = [draft.cast(name, "", FLOAT) for name in draft.node.input]
     draft.put("Concat", parts, draft.output(0), axis=1)
 
 
 def extractor(draft: Draft) -> None:
-    """Write the output shape of ArrayFeatureExtractor: elements of the last axis."""
+    """Add nodes with ArrayFeatureExtractor's output shape: chosen elements of the last axis."""
     dims, indices = draft.shape(0), draft.shape(1)
     if dims and indices is not None:
         _write_filled_output(draft, 0, (*(dims[:-1] or (1,)), prod(indices)), draft.dtype(0))

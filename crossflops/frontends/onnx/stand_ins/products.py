@@ -1,4 +1,4 @@
-"""Stand-ins for matrix products, and for convolutions and pools in any layout."""
+"""Write substitute nodes for matrix products, and for convolutions and pools in any layout."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,7 +6,7 @@ from crossflops.frontends.onnx.stand_ins.draft import INT32, Draft
 
 
 def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
-    """Return an operand in the form of MatMul, None when its rank is needed and unknown."""
+    """Return the name of an input transposed as a MatMul needs it, or None if that is unknown."""
     name = draft.input(index)
     last, batch = draft.integer(f"trans{which}"), draft.integer(f"transBatch{which}")
     if not last and not batch:
@@ -27,7 +27,7 @@ def _matmul_operand(draft: Draft, index: int, which: str) -> str | None:
 
 
 def write_fused_matmul(draft: Draft) -> None:
-    """Write FusedMatMul and similar operators as a MatMul of transposed operands."""
+    """Add a MatMul with the output shape of FusedMatMul or a similar operator."""
     left, right = _matmul_operand(draft, 0, "A"), _matmul_operand(draft, 1, "B")
     if left is None or right is None:
         draft.nodes.clear()
@@ -38,10 +38,10 @@ def write_fused_matmul(draft: Draft) -> None:
 def matmul_writer(
     right: int, dtype: Callable[[Draft], int] | None = None
 ) -> Callable[[Draft], None]:
-    """Return a function that writes a MatMul of input 0 and input `right`."""
+    """Return a function that adds a MatMul of inputs 0 and `right`, cast to `dtype` if given."""
 
     def write(draft: Draft) -> None:
-        """Write a MatMul that gives the output shape and element type of one operator."""
+        """Add a MatMul with the output shape and element type of the draft's node."""
         operands = (draft.input(0), draft.input(right))
         if dtype is None:
             draft.put("MatMul", operands, draft.output(0))
@@ -52,10 +52,10 @@ def matmul_writer(
 
 
 def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], None]:
-    """Return a writer for products of input 0 and packed weights, whose sizes are attributes."""
+    """Return a function that adds products of input 0 with weights sized by attributes."""
 
     def write(draft: Draft) -> None:
-        """Write MatMuls with weights sized by a node's attributes, for its output shapes."""
+        """Add a MatMul for each output, with weights whose sizes are attributes of the node."""
         for index, width in enumerate(widths):
             if draft.output(index):
                 weights = draft.put_filled_tensor((draft.integer(depth), draft.integer(width)))
@@ -67,24 +67,24 @@ def nbits_matmul_writer(depth: str = "K", *widths: str) -> Callable[[Draft], Non
 
 
 def bnb4(draft: Draft) -> None:
-    """Write the output shapes of MatMulBnb4: B is [N, K] when transposed."""
+    """Add nodes with the output shape of MatMulBnb4; its weights are [N, K] by default."""
     sizes = (draft.integer("K"), draft.integer("N"))
     weights = draft.put_filled_tensor(sizes if draft.integer("transB", 1) else sizes[::-1])
     draft.put("MatMul", (draft.input(0), weights), draft.output(0))
 
 
 def rows_of_weights(draft: Draft) -> None:
-    """Write MatMulBlockQuantized*: [..., K] times [N, K or packed]; the rows of B are N."""
+    """Add nodes with MatMulBlockQuantized*'s output shape: [..., K] and [N, K] -> [..., N]."""
     dims, weights = draft.shape(0), draft.shape(1)
     if dims is not None and weights is not None:
         draft.put_filled_tensor((*dims[:-1], weights[0]), draft.output(0), draft.dtype(0))
 
 
 def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callable[[Draft], None]:
-    """Return a writer for M x N of a Gemm, for any addend."""
+    """Return a function that adds a Gemm of inputs `left` and `right`, cast to `dtype`."""
 
     def write(draft: Draft) -> None:
-        """Write a Gemm that gives the output shape and element type of one operator."""
+        """Add a Gemm with the output shape and element type of the draft's node."""
         operands = [draft.cast(draft.input(i), "", 1) for i in (left, right)]
         product = draft.take_over("Gemm", operands, "", ("transA", "transB"))
         draft.cast(product, draft.output(0), dtype(draft))
@@ -93,12 +93,12 @@ def gemm_writer(left: int, right: int, dtype: Callable[[Draft], int]) -> Callabl
 
 
 def _input_dtype_reader(index: int) -> Callable[[Draft], int]:
-    """Return a function that gives the element type of a node's input at this index."""
+    """Return a function that gives the element type of a draft's input at this index."""
     return lambda draft: draft.dtype(index)
 
 
 def _qgemm_dtype(draft: Draft) -> int:
-    """Return the element type of a QGemm's result: its output zero point's, or float."""
+    """Return the element type of a QGemm's output: that of its zero point, or float."""
     return draft.dtype(8, 2) if draft.input(7) else 1
 
 
@@ -134,7 +134,7 @@ _BLOCK = 8  # channels in the shortest block; others are 16 long
 
 
 def _spatial_rank(draft: Draft, weight: int | None) -> int:
-    """Return the number of spatial dimensions of a convolution or pool."""
+    """Return the number of spatial axes of a convolution or pool, 2 if it is unknown."""
     if kernel := draft.integers("kernel_shape"):
         return len(kernel)
     for index in (weight, 0):
@@ -147,10 +147,10 @@ def _spatial_rank(draft: Draft, weight: int | None) -> int:
 def _window_writer(
     op: str, names: tuple[str, ...], weight: int | None = None, last: bool | None = None
 ) -> Callable[[Draft], None]:
-    """Return a function that writes a convolution or a pool, also channels-last."""
+    """Return a function that adds a convolution or pool, also for channels-last data."""
 
     def write(draft: Draft) -> None:
-        """Write a convolution or pool that gives the output shape, also for channels-last data."""
+        """Add a convolution or pool; between transposes if the channels are the last axis."""
         data, indices = draft.input(0), _spatial_rank(draft, weight)
         turned = draft.integer("channels_last") != 0 if last is None else last
         turned = turned or draft.node.domain == _NHWC
@@ -168,7 +168,7 @@ def _window_writer(
 
 
 def nhwc_conv(draft: Draft) -> None:
-    """Write NhwcConv as a Conv between transposes, for either layout of its weights."""
+    """Add a Conv between transposes with the output shape of NhwcConv, for both weight layouts."""
     data, weight = draft.shape(0), draft.shape(1)
     turned = draft.input(1)
     if data and weight and len(weight) > 2:
@@ -186,7 +186,7 @@ def nhwc_conv(draft: Draft) -> None:
 
 
 def reorder_input(draft: Draft) -> None:
-    """Write ReorderInput: [N, C, H, W] in blocks of channels, as many as its convolution takes.
+    """Add nodes with ReorderInput's output shape: [N, C, H, W] with C padded for its Conv.
 
     Without a convolution the channels must fill their blocks, whose length depends on the
     processor.
@@ -203,7 +203,7 @@ def reorder_input(draft: Draft) -> None:
 
 
 def _convolution_channels(draft: Draft) -> int | None:
-    """Return the channels that a convolution of the result has, from the filter of one group."""
+    """Return the number of channels that a Conv of the output takes, or None without a Conv."""
     for node in draft.graph.node:
         if node.op_type == "Conv" and node.input[:1] == [draft.output(0)]:
             weight = draft.shape_of(node.input[1])
@@ -216,7 +216,7 @@ def _convolution_channels(draft: Draft) -> int | None:
 
 
 def reorder_output(draft: Draft) -> None:
-    """Write the output shape of ReorderOutput: `channels` without padding of the last block."""
+    """Add nodes with ReorderOutput's output shape: `channels` of the padded channels."""
     ends = draft.ints((draft.integer("channels"),))
     operands = (draft.input(0), draft.ints((0,)), ends, draft.ints((1,)))
     if not draft.integer("channels_last"):
@@ -229,7 +229,7 @@ def reorder_output(draft: Draft) -> None:
 
 
 def write_blocked_upsample(draft: Draft) -> None:
-    """Write the output shape of a blocked Upsample: each size times its integer scale."""
+    """Add nodes with the output shape of a blocked Upsample: each size x its integer scale."""
     dims, scales = draft.shape(0), draft.integers("scales")
     if dims is not None and len(dims) == len(scales):
         sizes = [size * scale for size, scale in zip(dims, scales, strict=True)]
@@ -237,12 +237,12 @@ def write_blocked_upsample(draft: Draft) -> None:
 
 
 def write_same_as_input(draft: Draft) -> None:
-    """Write output shapes of BatchNormalization, InstanceNormalization or LRN: as the input."""
+    """Add an Identity of input 0, for normalizations whose output has its shape."""
     draft.put("Identity", (draft.input(0),), draft.output(0))
 
 
 def write_channels_last_depth(draft: Draft) -> None:
-    """Write a channels-last DepthToSpace or SpaceToDepth as ai.onnx's between transposes."""
+    """Add a channels-last DepthToSpace or SpaceToDepth: ai.onnx's, between transposes."""
     data = draft.put("Transpose", (draft.input(0),), perm=(0, 3, 1, 2))
     names = ("blocksize", "mode")
     result = draft.take_over(draft.node.op_type, (data,), "", names)

@@ -1,4 +1,4 @@
-"""Stand-ins for the gradients, losses and optimizers of onnxruntime's training graphs."""
+"""Write substitute nodes for gradients, losses and optimizers in onnxruntime's training graphs."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,10 +6,10 @@ from crossflops.frontends.onnx.stand_ins.draft import BOOL, INT64, Draft
 
 
 def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
-    """Return a function that gives each output the shape of an input, by index."""
+    """Return a function that gives output i the shape of input sources[i] (None: no output)."""
 
     def write(draft: Draft) -> None:
-        """Write Identity nodes that give each output the shape of its source input."""
+        """Add an Identity for each output, of the input whose shape it has."""
         for index, source in enumerate(sources):
             if source is not None and draft.output(index) and draft.input(source):
                 draft.put("Identity", (draft.input(source),), draft.output(index))
@@ -18,7 +18,7 @@ def writer_like_inputs(*sources: int | None) -> Callable[[Draft], None]:
 
 
 def write_convolution_gradient(draft: Draft) -> None:
-    """Write the gradients of a convolution in the shapes of X, W and bias."""
+    """Add nodes with the shapes of a convolution's gradients: of X, W and bias."""
     writer_like_inputs(1, 2)(draft)
     dims = draft.shape(0)
     if draft.output(2) and dims is not None and len(dims) > 1:
@@ -26,10 +26,10 @@ def write_convolution_gradient(draft: Draft) -> None:
 
 
 def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
-    """Return a writer for the gradient of an operand whose shape is an input."""
+    """Return a function that adds a gradient whose shape is the value of input `index`."""
 
     def write(draft: Draft) -> None:
-        """Write a tensor of the shape that an input holds, with the gradient's element type."""
+        """Add a tensor whose shape is the value of an input, in the dtype of the gradient."""
         filled = draft.put("ConstantOfShape", (draft.input(index),))
         draft.cast(filled, draft.output(0), draft.dtype(gradient))
 
@@ -37,7 +37,7 @@ def shape_gradient_writer(index: int, gradient: int) -> Callable[[Draft], None]:
 
 
 def write_training_loss(draft: Draft) -> None:
-    """Write a loss, reduced or one for each label, and the logarithms of the probabilities."""
+    """Add nodes with a loss's output shapes: one number or one per label, log-probabilities."""
     if draft.text("reduction") == "none":
         labels = draft.shape(1)
         if labels is not None:
@@ -49,7 +49,7 @@ def write_training_loss(draft: Draft) -> None:
 
 
 def write_training_sum(draft: Draft) -> None:
-    """Write the output shapes of ReduceSumTraining: as ReduceSum since version 13."""
+    """Add nodes with the output shape of ReduceSumTraining: ReduceSum of opset 13 or later."""
     names = ("keepdims", "noop_with_empty_axes")
     inputs = [name for name in draft.node.input if name]
     if draft.opset >= 13:
@@ -57,43 +57,43 @@ def write_training_sum(draft: Draft) -> None:
 
 
 def write_training_concat(draft: Draft) -> None:
-    """Write the output shapes of ConcatTraining: the whole, and the length of each part."""
+    """Add nodes with ConcatTraining's output shapes: the whole, and a length for each part."""
     draft.take_over("Concat", list(draft.node.input), draft.output(0), ("axis",))
     if draft.output(1):
         draft.put_filled_tensor((len(draft.node.input),), draft.output(1), INT64)
 
 
 def write_training_split(draft: Draft) -> None:
-    """Write the output shapes of SplitTraining: as Split since version 13."""
+    """Add nodes with the output shapes of SplitTraining: Split of opset 13 or later."""
     if draft.opset >= 13:
         draft.take_over("Split", list(draft.node.input), draft.output(0), ("axis",))
         draft.more_outputs(list(draft.node.output)[1:])
 
 
 def moments(draft: Draft) -> None:
-    """Write the output shapes of LambOptimizer: the step, and each of its tensors unchanged."""
+    """Add nodes with LambOptimizer's output shapes: the step, and each tensor as its input."""
     writer_like_inputs(4, *range(5, len(draft.node.input)))(draft)
 
 
 def write_mixed_precision_scale(draft: Draft) -> None:
-    """Write the output shapes of MixedPrecisionScale: each tensor in the type `to`."""
+    """Add nodes with MixedPrecisionScale's output shapes: each tensor, in the dtype `to`."""
     for index in range(len(draft.node.output)):
         if draft.output(index) and not draft.integer("fuse_outputs"):
             draft.cast(draft.input(index + 1), draft.output(index), draft.integer("to", 1))
 
 
 def scalar(draft: Draft) -> None:
-    """Write a single number."""
+    """Add a tensor of one number as the output, in the dtype of input 0."""
     draft.put_filled_tensor((), draft.output(0), draft.dtype(0))
 
 
 def truth(draft: Draft) -> None:
-    """Write the output shapes of IsFinite: a truth value for each element."""
+    """Add nodes with the output shape of IsFinite: a boolean for each element."""
     draft.cast(draft.input(0), draft.output(0), BOOL)
 
 
 def write_gradient_accumulator(draft: Draft) -> None:
-    """Write the output shapes of InPlaceAccumulatorV2: whether it was updated, and the buffer."""
+    """Add nodes with InPlaceAccumulatorV2's output shapes: a boolean, and the buffer."""
     draft.put_filled_tensor((1,), draft.output(0), BOOL)
     writer_like_inputs(None, 0)(draft)
 

@@ -1,4 +1,4 @@
-"""TensorFlow operations that ONNX lacks: lookup tables, and values from a run of TensorFlow.
+"""Replace TensorFlow operations that ONNX lacks: by tables, or by values of a TensorFlow run.
 
 A frozen function takes its tables as arguments. For the converter each is a table that the graph
 makes, so that it is no input of the model and results have the shapes of their keys. For a run of
@@ -19,7 +19,7 @@ _TEXT = 8  # TensorProto.STRING
 
 
 def make_tables(graph: Any) -> None:
-    """Let the GraphDef create the lookup tables that it would be given, in place.
+    """Let a GraphDef create the lookup tables that it would get as inputs, in place.
 
     So does every function that looks values up: TensorFlow does not know the types of a table that
     is passed to it. All other inputs with a handle are constants in a frozen graph.
@@ -40,7 +40,7 @@ def make_tables(graph: Any) -> None:
 
 
 def _become_table(node: Any, reader: Any) -> None:
-    """Turn a node into one that creates a lookup table of its reader's types."""
+    """Change a node, in place, so that it creates a lookup table with its reader's types."""
     from tensorflow.core.framework import attr_value_pb2, types_pb2
 
     node.op = _TABLE
@@ -54,19 +54,19 @@ def _become_table(node: Any, reader: Any) -> None:
 
 
 def _looks_up(node: Any) -> bool:
-    """Return whether a node looks up keys in a table."""
+    """Return whether a node of a GraphDef looks up keys in a table."""
     return node.op.startswith("LookupTable") and "Tin" in node.attr and bool(node.input)
 
 
 def model_inputs(function: Any) -> list[Any]:
-    """Return the input tensors of a frozen function, without captured lookup tables."""
+    """Return the input tensors of a frozen function, without the lookup tables it captures."""
     return [tensor for tensor in function.inputs if tensor.dtype.name != "resource"]
 
 
 def with_values(
     data: bytes, domain: str, frozen: Any, source: Any, provided: Mapping[str, Any]
 ) -> tuple[bytes, Mapping[str, Any]]:
-    """Return an ONNX model with TensorFlow's own operations replaced by inputs, and their values.
+    """Return an ONNX model in which operations only TensorFlow can run are inputs, and values.
 
     Results of operations on text become inputs as well. The values are those of one run of the
     `frozen` function, on the inputs `provided` by name, otherwise on made-up numbers and words.
@@ -97,7 +97,7 @@ def with_values(
 
 
 def _tensors_with_values(graph: Any) -> Iterator[Any]:
-    """Yield the tensors of a TensorFlow graph that have a value."""
+    """Yield the tensors of a TensorFlow graph that have values (no handles of resources)."""
     for operation in graph.get_operations():
         for tensor in operation.outputs:
             if tensor.dtype.name not in ("resource", "variant"):
@@ -105,7 +105,7 @@ def _tensors_with_values(graph: Any) -> Iterator[Any]:
 
 
 def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
-    """Yield ONNX nodes that only TensorFlow can run: of a domain, on text, or between those.
+    """Yield the ONNX nodes that only TensorFlow can run: of its domain, on text, or between.
 
     A node that the converter wrote between two of these has a result that TensorFlow's graph does
     not have.
@@ -120,13 +120,13 @@ def _nodes_beyond_onnx(graph: Any, domain: str, source: Any) -> Iterator[Any]:
 
 
 def _has_domain(node: Any, domain: str) -> bool:
-    """Return whether a node, or one in its bodies, is of an operator domain."""
+    """Return whether a node, or a node in its bodies, has an operator of this domain."""
     inner = [inner for body in node_subgraphs(node) for inner in body.node]
     return node.domain == domain or any(_has_domain(stored, domain) for stored in inner)
 
 
 def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of tensors from one run of a frozen function, by name."""
+    """Return the values of these tensors by name, from one run of a frozen function."""
     import tensorflow as tf
 
     if not tensors:
@@ -141,14 +141,14 @@ def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) 
 
 
 def _tensor_array(tensor: Any) -> Any:
-    """Return a tensor as a NumPy array, texts with a fixed length."""
+    """Return a tensor as a NumPy array; texts have a fixed length in it."""
     values = np.asarray(tensor.numpy())
     texts = values.dtype == object
     return np.char.decode(values.astype(bytes), errors="replace") if texts else values
 
 
 def _names_inside(node: Any) -> Iterator[str]:
-    """Yield the names that a node reads, with those read inside its bodies."""
+    """Yield the names of the values that a node reads, also in its bodies."""
     yield from node.input
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -158,7 +158,7 @@ def _names_inside(node: Any) -> Iterator[str]:
 
 
 def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
-    """Return the given value of an input, or a made-up one."""
+    """Return the value of an input that the caller gives, or a random one."""
     if tensor.name in provided:
         return provided[tensor.name]
     shape, kind = tensor.shape.as_list(), tensor.dtype.as_numpy_dtype
@@ -170,7 +170,7 @@ def _feed_value(tensor: Any, provided: Mapping[str, Any]) -> Any:
 
 
 def _declare_fed_values(graph: Any, values: Mapping[str, Any]) -> None:
-    """Make these values graph inputs, and values that no node reads graph outputs.
+    """Make these values inputs of a graph, and results that no node reads outputs, in place.
 
     A graph without a node passes the values on.
     """

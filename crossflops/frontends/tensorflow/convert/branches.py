@@ -1,4 +1,4 @@
-"""Branches and loops of a frozen graph, as tf2onnx can read them.
+"""Rewrite branches and loops of a frozen graph so that tf2onnx can convert them.
 
 A choice among any number of branches (`tf.switch_case`) becomes choices between two, which is what
 ONNX has: TensorFlow's inlining writes it as operations without a rule in tf2onnx, and every branch
@@ -21,7 +21,7 @@ _FIRST = "_first"  # an attribute of a Case that is the rest of another: its fir
 
 
 def split_cases(graph: Any) -> Any:
-    """Return the GraphDef with nested Ifs in place of each Case, in place.
+    """Replace each Case in a GraphDef by nested Ifs, in place; return the GraphDef.
 
     As in TensorFlow, an index that is out of range takes the last branch.
     """
@@ -33,7 +33,7 @@ def split_cases(graph: Any) -> Any:
 
 
 def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the node lists of a graph and its functions, with functions added meanwhile.
+    """Yield (nodes, suffix of an Equal's result) of a graph and of each function in it.
 
     The second item is the suffix of an Equal's name where its result is read: a function names the
     result as well.
@@ -46,7 +46,7 @@ def _graph_and_functions(graph: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
-    """Replace a Case by an If with its first branch and the others as else branch."""
+    """Replace a Case, in place, by an If: its first branch, and the others as else branch."""
     names = [branch.name for branch in node.attr["branches"].list.func]
     index, number = node.input[0], node.attr[_FIRST].i
     if len(names) > 2:
@@ -71,7 +71,7 @@ def _split_case(library: Any, nodes: Any, node: Any, result: str) -> None:
 
 
 def _remaining_case_function(library: Any, node: Any, names: list[str], number: int) -> str:
-    """Return the name of a new function that is a Case of the remaining branches."""
+    """Return the name of a new function that is a Case of the branches `names`."""
     function = _reading_index(library, names[0])
     del function.node_def[:], function.signature.control_output[:]
     function.control_ret.clear()
@@ -87,7 +87,7 @@ def _remaining_case_function(library: Any, node: Any, names: list[str], number: 
 
 
 def _reading_index(library: Any, name: str) -> Any:
-    """Return a copy of a function that takes the branch index before its inputs."""
+    """Return a copy of a function that takes the branch index as an additional first input."""
     function = _copy_library_function(library, name)
     taken = function.signature.input_arg
     taken.insert(0, taken.add(name="branch_index", type=_INT32))
@@ -98,7 +98,7 @@ def _reading_index(library: Any, name: str) -> Any:
 
 
 def unshare_functions(graph: Any) -> Any:
-    """Return the GraphDef with one function for each branch or loop, none shared.
+    """Copy the functions that several branches or loops share, in place; return the GraphDef.
 
     Sharing occurs where a function with a branch in it was inlined twice. tf2onnx writes the graph
     of a function into the node that calls it, and stores it only once.
@@ -116,7 +116,7 @@ def unshare_functions(graph: Any) -> Any:
 
 
 def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
-    """Return a context in which tf2onnx reads branches and bodies with known input shapes.
+    """Return a context in which tf2onnx knows the shapes of the inputs of branches and loops.
 
     tf2onnx/tf_loader.py: resolve_functions gives a branch the shapes of all inputs of its If,
     including the condition, and a function none where it reads it before its caller.
@@ -124,7 +124,7 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
     loader: Any = importlib.import_module("tf2onnx.tf_loader")
 
     def resolve(graph: Any) -> list[Any]:
-        """Rewrite a graph's branches and loops for tf2onnx; return the new functions."""
+        """Return the functions that a graph calls, as TensorFlow graphs with input shapes."""
         made: dict[str, Any] = {}
         _resolve(graph, graph, made)
         for name, function in made.items():
@@ -135,7 +135,7 @@ def shaping_functions(tfonnx: Any) -> AbstractContextManager[object]:
 
 
 def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
-    """Convert the functions that a graph calls, with input shapes, into `made` by name."""
+    """Add the functions that `caller` calls to `made` by name, with shapes of their inputs."""
     from tensorflow.python.framework.function_def_to_graph import function_def_to_graph
 
     for op in caller.get_operations():
@@ -160,7 +160,7 @@ def _resolve(graph: Any, caller: Any, made: dict[str, Any]) -> None:
 
 
 def _copy_library_function(library: Any, name: str) -> Any:
-    """Add a copy of a library function under a new name, and return it."""
+    """Add a copy of a function to the library under a new name, and return the copy."""
     function = library.function.add()
     function.CopyFrom(_library_function(library, name))
     function.signature.name = f"{name}{COPY}{len(library.function)}"
@@ -168,5 +168,5 @@ def _copy_library_function(library: Any, name: str) -> Any:
 
 
 def _library_function(library: Any, name: str) -> Any:
-    """Return the function of this name in a library of TensorFlow functions."""
+    """Return the function of this name in a library of functions of a GraphDef."""
     return next(function for function in library.function if function.signature.name == name)

@@ -1,4 +1,4 @@
-"""A frozen TensorFlow graph -> ONNX by tf2onnx, with as little folded as the converter allows.
+"""Convert a frozen TensorFlow graph to ONNX by tf2onnx, with few operations folded.
 
 tf2onnx's own way in (`tf2onnx.convert.from_function`) lets grappler push the scale of a batch
 normalization into the convolution before it, and folds whatever depends on constants. Here
@@ -29,12 +29,12 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 
 def own_unknown_operators(graph: Any) -> bool:
-    """Give operations that ONNX lacks TensorFlow's domain; return whether there are any."""
+    """Give nodes that ONNX lacks TensorFlow's domain, in place; return whether there were any."""
     return bool(sum(_own_unknown_operator(node) for node in _everything(graph)))
 
 
 def _own_unknown_operator(node: Any) -> bool:
-    """Give an operation that ONNX lacks the domain of TensorFlow's; return whether it did."""
+    """Give a node that ONNX lacks TensorFlow's domain, in place; return whether it was one."""
     from onnx import defs
 
     if node.domain or defs.has(node.op_type):
@@ -44,7 +44,7 @@ def _own_unknown_operator(node: Any) -> bool:
 
 
 def bring_out_of_loops(graph: Any) -> None:
-    """Let loop bodies read unchanged values from outside, not as states, in place."""
+    """Let bodies of loops read values that never change from outside, in place."""
     for node in graph.node:
         for body in node_subgraphs(node):
             bring_out_of_loops(body)
@@ -53,17 +53,14 @@ def bring_out_of_loops(graph: Any) -> None:
 
 
 def pad_outputs(graph: Any) -> None:
-    """Write a transposed convolution's negative pads as TensorFlow means them, in place.
-
-    ONNX does not allow them.
-    """
+    """Replace negative pads of transposed convolutions, which ONNX rejects, in place."""
     for node in _everything(graph):
         if node.op_type == "ConvTranspose":
             _pad_the_output(node)
 
 
 def compare_whole_numbers(graph: Any) -> None:
-    """Let comparisons read whole numbers without their casts to floats, in place."""
+    """Let comparisons read integers directly, without casts to floats, in place."""
     made = {value: node for node in graph.node for value in node.output}
     for node in graph.node:
         for body in node_subgraphs(node):
@@ -75,7 +72,7 @@ def compare_whole_numbers(graph: Any) -> None:
 
 
 def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
-    """Write shapes that TensorFlow knows and ONNX cannot infer into a GraphProto.
+    """Write shapes that TensorFlow knows and ONNX cannot infer into a GraphProto, in place.
 
     They are those of operations that tf2onnx left unchanged, and of those whose sizes ONNX needs
     as an initializer (the depth of OneHot). Others may have another order of axes than
@@ -105,7 +102,7 @@ def tell_shapes(graph: Any, source: Any, converted: Any) -> None:
 
 
 def tell_groups(graph: Any) -> None:
-    """Write the groups of a convolution in three dimensions, which tf2onnx treats as one group.
+    """Set the number of groups of convolutions in tf2onnx's graph, in place.
 
     TensorFlow has no such attribute: their number is the channels of the input divided by those of
     the filter. `graph` is tf2onnx's, X [N, C, ...], W [M, C / groups, ...].
@@ -119,7 +116,7 @@ def tell_groups(graph: Any) -> None:
 
 
 def _pad_the_output(node: Any) -> None:
-    """Write a transposed convolution's negative pads as `output_padding`, in place.
+    """Replace a transposed convolution's negative pads by `output_padding`, in place.
 
     tf2onnx writes it as negative pads, half of them at the beginning. TensorFlow's windows begin
     at the first element wherever the output is longer than they reach (VALID, and SAME with a
@@ -141,7 +138,7 @@ def _pad_the_output(node: Any) -> None:
 
 
 def _bring_out(loop: Any, graph: Any) -> None:
-    """Let a loop's body read unchanged states from outside.
+    """Let a loop's body read a state that never changes from outside, in place.
 
     A carried value has an unknown shape for ONNX's inference, since the body could change it.
     """
@@ -171,7 +168,7 @@ def _bring_out(loop: Any, graph: Any) -> None:
 
 
 def write_out_erfc(graph: Any) -> None:
-    """Write erfc x as 1 - erf x, in place: tf2onnx has no rule for TensorFlow's Erfc."""
+    """Replace erfc x by 1 - erf x in a graph, in place: tf2onnx cannot convert Erfc."""
     from onnx import helper
 
     nodes = list(graph.node)
@@ -195,7 +192,7 @@ def write_out_erfc(graph: Any) -> None:
 
 
 def _everything(graph: Any) -> Iterator[Any]:
-    """Yield all nodes of a graph and of its bodies."""
+    """Yield all nodes of a graph, also those in bodies."""
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
@@ -231,8 +228,7 @@ _Converted = TypeVar("_Converted")
 
 
 class WritingNotes(NamedTuple):
-    """The notes of one run of tf2onnx: the operation of each node, and the kinds of loops it fails
-    on.
+    """Notes on one run of tf2onnx: the operation behind each node, and kinds of failed loops.
 
     `origins` has, by the written nodes, the operations with a known cost, whatever nodes are
     written for them.
@@ -245,7 +241,7 @@ class WritingNotes(NamedTuple):
 def convert_with_whole_loops(
     convert: Callable[[WritingNotes, set[str]], _Converted],
 ) -> _Converted:
-    """Return a conversion's result, with loops left whole that tf2onnx cannot convert.
+    """Return the result of `convert`, with loops that tf2onnx cannot convert left unchanged.
 
     `convert` gets the object for notes, and those kinds. Raises NormalizeError where it fails
     otherwise.
@@ -271,7 +267,7 @@ def convert_with_whole_loops(
 
 
 def make_aliases(graph: Any) -> frozenset[str]:
-    """Turn the nodes that stop gradients into aliases, as in a run; return their names."""
+    """Turn nodes that stop gradients into Identity nodes, in place; return their names."""
     stopped = [node for node in _everything(graph) if node.op_type in _STOPS]
     for node in stopped:
         node.op_type = "Identity"
@@ -280,7 +276,7 @@ def make_aliases(graph: Any) -> frozenset[str]:
 
 
 def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Replace custom gradient nodes by aliases of their results; return their other values."""
+    """Turn nodes of custom gradients into Identity nodes, in place; return their operands."""
     provided: dict[str, tuple[str, ...]] = {}
     read = {value for node in _everything(graph) for value in node.input}
     read.update(output.name for output in graph.output)
@@ -298,7 +294,7 @@ def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[s
 def importing_definition(
     definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[Any]:
-    """Prepare tf2onnx in this context, and yield the graph of a GraphDef.
+    """Return a context in which tf2onnx is prepared; it gives the GraphDef as a tf.Graph.
 
     Operations of the kinds in `left` stay.
     """
@@ -322,7 +318,7 @@ def importing_definition(
 
 
 def write_tensorflow_onnx(graph: Any, frozen: Any) -> Any:
-    """Return the graph (of tf2onnx) that it writes for that of a frozen function."""
+    """Return tf2onnx's graph of ONNX nodes for the imported graph of a frozen function."""
     return importlib.import_module("tf2onnx.tfonnx").process_tf_graph(
         graph,
         opset=OPSET,
@@ -333,14 +329,14 @@ def write_tensorflow_onnx(graph: Any, frozen: Any) -> Any:
 
 
 def remove_own_additions(graph: Any) -> Any:
-    """Return tf2onnx's graph after its optimizers for aliases and loops."""
+    """Return tf2onnx's graph after tf2onnx's own optimizers for aliases and for loops."""
     optimizer = importlib.import_module("tf2onnx.optimizer")
     chosen = {name: optimizer._get_optimizers()[name] for name in _OPTIMIZERS}
     return optimizer.optimize_graph(graph, False, optimizers=chosen)
 
 
 def empty_weights(graph: Any) -> None:
-    """Replace each large float tensor of a GraphDef by one repeated number."""
+    """Replace each large float32 tensor of a GraphDef by one repeated number, in place."""
     for node in _definition_nodes(graph):
         tensor = node.attr["value"].tensor if node.op == "Const" else None
         if tensor is not None and tensor.dtype == 1 and len(tensor.tensor_content) > 4096:
@@ -349,14 +345,14 @@ def empty_weights(graph: Any) -> None:
 
 
 def _definition_nodes(graph: Any) -> Iterator[Any]:
-    """Yield all nodes of a GraphDef and of its functions."""
+    """Yield all nodes of a GraphDef, also those of its functions."""
     yield from graph.node
     for function in graph.library.function:
         yield from function.node_def
 
 
 def drop_order(graph: Any) -> None:
-    """Remove the control inputs, which only order operations, from a GraphDef."""
+    """Remove the control inputs, which only order operations, from a GraphDef, in place."""
     for node in _definition_nodes(graph):
         inputs = [value for value in node.input if not value.startswith("^")]
         del node.input[:]
@@ -364,7 +360,7 @@ def drop_order(graph: Any) -> None:
 
 
 def forget_seeds(graph: Any) -> None:
-    """Remove the seeds of a GraphDef's random operations.
+    """Replace random operations with seed inputs by operations without them, in place.
 
     tf2onnx knows the generators that keep a state of their own.
     """
@@ -378,7 +374,7 @@ def forget_seeds(graph: Any) -> None:
 
 
 def allow_inlining(graph: Any) -> None:
-    """Turn XLA functions in a GraphDef into plain ones that can be inlined."""
+    """Remove the attributes that forbid inlining functions from a GraphDef, in place."""
     for holder in (*_definition_nodes(graph), *graph.library.function):
         for name in _KEPT_WHOLE:
             holder.attr.pop(name, None)
@@ -413,7 +409,7 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
 def _recording_nodes(
     tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
 ) -> Iterator[None]:
-    """Record the nodes that tf2onnx writes for operations with a known cost.
+    """Return a context in which `noted` records which nodes tf2onnx writes for an operation.
 
     tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
     and the operation's node, which it changes or replaces. Operations in `left` have no handler,
@@ -423,10 +419,10 @@ def _recording_nodes(
     mapping = getattr(tfonnx, name)
 
     def recording(kind: str, handler: Any) -> Any:
-        """Return a tf2onnx handler that records which nodes it makes for an operation."""
+        """Return a tf2onnx handler that also records which nodes it writes for an operation."""
 
         def handle_and_record(graph: Any, node: Any, **named: Any) -> Any:
-            """Convert an operation by the handler, and record the new nodes."""
+            """Convert an operation by the handler, and record the nodes that this adds."""
             before, own = set(graph.get_nodes()), node.name
             if kind in _LOOPS:
                 _begin_lists_empty(graph, node)
@@ -444,7 +440,7 @@ def _recording_nodes(
         return handle_and_record
 
     def map_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
-        """Convert a graph by tf2onnx with handlers that record, and without excluded ones."""
+        """Convert a graph by tf2onnx, with handlers that record and without those in `left`."""
         watched = {
             kind: (recording(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
@@ -466,17 +462,17 @@ def _recording_nodes(
 
 
 def _unless_named(handle: Any, names: Container[str]) -> Any:
-    """Return a tf2onnx handler that leaves nodes of these names unchanged."""
+    """Return a tf2onnx handler that leaves the nodes of these names unchanged."""
 
     def handle_other_nodes(graph: Any, node: Any, **named: Any) -> Any:
-        """Convert a node by the handler unless it has one of the reserved names."""
+        """Convert a node by the handler, unless its name is one of `names`."""
         return None if node.name in names else handle(graph, node, **named)
 
     return handle_other_nodes
 
 
 def _begin_lists_empty(graph: Any, loop: Any) -> None:
-    """Begin a loop's tensor list empty, and join its first rows to those after the loop.
+    """Let a loop's tensor list begin empty, and add its first row after the loop, in place.
 
     tf.scan without an initializer writes the first row before its loop, and tf2onnx supports only
     lists that begin empty. `graph` is tf2onnx's.
@@ -501,7 +497,7 @@ def _begin_lists_empty(graph: Any, loop: Any) -> None:
 
 
 def _read_by(graph: Any, name: str) -> Iterator[Any]:
-    """Yield the nodes that read a value, also through aliases."""
+    """Yield the nodes that read a value, directly or through Identity nodes."""
     for reader in graph.find_output_consumers(name):
         if reader.type == "Identity":
             yield from _read_by(graph, reader.output[0])
@@ -510,12 +506,12 @@ def _read_by(graph: Any, name: str) -> Iterator[Any]:
 
 
 def _as_it_is(*_given: Any, **_named: Any) -> None:
-    """Leave a node as it is, in place of tf2onnx's handler."""
+    """Do nothing: a tf2onnx handler that leaves a node unchanged."""
 
 
 @contextmanager
 def _keeping_shared_products() -> Iterator[None]:
-    """Prevent tf2onnx from fusing a product and a sum into a Gemm where others read the product.
+    """Return a context in which tf2onnx fuses no product into a Gemm that other nodes read.
 
     It would keep the product for the others, and multiply twice.
     """
@@ -523,7 +519,7 @@ def _keeping_shared_products() -> Iterator[None]:
 
     class UnsharedGemmMatcher(gemm_rewriter.GraphMatcher):
         def match_ops(self, ops: Any) -> Iterator[Any]:
-            """Yield only matches whose inner products no other node reads."""
+            """Yield only the matches whose inner products are read by no other node."""
             for match in super().match_ops(ops):
                 stored = filter(None, map(match.get_op, ("matmul", "mul1", "mul2")))
                 if all(_is_read_once(node) for node in stored):
@@ -534,7 +530,7 @@ def _keeping_shared_products() -> Iterator[None]:
 
 
 def _is_read_once(node: Any) -> bool:
-    """Return whether exactly one node reads a node's result, and it is no graph output."""
+    """Return whether a node's result is read by exactly one node, and is no graph output."""
     name = node.output[0]
     readers = node.graph.find_output_consumers(name)
     return len(readers) == 1 and name not in node.graph.outputs
@@ -542,7 +538,7 @@ def _is_read_once(node: Any) -> bool:
 
 @contextmanager
 def _folding_sizes(tfonnx: Any) -> Iterator[None]:
-    """Let tf2onnx fold only sizes and moved weights into constants, in this context.
+    """Return a context in which tf2onnx folds only sizes and moved weights into constants.
 
     All are folded in one run instead of one run each.
     """
@@ -553,7 +549,7 @@ def _folding_sizes(tfonnx: Any) -> Iterator[None]:
 
 @contextmanager
 def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
-    """Keep tf2onnx from joining two recurrent layers into one, in this context."""
+    """Return a context in which tf2onnx does not join two recurrent layers into one."""
     with ExitStack() as undo:
         for name in _JOINING:
             kept = patching_attribute(
@@ -565,7 +561,7 @@ def _rewriters_left_out(tfonnx: Any) -> Iterator[None]:
 
 @contextmanager
 def _bfloat16_kept() -> Iterator[None]:
-    """Let tf2onnx convert bfloat16, in this context.
+    """Return a context in which tf2onnx can convert bfloat16.
 
     tf2onnx treats it as float16 and fails.
 
@@ -591,7 +587,7 @@ def _bfloat16_kept() -> Iterator[None]:
 
 @contextmanager
 def _omitting_weight_copies() -> Iterator[None]:
-    """Prevent tf2onnx and onnx from copying weights that repeat one number.
+    """Return a context in which tf2onnx and onnx do not copy weights that repeat one number.
 
     tf2onnx/tf_utils.py: get_tf_tensor_data reads a constant, onnx/numpy_helper.py writes it.
     """
@@ -602,24 +598,24 @@ def _omitting_weight_copies() -> Iterator[None]:
     read, write, taken = numpy_helper.to_array, numpy_helper.from_array, utils.get_tf_tensor_data
 
     def spread(dtype: Any, dims: Any) -> Any:
-        """Return an array of one repeated number that takes no memory for its shape."""
+        """Return an array of this shape that repeats one number, stored only once."""
         return np.broadcast_to(np.array(NUMBER, dtype), tuple(dims))
 
     def array(tensor: Any, *more: Any, **named: Any) -> Any:
-        """Return a TensorProto as an array; one without data as a repeated number."""
+        """Return a TensorProto as an array; without data, an array that repeats one number."""
         if not is_dataless_tensor(tensor):
             return read(tensor, *more, **named)
         return spread(helper.tensor_dtype_to_np_dtype(tensor.data_type), tensor.dims)
 
     def proto(values: Any, name: str | None = None) -> Any:
-        """Return an array as a TensorProto, without data if all its elements are equal."""
+        """Return an array as a TensorProto, without data if its elements are all `NUMBER`."""
         if not is_uniform(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))
 
     def constant(tensor: Any) -> Any:
-        """Return the array of a TensorFlow constant; a large uniform one takes no memory."""
+        """Return the array of a TensorFlow constant; one repeated number is stored only once."""
         if list(tensor.float_val) != [NUMBER] or not tensor.tensor_shape.dim:
             return taken(tensor)
         return spread(np.float32, (dim.size for dim in tensor.tensor_shape.dim))
@@ -635,7 +631,7 @@ def _omitting_weight_copies() -> Iterator[None]:
 def _fold_sizes_and_weights(
     graph: Any, stored: Any, outputs: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the values and types of tensors that are known sizes or moved weights."""
+    """Return values and dtypes, each by name, of tensors that are sizes or moved weights."""
     import numpy as np
     import tensorflow as tf
 
@@ -666,7 +662,7 @@ def _fold_sizes_and_weights(
 
 
 def _folds(op: Any, result: Any, known: set[str]) -> bool:
-    """Return whether an operation's result is computed at conversion: known and no float work."""
+    """Return whether an operation is computed at conversion: known inputs, no float work."""
     if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
         return False
     if not op.inputs or not all(tensor.name in known for tensor in op.inputs):

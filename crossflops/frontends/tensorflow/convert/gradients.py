@@ -1,4 +1,4 @@
-"""Gradient marks from a TensorFlow graph: variables, and recomputed operations.
+"""Mark the gradients of a TensorFlow graph: weights, recomputed and stopped operations.
 
 tf2onnx keeps the names of variables, but for those that a handler writes anew: a bias that moves
 into a convolution, the weights of a recurrent layer. These are found by their layer and size.
@@ -36,14 +36,14 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 class WeightNames(NamedTuple):
-    """The parameters by the names of stored tensors, and those that the graph no longer has."""
+    """Names of parameters by stored tensor, and the parameters that the graph no longer has."""
 
     names: Mapping[str, str] = {}
     missing: frozenset[str] = frozenset()
 
 
 def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> WeightNames:
-    """Return the variables' names by the names of stored tensors in a graph.
+    """Return the names of parameters by stored tensor of a graph, and the missing parameters.
 
     `function` is the traced one, `full` the graph that was converted.
     """
@@ -58,7 +58,7 @@ def find_weights(graph: Graph, function: Any, full: Any, layers: LayerTable) -> 
 def mark_tensorflow_gradients(
     graph: Graph, frozen: Any, owns: Sequence[OwnGradient], missing: Collection[str]
 ) -> Graph:
-    """Return the graph with nodes marked that are recomputed or stop gradients.
+    """Return the graph with marks on nodes that are recomputed, or have no known gradient.
 
     `frozen` is the graph as TensorFlow runs it, `owns` are its custom gradient functions,
     `missing` parameters that the graph no longer has.
@@ -73,7 +73,7 @@ def add_own_functions(
     names: Mapping[str, str],
     provided: Mapping[str, Sequence[str]],
 ) -> Graph:
-    """Return the graph with the custom gradient functions that are followed.
+    """Return the graph with its custom gradient functions, if their gradients are followed.
 
     `provided` are their inputs, `names` those of parameters by stored tensors.
     """
@@ -84,7 +84,7 @@ def add_own_functions(
 def _application(
     own: OwnGradient, graph: Graph, provided: Sequence[str], names: Mapping[str, str]
 ) -> Application | None:
-    """Return a custom gradient function with its nodes in the graph, or None."""
+    """Return where a custom gradient function is used in the graph, or None if not followed."""
     if own.unfollowed or len(provided) != own.operands:
         return None
     return Application(
@@ -97,7 +97,7 @@ def _application(
 
 
 class _GradientMarks:
-    """The gradient marks of a frozen graph, by the names of its operations.
+    """Facts on gradients of a frozen graph by operation name: recomputed, stopped, unknown.
 
     `reasons` says why gradients are not followed. Recomputed operations are in `again` with a
     number, and no gradient flows through `stopped`.
@@ -117,7 +117,7 @@ class _GradientMarks:
 
 
 def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]:
-    """Return the parameters' names by the names of their constants in a frozen graph.
+    """Return the names of parameters by the names of their constants in a frozen graph.
 
     tensorflow/python/framework/convert_to_constants.py: a constant has the name of the placeholder
     by which the function captures the variable.
@@ -134,7 +134,7 @@ def _parameters_by_constant(function: Any, layers: LayerTable) -> dict[str, str]
 def _match_new_tensors(
     graph: Graph, names: dict[str, str], stored: set[str], layers: LayerTable
 ) -> tuple[dict[str, str], set[str]]:
-    """Return the names of parameters by tensors that tf2onnx made, and the unmatched ones."""
+    """Return parameter names by tensor that tf2onnx made, and the parameters without a match."""
     nodes = list(all_nested_nodes(graph.nodes))
     present = {spec.name for node in nodes for spec in node.inputs if spec is not None}
     lost = {name for constant, name in names.items() if constant not in present}
@@ -174,7 +174,7 @@ def _match_new_tensors(
 
 
 def _single_name(names: Iterable[str]) -> list[str]:
-    """Return the names where there is exactly one, otherwise an empty list."""
+    """Return the names if there is exactly one, otherwise []."""
     distinct = list(names)
     return distinct if len(distinct) == 1 else []
 
@@ -182,7 +182,7 @@ def _single_name(names: Iterable[str]) -> list[str]:
 def _new_weight_tensors(
     nodes: Iterable[Node], stored: set[str]
 ) -> Iterator[tuple[Node, TensorSpec]]:
-    """Yield stored floats that tf2onnx made itself, with their nodes, most axes first."""
+    """Yield (node, tensor) of stored floats that tf2onnx made itself, most axes first."""
     pairs = [
         (node, spec)
         for node in nodes
@@ -197,17 +197,17 @@ def _new_weight_tensors(
 
 
 def _is_nested_module(path: str, other: str) -> bool:
-    """Return whether one of two module paths is inside the other."""
+    """Return whether one of two module paths is inside the other, or equal to it."""
     return not path or not other or f"{path}.".startswith(f"{other}.") or other.startswith(path)
 
 
 def _sizes_without_ones(shape: tuple[int, ...]) -> list[int]:
-    """Return the sizes of a shape in ascending order, without those of 1."""
+    """Return the sizes of a shape other than 1, in ascending order."""
     return sorted(size for size in shape if size != 1)
 
 
 def with_arguments(graph: Graph, function: Any) -> Graph:
-    """Return the graph with its inputs named after their arguments: "0.kernel"."""
+    """Return the graph with its inputs named after the function's arguments ("0.kernel")."""
     tensors = (tensor.name for tensor in function.inputs)
     names = dict(zip(tensors, argument_names(function), strict=False))
     inputs = (msgspec.structs.replace(i, name=names.get(i.name, i.name)) for i in graph.inputs)
@@ -218,7 +218,7 @@ def with_arguments(graph: Graph, function: Any) -> Graph:
 
 
 def argument_names(function: Any) -> list[str]:
-    """Return the names of a concrete function's arguments ("0", "0.kernel").
+    """Return the names of a concrete function's inputs by argument, such as "0" or "0.kernel".
 
     They are in the order of its inputs, before its captures.
     """
@@ -232,10 +232,10 @@ def argument_names(function: Any) -> list[str]:
 
 
 def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
-    """Return the graph with inputs of these nodes marked to stop gradients."""
+    """Return the graph with marks on these nodes: no gradient flows through their input 0."""
 
     def sever_node(node: Node) -> Node:
-        """Return a node, and its bodies, with inputs marked through which no gradient flows."""
+        """Return the node, and those in its bodies, with the input that passes no gradient."""
         bodies = tuple(sever_stopped_nodes(body, stopped) for body in node.bodies)
         indices = (0,) if node.key in stopped else node.training.severed
         return msgspec.structs.replace(node.with_training(severed=indices), bodies=bodies)
@@ -246,7 +246,7 @@ def sever_stopped_nodes(graph: Graph, stopped: Collection[str]) -> Graph:
 def _mark_gradient_nodes(
     nodes: Iterable[Node], marks: _GradientMarks, missing: Collection[str]
 ) -> Iterator[Node]:
-    """Yield nodes with marks for recomputation, stopped and unknown gradients."""
+    """Yield the nodes with marks for recomputation, and for stopped or unknown gradients."""
     for node in nodes:
         bodies = tuple(
             msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""The counters of loops that tf2onnx writes, made to fit their limits.
+"""Give the loop counters and limits that tf2onnx writes one integer type.
 
 tf2onnx makes int64 of the greatest number of runs, as a Loop of ONNX wants it
 (tf2onnx/onnx_opset/controlflow.py: While), leaves the counter that the condition compares with it
@@ -15,7 +15,7 @@ _INT32, _INT64 = 6, 7  # TensorProto.DataType
 
 
 def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
-    """Let nodes that compare int32 with int64 compare int64, also in bodies, in place.
+    """Let nodes that compare int32 with int64 compare int64 values, also in bodies, in place.
 
     `enclosing` are the types of the outer values that the graph sees.
     """
@@ -31,7 +31,7 @@ def widen_counters(graph: Any, enclosing: Mapping[str, int] = {}) -> None:
 
 
 def _types(graph: Any) -> dict[str, int]:
-    """Return the element types of a graph's values by name."""
+    """Return the element types (ONNX numbers) of a graph's values by name."""
     types = {tensor.name: tensor.data_type for tensor in graph.initializer}
     values = (*graph.input, *graph.value_info)
     types |= {value.name: value.type.tensor_type.elem_type for value in values}
@@ -42,7 +42,7 @@ def _types(graph: Any) -> dict[str, int]:
 
 
 def _widen(graph: Any, node: Any, name: str) -> str:
-    """Return the name of an int64 copy of a value, adding a Cast or a constant."""
+    """Add an int64 copy of a value to the graph, by a Cast or a constant; return its name."""
     from onnx import helper, numpy_helper
 
     wide = f"{node.name or node.output[0]}/{name}"

@@ -1,4 +1,4 @@
-"""Attributes that tf2onnx's forms of operations lose, and what becomes of each: a reviewed list.
+"""List attributes of operations that tf2onnx loses, and what is done for each of them.
 
 The attributes of the operations that cost work were varied, and the outputs of the files compared
 with those of TensorFlow. What else differs does the same work on the same sizes, and only other
@@ -87,13 +87,13 @@ def _as_of_batch(graph: Any, node: Any) -> bool:
 
 
 def _as_sums(_graph: Any, node: Any) -> bool:
-    """Let rows scattered to one index add up; return True."""
+    """Let rows that are scattered to one index add up; return True: it can be converted."""
     node.set_attr("reduction", "add")
     return True
 
 
 def _as_it_is(_graph: Any, _node: Any) -> bool:
-    """Return False: an average of areas is not converted.
+    """Return False: tf2onnx cannot convert an average of areas.
 
     tf2onnx would pick single elements.
     """
@@ -101,7 +101,7 @@ def _as_it_is(_graph: Any, _node: Any) -> bool:
 
 
 def _has_known_size(_graph: Any, node: Any) -> bool:
-    """Return whether tf2onnx can convert a transposed convolution with explicit padding.
+    """Return whether tf2onnx can convert a transposed convolution: is its result size known?
 
     Where the size of the result is unknown, it stays unconverted.
     """
@@ -118,7 +118,7 @@ _REVIEWED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _begin_pads(node: Any) -> list[int]:
-    """Return a transposed convolution's explicit padding before each axis, or []."""
+    """Return the explicit padding at the begin of a transposed convolution's axes, or []."""
     if node.type != "Conv2DBackpropInput" or node.get_attr_value("padding") != b"EXPLICIT":
         return []
     first = 1 if node.get_attr_value("data_format", b"NHWC") == b"NHWC" else 2
@@ -127,7 +127,7 @@ def _begin_pads(node: Any) -> list[int]:
 
 
 def _begin_with(node: Any, begin: list[int]) -> None:
-    """Move a transposed convolution's padding so that `begin` is before each axis.
+    """Set the padding at the begin of each axis to `begin`; the sum of an axis stays, in place.
 
     tf2onnx puts half of it before, whatever the operation says.
     """
@@ -143,7 +143,7 @@ def mend_handlers(handlers: dict[str, Any]) -> dict[str, Any]:
         """Return a tf2onnx handler that first checks the attributes that tf2onnx would lose."""
 
         def handle(graph: Any, node: Any, **named: Any) -> Any:
-            """Convert an operation, or return None if a lost attribute would change its result."""
+            """Convert an operation; return None if a lost attribute would change its result."""
             if not _REVIEWED[kind](graph, node):
                 return None
             begin = _begin_pads(node)

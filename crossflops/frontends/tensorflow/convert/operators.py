@@ -1,4 +1,4 @@
-"""The operations of the frozen graph, as they are run, and the nodes that came from each."""
+"""List the operations of a frozen graph as calls, and find the nodes written for each."""
 
 import re
 from collections import Counter
@@ -25,12 +25,12 @@ _BODY = re.compile(r"/(?:body|cond|then|else)/_\d+/")
 
 
 def operations(graph: Any) -> list[Any]:
-    """Return the operations of a frozen graph that compute or move values, in order."""
+    """Return the operations of a frozen graph that compute or move values, in their order."""
     return [op for op in graph.get_operations() if op.type not in _SILENT]
 
 
 def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
-    """Return the operations as calls, inside calls of the layers that they belong to."""
+    """Return the operations of a frozen graph as calls, within calls of their layers."""
     by_key: dict[str, Call] = {"(model)": _module_scope_call("(model)", None, 0, layers)}
     operators: list[Call] = []
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
@@ -49,7 +49,7 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
 
 
 def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
-    """Return the key of a layer's call, which is added to `by_key` if it is new."""
+    """Return the key of the call of a layer by its name scope; add the call if it is new."""
     if not scope:
         return "(model)"
     if scope not in by_key:
@@ -59,7 +59,7 @@ def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) 
 
 
 def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerTable) -> Call:
-    """Return the call of a layer at module level."""
+    """Return the module call of a layer."""
     return Call(
         key=key,
         parent=parent,
@@ -73,7 +73,7 @@ def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerT
 def _operator_call(
     op: Any, parent: str, module: int, stored: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
-    """Return the call of a TensorFlow operation with its settings and its layer."""
+    """Return the operator call of a TensorFlow operation, with its settings and its layer."""
     layer = layers.kind(module, op.name)
     inputs = tuple(_operation_inputs(op))
     outputs = tuple(
@@ -98,7 +98,7 @@ def _operator_call(
 
 
 def _after(op: Any, layer: str) -> str:
-    """Return the kind of operation that produced the first input ("convolution"), or ""."""
+    """Return what made an operation's first input: "convolution", "product", "recurrent" or ""."""
     if layer == RECURRENT:
         return "recurrent"
     maker = op.inputs[0].op if op.inputs else None
@@ -111,7 +111,7 @@ def _after(op: Any, layer: str) -> str:
 
 
 def _is_cut(op: Any) -> bool:
-    """Return whether an operation works on an image cut in pieces (dilated convolution)."""
+    """Return whether an operation's input is an image cut into pieces (dilated convolution)."""
     maker = op.inputs[0].op if op.inputs else None
     while maker is not None and maker.type in _LIFTED and maker.inputs:
         maker = maker.inputs[0].op
@@ -119,7 +119,7 @@ def _is_cut(op: Any) -> bool:
 
 
 def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
-    """Yield the specs of an operation's inputs, named after its arguments."""
+    """Yield the spec of each input of an operation, named after the operation's argument."""
     values = iter(op.inputs)
     for argument in op.op_def.input_arg:
         if not (argument.number_attr or argument.type_list_attr):
@@ -131,13 +131,13 @@ def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
 
 
 def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
-    """Return the name, dtype and shape of an operation's tensor."""
+    """Return the spec of a tensor under this name; its shape is None if a size is unknown."""
     shape = tuple(tensor.shape.as_list()) if tensor.shape.is_fully_defined() else None
     return TensorSpec(name, tensor.dtype.base_dtype.name, shape)
 
 
 def _operation_settings(op: Any) -> dict[str, Scalar]:
-    """Return an operation's attributes that are numbers, texts or lists of numbers."""
+    """Return an operation's attributes by name that are numbers, texts or lists of numbers."""
     settings: dict[str, Scalar] = {}
     for name, value in op.node_def.attr.items():
         if _NOTES.match(name):
@@ -153,7 +153,7 @@ def _operation_settings(op: Any) -> dict[str, Scalar]:
 
 
 def loop_operation_names(graph: Any) -> frozenset[str]:
-    """Return the names of the operations inside loops of a graph."""
+    """Return the names of a graph's operations that are inside loops."""
     todo = [op for op in graph.get_operations() if op.type == "Enter"]
     inside: set[str] = set()
     while todo:
@@ -167,7 +167,7 @@ def loop_operation_names(graph: Any) -> frozenset[str]:
 
 
 def branch_operation_names(graph: Any) -> frozenset[str]:
-    """Return the names of the operations inside conditional branches of a graph.
+    """Return the names of a graph's operations that are inside conditional branches.
 
     The Switch of a loop reads its LoopCond, and the Merge of a loop has a NextIteration.
     """
@@ -185,17 +185,17 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
 
 
 def _opens(op: Any) -> bool:
-    """Return whether an operation begins a conditional (a Switch outside of loops)."""
+    """Return whether an operation is the Switch that begins a conditional, not a loop."""
     return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
 
 
 def _closes(op: Any) -> bool:
-    """Return whether an operation ends a conditional (a Merge outside of loops)."""
+    """Return whether an operation is the Merge that ends a conditional, not a loop."""
     return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
 
 
 def local_name(name: str) -> str:
-    """Return an operation's name without the prefixes of calling functions.
+    """Return an operation's name without the names of functions that it was inlined from.
 
     "lstm/while/body/_1/lstm/while/MatMul" is "lstm/while/MatMul" in the body.
     """
@@ -223,9 +223,7 @@ _FARTHEST = 400  # operations that a search looks at: a loop has some dozens
 
 
 class Links:
-    """A search for the operation of every node, which assigns each contraction to one node where
-    possible.
-    """
+    """A search for the operation behind each node; a contraction has one node if possible."""
 
     def __init__(self, frozen: Any, origins: Mapping[str, str] = {}) -> None:
         """Take a frozen graph, and the operation names that nodes were made for."""
@@ -237,7 +235,7 @@ class Links:
         self._taken: set[str] = set()
 
     def operation_name(self, node: Node) -> str | None:
-        """Return the name of the TensorFlow operation behind a node, or None."""
+        """Return the name of the TensorFlow operation that a node was written for, or None."""
         if (written := self.origin_operation(node)) is not None:
             return written
         if node.op.type in _MOVERS:
@@ -275,7 +273,7 @@ class Links:
         return str(op.name) if op is not None else None
 
     def _origin_call(self, names: Iterable[str]) -> Any:
-        """Return the call of a whole function that a node comes from, or None."""
+        """Return the call of a function from whose body a node comes, or None."""
         for name in names:
             parts = name.partition("@")[0].split("/")
             for index, part in enumerate(parts):
@@ -287,7 +285,7 @@ class Links:
         return None
 
     def _operations_by_name(self, names: Iterable[str]) -> Iterator[Any]:
-        """Yield the operations of these node names, without suffixes of branches and counters."""
+        """Yield the operations that these names of nodes mean, without suffixes of tf2onnx."""
         for name in names:
             name = _BRANCH.sub("", name.partition("@")[0])  # the rest is of an unrolled loop
             for candidate in (name, _COUNTER.sub("", name)):
@@ -296,7 +294,7 @@ class Links:
                     break
 
     def _nearest(self, begin: list[Any], step: Callable[[Any], list[Any]]) -> Any:
-        """Return the nearest contraction, step by step, that has no node yet."""
+        """Return the contraction without a node that is the fewest steps away, or None."""
         todo, seen = list(begin), {op.name for op in begin}
         for op in todo:
             if op.type in CONTRACTIONS and op.name not in self._taken:
@@ -310,12 +308,12 @@ class Links:
 
 
 def _operation_names(specs: Iterable[Any]) -> list[str]:
-    """Return the names of the operations that produce these tensors."""
+    """Return the names of the operations that make these tensors."""
     return [spec.name.partition(":")[0] for spec in specs if spec is not None]
 
 
 def _operand_makers(op: Any) -> list[Any]:
-    """Return the operations that produce the inputs of an operation."""
+    """Return the operations that make the inputs of an operation."""
     return [tensor.op for tensor in op.inputs]
 
 
@@ -331,7 +329,7 @@ def link_operations(
     layers: LayerTable,
     origins: Mapping[str, str] = {},
 ) -> tuple[Graph, tuple[Call, ...]]:
-    """Return the graph with the call and module of every node, and the calls with their nodes.
+    """Return the graph with each node's call and module, and the calls with their nodes.
 
     A node that the converter made itself (a layout transposition, say) gets a call of its own,
     whose target says so.
@@ -342,7 +340,7 @@ def link_operations(
     nodes: dict[str, list[str]] = {}
 
     def link_node(node: Node, enclosing: str) -> Node:
-        """Return a node with its operation's call and layer path, and record it under the call."""
+        """Return a node with the call and module of its operation; list it under the call."""
         name = links.operation_name(node)
         call = keys.get(name or "") or (
             made.get(enclosing) or keys.get(enclosing) if enclosing else None
@@ -371,7 +369,7 @@ def link_operations(
 def stand_for_operations(
     graph: Graph, calls: Iterable[Call], frozen: Any, origins: Mapping[str, str]
 ) -> Graph:
-    """Give nodes the cost of the operation that they were written for, where it is known."""
+    """Return the graph with nodes counted as the operation that they were written for."""
     meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
     return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
 
@@ -379,13 +377,13 @@ def stand_for_operations(
 def _operation_finder(
     links: Links, calls: Mapping[str, Call]
 ) -> Callable[[Node], tuple[str, ConvertedOperation] | None]:
-    """Return a function that finds a node's TensorFlow operation if its cost is known.
+    """Return a function that gives a node's TensorFlow operation, if its cost is known.
 
     An unrolled loop has the nodes of its body once for each run.
     """
 
     def find_operation(node: Node) -> tuple[str, ConvertedOperation] | None:
-        """Return the key and the TensorFlow operation that a node was made for, or None."""
+        """Return (key, operation) that a node was written for, or None if its cost is unknown."""
         name = links.origin_operation(node)
         call = calls.get(name or "")
         if call is None or not has_known_cost(DOMAIN, call.target):
@@ -408,7 +406,7 @@ def _operation_finder(
 def _fill_missing_shapes(
     specs: Iterable[TensorSpec], others: Iterable[TensorSpec | None]
 ) -> tuple[TensorSpec, ...]:
-    """Return the specs, with missing shapes taken from the others."""
+    """Return the specs; a missing shape is taken from the spec at this position in `others`."""
     pairs = zip(specs, others, strict=False)
     return tuple(
         msgspec.structs.replace(spec, shape=other.shape) if spec.shape is None and other else spec
@@ -417,7 +415,7 @@ def _fill_missing_shapes(
 
 
 def _converter_call(node: Node, layers: LayerTable) -> Call:
-    """Return a call for a node that only the converter added."""
+    """Return a call for a node that belongs to no operation: the converter added it."""
     names = [node.key, *_operation_names(node.outputs), *_operation_names(node.inputs)]
     made_by = next(
         (layer for name in names if (layer := layers.operation_scope(name))[0]), ("", 0)
@@ -457,7 +455,7 @@ _BACKWARD = {
 def training_step_calls(
     forward: tuple[Call, ...], graph: Any, layers: LayerTable
 ) -> tuple[Call, ...]:
-    """Return the forward calls and the gradient calls of a training step's graph.
+    """Return the forward calls, then the gradient calls, of a training step's graph.
 
     A product there names the operator calls whose gradients it computes. Operations of the forward
     pass have the shapes of that graph.
@@ -483,7 +481,7 @@ def training_step_calls(
 
 
 def _used(graph: Any) -> set[str]:
-    """Return the names of the operations on which a graph's outputs depend.
+    """Return the names of the operations on which the outputs of a graph depend.
 
     tf.recompute_grad ties the gradients of all its arguments together by one, requested or not.
     """
@@ -498,7 +496,7 @@ def _used(graph: Any) -> set[str]:
 
 
 def _common_operation_name(name: str) -> str:
-    """Return the name of an operation without the numbers that TensorFlow gives to inlined bodies.
+    """Return an operation's name without TensorFlow's numbers for inlined functions.
 
     It also numbers a loop anew whose body passes values to the gradients. A call of a function is
     stateful where that reads variables, which are constants here.
@@ -507,7 +505,7 @@ def _common_operation_name(name: str) -> str:
 
 
 def _forward_calls_of_step(of_step: Mapping[str, Call], forward: Iterable[Call]) -> Iterator[Call]:
-    """Yield the forward calls that a training step's graph has, as they are there."""
+    """Yield the forward calls with the shapes that they have in the training step's graph."""
     for call in forward:
         if (there := of_step.get(_common_operation_name(call.key))) is not None:
             yield msgspec.structs.replace(
@@ -518,7 +516,7 @@ def _forward_calls_of_step(of_step: Mapping[str, Call], forward: Iterable[Call])
 
 
 def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
-    """Yield the keys of the gradients or recomputations that a backward call may be.
+    """Yield keys of the gradients or recomputations that a call of a training step may be.
 
     A gradient has the name of its operation. A recomputed operation (tf.recompute_grad) has a name
     of its own: it is found by its type and sizes.
@@ -542,18 +540,18 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
 
 
 def _has_fitting_sizes(gradient: Call, call: Call) -> bool:
-    """Return whether a gradient call's sizes are among those of a forward call."""
+    """Return whether the sizes of a gradient's tensors are all among those of a forward call."""
     return bool(known := _float_sizes(gradient)) and known <= _float_sizes(call)
 
 
 def _float_sizes(call: Call) -> Counter[int]:
-    """Return the element counts of a call's float operands and results."""
+    """Return how often each number of elements occurs among a call's float tensors."""
     floats = (spec for spec in (*call.inputs, *call.outputs) if "int" not in spec.dtype)
     return Counter(spec.numel for spec in floats if spec.shape is not None)
 
 
 def _is_named(gradient: str, name: str) -> bool:
-    """Return whether a gradient operation is named after a forward operation.
+    """Return whether a gradient operation has the name of this forward operation.
 
     By name in the gradient of a function or a loop: tensorflow/python/ops/gradients_util.py.
     """
@@ -564,5 +562,5 @@ def _is_named(gradient: str, name: str) -> bool:
 
 
 def _is_in_scope(name: str, scope: str) -> bool:
-    """Return whether an operation's name is in a name scope."""
+    """Return whether an operation's name is in this name scope, or equal to it."""
     return f"{name}/".startswith(f"{scope}/")

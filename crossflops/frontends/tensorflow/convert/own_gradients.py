@@ -1,4 +1,4 @@
-"""Gradients that a function of TensorFlow brings itself, and operations that have none.
+"""Find functions with their own gradients, and operations without one, in a frozen graph.
 
 tensorflow/python/ops/custom_gradient.py: `_graph_mode_decorator` hands the results and then the
 arguments of such a function through one IdentityN, which names the gradient. What leads to its
@@ -35,7 +35,7 @@ _CONTROL = (
 
 
 class OwnGradient(msgspec.Struct, frozen=True):
-    """A custom gradient function, as a frozen graph applies it.
+    """A use of a custom gradient function in a frozen graph.
 
     `name` is that of the operation that passes its `results` on, followed by its operands;
     `gradient` names the gradient. `inside` are the operations that lead from the operands to the
@@ -52,7 +52,7 @@ class OwnGradient(msgspec.Struct, frozen=True):
 
 
 def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
-    """Return the custom gradients that a frozen graph applies.
+    """Return the uses of custom gradient functions in a frozen graph.
 
     Those of TensorFlow itself, as of tf.nn.silu, are derived from their operations, and those on
     which no result of the graph depends are left out.
@@ -68,14 +68,14 @@ def own_gradients(graph: Any) -> tuple[OwnGradient, ...]:
 
 
 def result_count_by_gradient(owns: Iterable[OwnGradient]) -> dict[str, int]:
-    """Return the number of results of each custom gradient that is followed, by name."""
+    """Return the number of results by operation name, for custom gradients that are followed."""
     return {own.name: own.results for own in owns if not own.unfollowed}
 
 
 def _own_gradient(
     op: Any, gradient: str, repeated: Container[str], recompute_keys: Container[str]
 ) -> OwnGradient:
-    """Return the record of a custom gradient: its operation, operands, results and region."""
+    """Return the use of a custom gradient: its operation, operands, results and region."""
     results, handed = _gradient_result_count(gradient), [tensor.op for tensor in op.inputs]
     read = [index for index, tensor in enumerate(op.outputs) if tensor.consumers()]
     unfollowed = ""
@@ -99,7 +99,7 @@ def _own_gradient(
 
 
 def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
-    """Yield the operations that read a tensor, also through aliases."""
+    """Yield the operations that read a tensor, directly or through Identity operations."""
     for reader in tensor.consumers():
         if reader.type == "Identity":
             yield from _readers_past_aliases(reader.outputs[0])
@@ -108,7 +108,7 @@ def _readers_past_aliases(tensor: Any) -> Iterator[Any]:
 
 
 def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
-    """Yield the names of the operations in each region that is recomputed for gradients.
+    """Yield, for each region that tf.recompute_grad runs again, its operations' names.
 
     Operations before the results of a nested function are included.
     """
@@ -119,19 +119,19 @@ def recompute_regions(graph: Any) -> Iterator[frozenset[str]]:
 
 
 def _custom_gradient_ends(graph: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the operations at which custom gradients apply, with the gradients' names."""
+    """Yield (operation, name of its gradient) where a custom gradient function ends."""
     for op in graph.get_operations():
         if op.type == "IdentityN" and CUSTOM in op.node_def.attr:
             yield op, op.get_attr(CUSTOM).decode()
 
 
 def _gradient_result_count(gradient: str) -> int:
-    """Return the number of results of the function that a custom gradient belongs to."""
+    """Return the number of results of the function with this custom gradient."""
     return int(gradient_closure(gradient)["flat_result_len"])
 
 
 def gradient_closure(gradient: str) -> dict[str, Any]:
-    """Return the variables that a gradient function closes over, by name."""
+    """Return the variables by name that the function of a custom gradient closes over."""
     from tensorflow.python.framework.ops import gradient_registry
 
     inner = getclosurevars(gradient_registry.lookup(gradient)).nonlocals["tape_grad_fn"]
@@ -151,7 +151,7 @@ def _is_library(gradient: str) -> bool:
 
 
 def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
-    """Return the names of operations that results depend on, up to the `begin` ones."""
+    """Return the names of operations that `results` depend on, back to those in `begin`."""
     edges = {op.name for op in begin}
     inside: set[str] = set()
     todo = list(results)
@@ -164,7 +164,7 @@ def _ancestor_operations(begin: Iterable[Any], results: Iterable[Any]) -> frozen
 
 
 def _operations_between(begin: Iterable[Any], results: Iterable[Any]) -> frozenset[str]:
-    """Return the names of operations between the `begin` ones and the results."""
+    """Return the names of operations that depend on `begin`, and on which `results` depend."""
     begin = list(begin)
     behind: set[str] = set()
     todo = list(begin)
@@ -181,7 +181,7 @@ def _operations_between(begin: Iterable[Any], results: Iterable[Any]) -> frozens
 
 
 class RegisteredGradients(msgspec.Struct, frozen=True):
-    """The operations of a frozen graph through which no gradient flows.
+    """The operations of a frozen graph that pass no gradient, or whose gradient is unknown.
 
     For others `reasons` says why their gradients are not followed.
     """
@@ -212,12 +212,12 @@ def gradients_from_registry(graph: Any) -> RegisteredGradients:
 
 
 def _has_float_tensors(tensors: Iterable[Any]) -> bool:
-    """Return whether one of the tensors is of floating or complex numbers."""
+    """Return whether one of the tensors has floats or complex numbers."""
     return any(tensor.dtype.is_floating or tensor.dtype.is_complex for tensor in tensors)
 
 
 def _gradient_verdict(op: Any) -> bool | str:
-    """Return whether an operation passes gradients to an operand, or why that is unknown.
+    """Return whether an operation passes a gradient on, or a text on why that is unknown.
 
     A gradient that cannot be made of this operation alone is assumed to reach one.
     """

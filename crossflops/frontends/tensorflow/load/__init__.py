@@ -1,4 +1,4 @@
-"""A target of TensorFlow becomes a model that can be called: read, built, with its own inputs.
+"""Turn a target of TensorFlow into a model that can be called, with its default inputs.
 
 In: a file, a name of keras.applications, or an object. Out: a model, its usual inputs, and what it
 takes as one function of tensors.

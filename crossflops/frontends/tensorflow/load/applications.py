@@ -1,4 +1,4 @@
-"""keras.applications: models by name; their usual input is the one that they are built with."""
+"""Build models of keras.applications by name, with the inputs that they are built with."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a publi
 
 
 class Applications(Library):
-    """The source `keras:NAME`, in any case: `keras:resnet50` is ResNet50."""
+    """The library of targets `keras:NAME`; case is ignored: `keras:resnet50` is ResNet50."""
 
     prefix = "keras"
     package = "keras"
 
     def names(self) -> Sequence[str]:
-        """Return the names that the files of keras.applications export."""
+        """Return the names that keras.applications exports, () without Keras."""
         return names_in_package("keras", "src/applications", _EXPORTED)
 
     def make(

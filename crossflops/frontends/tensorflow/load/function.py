@@ -1,4 +1,4 @@
-"""A TensorFlow model, whatever it is, as one function of its tensors."""
+"""Turn a TensorFlow model of any kind into one function of tensors."""
 
 import inspect
 import sys
@@ -17,7 +17,7 @@ _VARIABLES = ("VariableV2", "VarHandleOp", "VarIsInitializedOp")
 def function_of(
     graph: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """Return a function that runs the graph on inputs for its placeholders.
+    """Return a function that runs a frozen graph on inputs for its placeholders.
 
     Its results are those that no other operation reads. Raises InputError.
     """
@@ -42,7 +42,7 @@ def function_of(
     indices = [name for name in requested if name not in kwargs]
 
     def run(*provided: Any, **named: Any) -> Any:
-        """Return the results of the frozen graph for these inputs."""
+        """Return the results of the frozen graph for these inputs, as a list."""
         inputs = {f"{name}:0": tensor for name, tensor in zip(indices, provided, strict=True)}
         inputs |= {f"{name}:0": tensor for name, tensor in named.items()}
         imported = tf.graph_util.import_graph_def(
@@ -54,7 +54,7 @@ def function_of(
 
 
 def _is_variable(node: Any) -> bool:
-    """Return whether a GraphDef's node is a variable, so the graph is not frozen."""
+    """Return whether a GraphDef's node is the handle of a variable: the graph is not frozen."""
     return bool(node.op == "Placeholder" and node.attr["dtype"].type == _RESOURCE)
 
 
@@ -63,7 +63,7 @@ _SERVING = ("serving_default", "serve")
 
 
 def require_tensorflow() -> None:
-    """Raise MissingExtraError, or NormalizeError where Keras runs on another backend."""
+    """Raise MissingExtraError, or NormalizeError if Keras has another backend."""
     require_packages(("tensorflow", "tf2onnx"), "read a TensorFlow model", "tensorflow")
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
@@ -73,28 +73,28 @@ def require_tensorflow() -> None:
 
 
 def is_frozen(model: Any) -> bool:
-    """Return whether a model's variables may be constants: a graph or a SavedModel."""
+    """Return whether a model may have constants for variables: a graph or a SavedModel."""
     import tensorflow as tf
 
     return isinstance(model, tf.compat.v1.GraphDef | tf.Graph) or hasattr(model, "signatures")
 
 
 def is_rebuilt(model: Any) -> bool:
-    """Return whether the model was rebuilt from an ONNX graph."""
+    """Return whether crossflops rebuilt the model from an ONNX graph."""
     return getattr(model, "is_rebuilt_by_crossflops", False) is True
 
 
 def function_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of the traced function in its order. Raises InputError."""
+    """Return (args, kwargs) of the function that is traced for the model. Raises InputError."""
     return call_of(model, args, dict(kwargs), training)[1:]
 
 
 def call_of(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return the function to trace for a model, and its arguments.
+    """Return (function, args, kwargs) to trace for a model in train or evaluation mode.
 
     Raises InputError where it takes others.
     """
@@ -125,7 +125,7 @@ def is_keras_layer(model: Any) -> bool:
 def _keras_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return how to call a Keras model: the function and the arguments."""
+    """Return (function, args, kwargs) to trace for a Keras layer or model."""
     names = _call_parameter_names(model)
     mode = {"training": training} if "training" in names else {}
     requested = keras_input_structure(model)
@@ -137,7 +137,7 @@ def _keras_call(
 
 
 def keras_input_structure(model: Any) -> Any:
-    """Return the input structure of a functional or sequential Keras model; None for others."""
+    """Return the structure of the inputs of a functional Keras model; None for other models."""
     within = getattr(model, "_functional", None) or model  # of a sequential model
     return getattr(within, "_inputs_struct", None)
 
@@ -145,7 +145,7 @@ def keras_input_structure(model: Any) -> Any:
 def _unpack_inputs(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a functional model's inputs, unpacked from one list or dict."""
+    """Return (args, kwargs) with a single list or dict of inputs unpacked."""
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
         return (), args[0]
     if len(args) == 1 and not kwargs and isinstance(args[0], list):
@@ -160,7 +160,7 @@ def _functional_call(
     kwargs: dict[str, Any],
     mode: dict[str, bool],
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return how to call a functional Keras model, and its inputs in order. Raises InputError."""
+    """Return (function, args, kwargs) to trace for a functional Keras model. Raises InputError."""
     names = [tensor.name for tensor in model.inputs]
     full = isinstance(requested, dict)
     if kwargs and not args and set(kwargs) == (set(requested) if full else set(names)):
@@ -184,7 +184,7 @@ def _functional_call(
 
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
-    """Return a hint with an --input option for each input of a model."""
+    """Return a hint with an --input option for each of these inputs."""
     options = []
     for name, tensor in tensors.items():
         shape = tensor.shape
@@ -197,12 +197,12 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
 
 
 def _one(provided: tuple[Any, ...]) -> Any:
-    """Return the only input alone, or several inputs as a list."""
+    """Return the input itself if there is exactly one, otherwise a list of the inputs."""
     return provided[0] if len(provided) == 1 else list(provided)
 
 
 def _call_parameter_names(model: Any) -> tuple[str, ...]:
-    """Return the parameter names of a model's `call`, or () if they are open."""
+    """Return the parameter names of a model's `call`; if it takes any name, only "training"."""
     try:
         parameters = inspect.signature(model.call).parameters
     except (TypeError, ValueError):
@@ -215,7 +215,7 @@ def _call_parameter_names(model: Any) -> tuple[str, ...]:
 def _signature_call(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Return how to call a SavedModel's signature: the function and the arguments."""
+    """Return (function, args, kwargs) to trace for a SavedModel's signature. Raises InputError."""
     signatures = model.signatures
     name = active_signature(model)
     if name is None:
@@ -249,7 +249,7 @@ def _signature_call(
 
 
 def active_signature(model: Any) -> str | None:
-    """Return the name of a SavedModel's chosen, serving or only signature, or None."""
+    """Return the name of the chosen, the serving or the only signature, or None if unclear."""
     names = tuple(model.signatures)
     usual = [name for name in _SERVING if name in names] or (names if len(names) == 1 else ())
     chosen: str | None = getattr(model, CHOSEN, None)

@@ -1,4 +1,4 @@
-"""Error messages of Keras and TensorFlow, in one line."""
+"""Shorten error messages of Keras and TensorFlow to one line."""
 
 import re
 
@@ -8,7 +8,7 @@ _AROUND = re.compile(r"Exception encountered when calling \S+\.\s*|\s*Arguments 
 
 
 def short_error_text(error: BaseException) -> str:
-    """Return an error's message in one line, without colours.
+    """Return an error's message on one line, without colours, cut to 300 characters.
 
     keras/src/utils/traceback_utils.py: inject_argument_info_in_traceback names the layer before
     the message and lists the arguments after it.

@@ -1,4 +1,4 @@
-"""Keep TensorFlow's log lines off stderr, unless somebody asked for them or something fails."""
+"""Keep TensorFlow's log lines off stderr, unless the user wants them or an import fails."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ _STDERR = 2
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Limit TensorFlow's logs to errors of its C++ code in this context, also when it is imported.
+    """Return a context in which TensorFlow logs only errors of its C++ code.
 
     If TF_CPP_MIN_LOG_LEVEL is set, the user wants the logs: then nothing is changed.
     """
@@ -42,7 +42,7 @@ def quiet() -> Iterator[None]:
 
 
 class _Quietly(MetaPathFinder):
-    """An import hook that silences stderr while TensorFlow is imported.
+    """An import hook that hides what TensorFlow writes to stderr while it is imported.
 
     Its libraries write to the descriptor before any setting is read: that oneDNN is on, twice.
     """
@@ -50,7 +50,7 @@ class _Quietly(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return TensorFlow's import spec with a loader that hides stderr; None for others."""
+        """Return the import spec of TensorFlow, whose loader hides stderr; None for others."""
         if fullname != "tensorflow":
             return None
         spec = PathFinder.find_spec(fullname, path, target)
@@ -62,10 +62,10 @@ class _Quietly(MetaPathFinder):
 
 
 def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    """Return a module loader that hides stderr, and shows it only if loading fails."""
+    """Return a loader of a module that hides stderr, and shows it only if loading fails."""
 
     def load_quietly(module: ModuleType) -> None:
-        """Load a module with stderr hidden, and show it if loading fails."""
+        """Load a module with stderr hidden; show what it wrote if loading fails."""
         if threading.active_count() > 1:  # what others write to the descriptor would be lost
             load(module)
             return
@@ -82,7 +82,7 @@ def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[Mod
 
 @contextmanager
 def _descriptor_on(file: int) -> Iterator[int]:
-    """Redirect stderr to a file in this context, and yield a descriptor of the real stderr."""
+    """Return a context in which stderr goes to a file; it gives the real stderr's descriptor."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     kept = os.dup(_STDERR)

@@ -1,4 +1,4 @@
-"""Models in files: `.keras`, HDF5, SavedModel folders, frozen graphs."""
+"""Read models from files: `.keras`, HDF5, SavedModel folders, frozen graphs."""
 
 import json
 import zipfile
@@ -23,7 +23,7 @@ _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itse
 
 
 def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
-    """Return the model of a Keras file, SavedModel folder or frozen graph.
+    """Return the model in a Keras file, a SavedModel folder or a frozen graph.
 
     A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed. Raises
     TargetError, MissingExtraError.
@@ -66,7 +66,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
 
 
 def _backend() -> str:
-    """Return the name of Keras's backend. Raise MissingExtraError without Keras."""
+    """Return the name of Keras's backend. Raises MissingExtraError without Keras."""
     require_packages(("keras",), "read a file of Keras", "tensorflow")
     import keras
 
@@ -74,7 +74,7 @@ def _backend() -> str:
 
 
 def _load_saved_model(path: Path, signature: str) -> Any:
-    """Return the model of a SavedModel folder with its signature. Raises TargetError."""
+    """Return the model of a SavedModel folder, with the chosen signature. Raises TargetError."""
     import tensorflow as tf
 
     if not (path / "saved_model.pb").stat().st_size:
@@ -94,7 +94,7 @@ def _load_saved_model(path: Path, signature: str) -> Any:
 
 
 def _load_frozen_graph(path: Path) -> Any:
-    """Return the GraphDef of a frozen graph's file. Raises TargetError if it is empty."""
+    """Return the GraphDef in a file. Raises TargetError if it has no operations."""
     import tensorflow as tf
 
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
@@ -104,14 +104,14 @@ def _load_frozen_graph(path: Path) -> Any:
 
 
 def _load_keras_model(path: Path, allow_pickle: bool) -> Any:
-    """Return the model of a .keras or HDF5 file; pickled code runs only if it is allowed."""
+    """Return the model in a Keras or HDF5 file; code in it runs only with `allow_pickle`."""
     import keras
 
     return keras.saving.load_model(str(path), compile=False, safe_mode=not allow_pickle)
 
 
 def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
-    """Raise TargetError unless a file is a Keras archive without code of its own."""
+    """Raise TargetError if a file is no Keras archive, or has code that is not allowed."""
     if not zipfile.is_zipfile(path):
         raise TargetError(f"{path} is not a .keras file, or is incomplete", _AGAIN)
     with zipfile.ZipFile(path) as archive:
@@ -127,7 +127,7 @@ def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
 
 
 def _own_classes(path: Path) -> list[str]:
-    """Return the classes in a Keras model's configuration that are not of Keras."""
+    """Return the names of classes in a Keras file's configuration that Keras does not have."""
     classes = (
         config for config in _config(path) if not str(config.get("module")).startswith(_KNOWN)
     )
@@ -136,7 +136,7 @@ def _own_classes(path: Path) -> list[str]:
 
 
 def _config(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a Keras file's configuration, outermost first."""
+    """Yield all objects (dicts) in a Keras file's configuration; outer ones first."""
     try:
         with zipfile.ZipFile(path) as archive:
             todo = [json.loads(archive.read("config.json"))]

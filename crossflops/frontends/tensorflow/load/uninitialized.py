@@ -1,4 +1,4 @@
-"""Keras models whose large weights have a shape and no numbers: a count reads none."""
+"""Create Keras models whose large weights have a shape but no values."""
 
 import functools
 import importlib
@@ -17,7 +17,7 @@ _READ = "it reads the values of its weights"
 
 @contextmanager
 def omitting_initial_weights() -> Iterator[None]:
-    """Let Keras create large float weights without memory in this context.
+    """Return a context in which large float weights of new Keras models have no values.
 
     keras/src/backend/tensorflow/core.py: `Variable._initialize_with_initializer` draws the
     numbers, with three times the memory of the result. Raises ValuesNeededError where one is read.
@@ -27,7 +27,7 @@ def omitting_initial_weights() -> Iterator[None]:
     kind.reads = 0
 
     def without_numbers(self: Any, initializer: Any) -> None:
-        """Initialize a Keras variable; a large one of floats gets a shape and no numbers."""
+        """Initialize a Keras variable; a large one of floats gets a shape but no values."""
         if prod(self._shape) < _LARGE or not self._dtype.startswith(("float", "bfloat")):
             initialize(self, initializer)
             return
@@ -48,7 +48,7 @@ def omitting_initial_weights() -> Iterator[None]:
 
 
 def require_numbers(variables: Any) -> None:
-    """Raise ValuesNeededError if a variable was created without values."""
+    """Raise ValuesNeededError if one of the variables was created without values."""
     kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
         raise ValuesNeededError("its sizes depend on the values of its weights")
@@ -56,7 +56,7 @@ def require_numbers(variables: Any) -> None:
 
 @functools.cache
 def _valueless_variable_class() -> Any:
-    """Return a class of Keras variables without values, which can only be traced.
+    """Return the class of variables without values, which can be traced but not read.
 
     TensorFlow itself would return one zero.
     """
@@ -64,27 +64,27 @@ def _valueless_variable_class() -> Any:
     from tensorflow.python.ops.resource_variable_ops import UninitializedVariable
 
     class UnfilledVariable(UninitializedVariable):
-        """A variable that counts how often it is read without a value."""
+        """A variable without values, which counts the attempts to read them."""
 
         reads = 0
 
         def _read_variable_op(self, no_copy: bool = False) -> Any:
-            """Read the value. Raises ValuesNeededError if it is read eagerly."""
+            """Return the value while tracing. Raises ValuesNeededError if read eagerly."""
             self._refuse()
             return super()._read_variable_op(no_copy)
 
         def sparse_read(self, indices: Any, name: str | None = None) -> Any:
-            """Read rows of the value. Raises ValuesNeededError if it is read eagerly."""
+            """Return rows of the value while tracing. Raises ValuesNeededError if read eagerly."""
             self._refuse()
             return super().sparse_read(indices, name)
 
         def gather_nd(self, indices: Any, name: str | None = None) -> Any:
-            """Read elements of the value. Raises ValuesNeededError if it is read eagerly."""
+            """Return elements of the value in tracing. Raises ValuesNeededError if eager."""
             self._refuse()
             return super().gather_nd(indices, name)
 
         def _refuse(self) -> None:
-            """Count a read outside of tracing, and raise ValuesNeededError."""
+            """Raise ValuesNeededError, and count the read, unless a function is being traced."""
             if tf.executing_eagerly():
                 type(self).reads += 1
                 raise ValuesNeededError(_READ)

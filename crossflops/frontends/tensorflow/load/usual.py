@@ -1,4 +1,4 @@
-"""The inputs that a model of Keras, or a SavedModel, says of itself."""
+"""Find the default inputs that a Keras model or a SavedModel declares."""
 
 import sys
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from crossflops.ir.graph import TensorSpec
 
 
 def usual_input(model: Any) -> NamedModel | None:
-    """Return the inputs that a model declares, with batch 1; None if other sizes are open."""
+    """Return the inputs that a model declares, with batch 1 if open; None if unknown."""
     requested = _model_input_tensors(model)
     specs = [_usual_input_spec(name, tensor) for name, tensor in requested.items()]
     full = tuple(spec for spec in specs if spec is not None)
@@ -23,7 +23,7 @@ def usual_input(model: Any) -> NamedModel | None:
 
 
 def _model_input_tensors(model: Any) -> Mapping[str, Any]:
-    """Return the declared input tensors or specs of a model, by name."""
+    """Return by name the input tensors or specs that a model declares; empty if it has none."""
     keras = sys.modules.get("keras")
     layer: Any = getattr(keras, "Layer", ())
     if isinstance(model, layer):
@@ -40,7 +40,7 @@ def _model_input_tensors(model: Any) -> Mapping[str, Any]:
 
 
 def _usual_input_spec(name: str, tensor: Any) -> TensorSpec | None:
-    """Return the spec of a declared input, with batch 1 if open; None if another size is open."""
+    """Return the spec of a declared input, batch 1 if open; None if other sizes are open."""
     shape = getattr(tensor, "shape", None)
     if shape is None or getattr(shape, "rank", 0) is None:
         return None

@@ -1,4 +1,4 @@
-"""Real runs of a TensorFlow model.
+"""Run TensorFlow models, and freeze their training steps.
 
 In: a model or its traced function. Out: the frozen graph of a training step, the results of a run,
 and a model that can be timed.

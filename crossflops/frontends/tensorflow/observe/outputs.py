@@ -1,4 +1,4 @@
-"""The run of a TensorFlow model: the inputs and outputs of a run, as arrays."""
+"""Run a TensorFlow model, and return its inputs and outputs as arrays."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 @quiet()
 def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
-    """Return the outputs of one run, and which depend on random numbers.
+    """Run the model; return inputs, outputs, which are random, and changes by rounding.
 
     Its frozen graph runs with weights and inputs that differ by one rounding. Raises InputError.
     """
@@ -48,7 +48,7 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
 
 
 def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
-    """Return the values of the inputs, in order: the given ones, otherwise made-up ones."""
+    """Return the values of the inputs in order: those of the caller, or random ones."""
     import tensorflow as tf
 
     if source.arrays is not None:
@@ -68,7 +68,7 @@ def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
 
 
 def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
-    """Return the outputs of a frozen function with constants and inputs rounded differently."""
+    """Return the outputs of a frozen function whose constants and inputs are rounded anew."""
     import tensorflow as tf
 
     graph_def = frozen.graph.as_graph_def()
@@ -108,7 +108,7 @@ def _is_drawn(output: Any) -> bool:
 
 
 def _operation_kinds_inside(node: Any, functions: dict[str, Any]) -> Iterator[str]:
-    """Yield the types of an operation and of all in the functions that it calls."""
+    """Yield the type of an operation, and of all operations in functions that it calls."""
     yield node.op
     for attribute in node.attr.values():
         for stored in (attribute.func, *attribute.list.func):

@@ -1,4 +1,4 @@
-"""A TensorFlow model that is timed in TensorFlow itself."""
+"""Prepare a TensorFlow model to be timed in TensorFlow itself."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from crossflops.ir.trace import Setting
 
 
 def tensorflow_runner(source: Source, threads: int, setting: Setting) -> RunnableModel:
-    """Return the concrete function with inputs, ready to be timed or profiled."""
+    """Return the traced model with random inputs, ready to be timed or profiled."""
     import tensorflow as tf
 
     function = trace_tensorflow_model(
@@ -24,7 +24,7 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
                 result.numpy()
 
     def trace(runs: int, path: str) -> None:
-        """Write a TensorFlow profile of several runs of the model to a path."""
+        """Run the model several times, and write TensorFlow's profile of it to a folder."""
         tf.profiler.experimental.start(path)
         for step in range(runs):
             with tf.profiler.experimental.Trace(RUN, step_num=step, _r=1):
@@ -36,7 +36,7 @@ def tensorflow_runner(source: Source, threads: int, setting: Setting) -> Runnabl
 
 
 def _sample_tensor(tf: Any, spec: Any) -> Any:
-    """Return a tensor of random normal floats, or zeros of another dtype, for a spec."""
+    """Return a tensor with this spec: normally distributed floats, or zeros of other dtypes."""
     if spec.dtype.is_floating:
         return tf.random.stateless_normal(spec.shape, (0, 0), dtype=spec.dtype)
     return tf.zeros(spec.shape, spec.dtype)

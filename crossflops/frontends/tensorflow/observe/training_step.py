@@ -1,4 +1,4 @@
-"""A training step of a TensorFlow model as a frozen graph: forward, and back from the loss.
+"""Freeze a training step of a TensorFlow model: forward, and back from the loss.
 
 Which outputs a loss is made of is told by its gradients in a graph.
 """
@@ -27,7 +27,7 @@ from crossflops.patches.patching import patching_attribute
 
 
 def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepSetting) -> Any:
-    """Return the frozen graph of a training step: outputs and gradients of variables.
+    """Return the frozen graph of a training step: outputs, and gradients of the weights.
 
     These begin as ones at the outputs of the loss, which are those of their sum: the loss does no
     work of its own here. Operations of the forward pass keep their names. Raises NormalizeError.
@@ -45,7 +45,7 @@ def freeze_training_step(traced: TracedFunction, layers: LayerTable, step: StepS
     stored = [variable for variable in graph.variables if variable.dtype.is_floating]
 
     def constant(*provided: Any, **named: Any) -> Any:
-        """Return outputs and gradients with the variables read as constants."""
+        """Return the outputs and gradients, with the variables read as constants."""
         read = {id(variable): _variable_constant(variable) for variable in stored}
         with _read_as(read):
             return both([read[id(variable)] for variable in variables], *provided, **named)
@@ -61,7 +61,7 @@ def _has_own_gradients(graph: Any) -> bool:
 
 
 def _reads_within(graph: Any) -> bool:
-    """Return whether a loop or an inner function of a graph reads a variable.
+    """Return whether a loop, a branch or a called function in a graph reads a variable.
 
     TensorFlow does not freeze the gradients of such a read.
     """
@@ -81,7 +81,7 @@ def _reads_within(graph: Any) -> bool:
 
 
 def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> Any:
-    """Return the frozen graph of a training step. Raises NormalizeError if not differentiable."""
+    """Return the frozen graph of a training step. Raises NormalizeError without a gradient."""
     import tensorflow as tf
 
     try:
@@ -98,7 +98,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
 
 
 def _variable_constant(variable: Any) -> Any:
-    """Return a constant of a variable's shape, for a frozen graph."""
+    """Return a constant with a variable's shape and dtype that repeats one number."""
     import tensorflow as tf
 
     return tf.constant(NUMBER, variable.dtype, variable.shape)
@@ -106,7 +106,7 @@ def _variable_constant(variable: Any) -> Any:
 
 @contextmanager
 def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
-    """Read these tensors in place of variables (by id), in this context.
+    """Return a context in which reading a variable gives the tensor for its id.
 
     Functions of the model (tf.function) are traced anew, as they know the variables already.
     """
@@ -117,13 +117,13 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
     before, call = BaseResourceVariable._read_variable_op, Function.__call__
 
     def read(self: Any, *provided: Any, **named: Any) -> Any:
-        """Return the given tensor instead of a variable's value."""
+        """Return the tensor in place of a variable's value, or the value if there is none."""
         if id(self) not in tensors:
             return before(self, *provided, **named)
         return tf.identity(tensors[id(self)], name="ReadVariableOp")
 
     def call_retraced_copy(self: Any, *provided: Any, **named: Any) -> Any:
-        """Call a copy of a traced function that is traced again."""
+        """Call a copy of a traced function, which is traced again."""
         return call(self._clone(None), *provided, **named)
 
     with (
@@ -136,7 +136,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
 
 
 def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) -> Iterator[Any]:
-    """Yield the variables that a training step trains."""
+    """Yield the float variables of a traced function that a training step trains."""
     chosen = trainable_parameter_names(layers.rows, step)
     for variable in function.graph.variables:
         if variable.dtype.is_floating and layers.weights.get(id(variable)) in chosen:
@@ -144,7 +144,7 @@ def _variables_to_train(function: Any, layers: LayerTable, step: StepSetting) ->
 
 
 def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSetting) -> list[int]:
-    """Return the indices of the trained inputs, for a model without parameters."""
+    """Return the positions of inputs that are trained; [] if the model has parameters."""
     if any(row.params for row in layers.rows):
         return []
     return [
@@ -157,11 +157,11 @@ def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSettin
 def _forward_and_backward(
     traced: TracedFunction, step: StepSetting, indices: Iterable[int]
 ) -> Callable[..., Any]:
-    """Return a function for outputs and gradients of weights and these inputs."""
+    """Return a function that gives outputs, and gradients of weights and of these inputs."""
     import tensorflow as tf
 
     def both(weights: Sequence[Any], *provided: Any, **named: Any) -> Any:
-        """Return the model's outputs, and the gradients of the loss."""
+        """Return the model's outputs, and the gradients of the loss that exist."""
         inputs = tf.nest.flatten((provided, named))
         watched = [*weights, *(inputs[index] for index in indices)]
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -177,7 +177,7 @@ def _forward_and_backward(
 
 
 def _loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:
-    """Return the floats among the outputs that the loss consists of."""
+    """Return the float outputs of which the loss is the sum."""
     reached = step.reached or (True,) * len(outputs)
     pairs = zip(outputs, reached, strict=True)
     return [
@@ -196,7 +196,7 @@ _HINT = "give a callable that maps the model's outputs to one number"
 def loss_dependence_flags(
     source: Source, loss: Callable[[Any], Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Return for each output, flat and in order, whether the loss depends on it; nothing runs.
+    """Return for each output, flattened in order, whether the loss depends on it.
 
     Raises InputError where the loss raises, and for one that is not a number or depends on no
     output.

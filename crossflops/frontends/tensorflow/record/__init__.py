@@ -1,4 +1,4 @@
-"""One run of a model under `tf.function`: its concrete function, and which layer ran when.
+"""Trace a model under `tf.function`: its concrete function, and which layer ran when.
 
 In: a model with its inputs. Out: the traced function with the layer of every name scope, frozen
 with its variables as constants.

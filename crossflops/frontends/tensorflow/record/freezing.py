@@ -1,4 +1,4 @@
-"""The concrete function of a TensorFlow model, with its variables as constants."""
+"""Freeze the concrete function of a TensorFlow model: its variables become constants."""
 
 import importlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _CHANGES = (
 
 
 def has_variable_writes(function: Any) -> bool:
-    """Return whether a concrete function, or one that it calls, writes variables."""
+    """Return whether a concrete function, or one that it calls, writes to variables."""
     graph = function.graph.as_graph_def()
     bodies = (graph.node, *(function.node_def for function in graph.library.function))
     return any(
@@ -31,7 +31,7 @@ def has_variable_writes(function: Any) -> bool:
 
 
 def calls_functions(function: Any) -> bool:
-    """Return whether a concrete function has functions, so also loops or branches.
+    """Return whether a concrete function has functions in it, as loops and branches have.
 
     One that has none is frozen alike with loops lowered and with loops whole.
     """
@@ -39,7 +39,7 @@ def calls_functions(function: Any) -> bool:
 
 
 def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
-    """Return the concrete function with its variables as constants and its functions inlined.
+    """Return the concrete function with variables as constants and its functions inlined.
 
     Large float variables are stored by shape: all their elements are one number, which a constant
     holds once, unless they are needed (`weighted`). TensorFlow would write several copies of all
@@ -74,7 +74,7 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
 
 @contextmanager
 def _freezing_by_shape() -> Iterator[None]:
-    """Keep large float variables from being copied into constants, in this context.
+    """Return a context in which freezing does not copy the values of large float variables.
 
     tensorflow/python/framework/convert_to_constants.py: `_FunctionConverterDataInEager._eval`
     reads a variable, `make_tensor_proto` writes it.
@@ -84,14 +84,14 @@ def _freezing_by_shape() -> Iterator[None]:
     read = original(kind, "_eval", inventory.VARIABLE_COPIES)
 
     def value(self: Any, tensor: Any) -> Any:
-        """Return the array of a frozen tensor; a large one of floats takes no memory."""
+        """Return the array of a variable; a large one of floats repeats one stored number."""
         shape = tensor.shape
         if not tensor.dtype.is_floating or not shape.is_fully_defined():
             return read(self, tensor)
         return _uniform_array(tensor) if shape.num_elements() > _LARGE else read(self, tensor)
 
     def write_by_shape(values: Any, *provided: Any, **named: Any) -> Any:
-        """Return the TensorProto of an array; a large array of one number is stored once."""
+        """Return the TensorProto of an array; a large array of one number stores it once."""
         if not getattr(values, "ndim", 0) or any(values.strides) or values.size <= _LARGE:
             return write(values, *provided, **named)
         first_value = values.flat[0]
@@ -107,7 +107,7 @@ def _freezing_by_shape() -> Iterator[None]:
 
 
 def _uniform_array(tensor: Any) -> Any:
-    """Return an array of one repeated number in a variable's shape."""
+    """Return an array in a variable's shape and dtype that repeats one number, stored once."""
     import numpy as np
 
     return np.broadcast_to(np.array(NUMBER, tensor.dtype.as_numpy_dtype), tensor.shape.as_list())
@@ -117,7 +117,7 @@ _LACKING = {"Case", "StatelessCase"}
 
 
 def keeping_choices_whole() -> AbstractContextManager[object]:
-    """Return a context in which freezing does not split Case operations.
+    """Return a context in which freezing does not lower Case operations.
 
     tensorflow/python/framework/convert_to_constants.py: `_CONTROL_FLOW_OPS` names the operations
     that are not lowered, and lacks Case.
@@ -133,7 +133,7 @@ def keeping_choices_whole() -> AbstractContextManager[object]:
 
 
 def gathers_frozen() -> AbstractContextManager[object]:
-    """Return a context in which freezing also converts gathers inside functions.
+    """Return a context in which freezing also converts gathers of variables in functions.
 
     tensorflow/python/framework/convert_to_constants.py: `_ResourceGather` leaves those in the body
     of a loop or a branch unchanged, although they get the constant in place of the variable: such
@@ -144,7 +144,7 @@ def gathers_frozen() -> AbstractContextManager[object]:
     convert = original(kind, name, inventory.GATHERS)
 
     def convert_gather(self: Any, edge: Any, tensor: Any) -> None:
-        """Convert a gather of a variable to one of a constant."""
+        """Convert a gather of a variable to a gather of a constant, in place."""
         if self._function is None:
             convert(self, edge, tensor)
         else:
@@ -154,7 +154,7 @@ def gathers_frozen() -> AbstractContextManager[object]:
 
 
 def _gather(node: Any, function: Any) -> None:
-    """Replace a gather of a variable in a FunctionDef by one of a tensor, in place."""
+    """Change a gather of a variable in a function to a gather of a tensor, in place."""
     from tensorflow.python.framework.tensor_util import make_tensor_proto
 
     kind = node.attr["Tindices"]

@@ -1,4 +1,4 @@
-"""The module table of a TensorFlow model, and which layer opened which name scope."""
+"""Build the module table of a TensorFlow model, and find the layer of each operation."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ _CALLS = ("StatefulPartitionedCall", "PartitionedCall")
 
 @contextmanager
 def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
-    """Record the layer of every name scope into `scopes` in this context.
+    """Return a context that adds to `scopes` the layer that opened each name scope.
 
     keras/src/layers/layer.py: `Layer.__call__` enters `backend.name_scope(name, caller=self)`;
     TensorFlow makes the name unique in its graph, so the scope is read from there.
@@ -33,7 +33,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
     enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
 
     def enter_scope(self: Any) -> Any:
-        """Enter a name scope, and record which layer opened it."""
+        """Enter a name scope, and record the layer that opened it."""
         entered_scope = enter(self)
         if self.caller is not None:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
@@ -44,7 +44,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
 
 
 def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
-    """Return the innermost recorded name scope around an operation, or None.
+    """Return the innermost of these name scopes that an operation is in, or None.
 
     The names in an inlined function or the body of a loop follow those of its caller, and repeat
     them or begin anew: "lstm/while/body/_1/lstm/while/cell/MatMul" is in "lstm/while/cell".
@@ -65,7 +65,7 @@ def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
 
 
 def _longest(parts: list[str], begin: int, scopes: Mapping[str, Row]) -> tuple[str | None, int]:
-    """Return the longest recorded name scope that starts at a position, and its end."""
+    """Return (longest scope that starts at part `begin`, end of it), or (None, begin + 1)."""
     for end in range(len(parts), begin, -1):
         scope = "/".join(parts[begin:end])
         if scope in scopes:
@@ -89,13 +89,13 @@ KINDS = {
 
 
 class LayerTable:
-    """The modules of a model, and the module of each operation."""
+    """The modules of a model (`rows`), and which module each operation belongs to."""
 
     rows: tuple[Module, ...]
     weights: dict[int, str]  # names of parameters by the ids of variables of TensorFlow
 
     def kind(self, module: int, name: str) -> str:
-        """Return the kind of layer that an operation belongs to ("normalization"), or "".
+        """Return the kind of a normalization or recurrent module, such as "RNN cell", or "".
 
         It is that of the module's class or of a base class.
         """
@@ -103,16 +103,16 @@ class LayerTable:
         return next((KINDS[name] for name in names if name in KINDS), "")
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the layer's name scope and module id of an operation."""
+        """Return (name scope, module id) of the layer that an operation is in."""
         raise NotImplementedError
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the enclosing layer's name scope and module id, of a name scope."""
+        """Return (name scope, module id) of the layer around a layer's name scope."""
         raise NotImplementedError
 
 
 class KerasLayers(LayerTable):
-    """The layers of a Keras model by their names, and the scopes in which they ran."""
+    """The layers of a Keras model, and the name scopes in which each of them ran."""
 
     def __init__(self, model: Any, scopes: Mapping[str, Any]) -> None:
         """Take a Keras model, and the layers by the name scopes that they opened."""
@@ -129,16 +129,16 @@ class KerasLayers(LayerTable):
         }
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the innermost layer's name scope and module id of an operation."""
+        """Return (name scope, module id) of the innermost layer around an operation."""
         scope = scope_of(name, self._scopes)
         return ("", 0) if scope is None else (scope, self._scopes[scope])
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the name scope and module id of the layer around a scope."""
+        """Return (name scope, module id) of the layer around a layer's name scope."""
         return self.operation_scope(scope)
 
     def _walk(self, layer: Any, path: str) -> Iterable[Any]:
-        """Yield a layer and all layers inside it, each once."""
+        """Yield a layer and all layers in it, without repetitions; note their paths."""
         if id(layer) in self._ids:
             return
         self._ids[id(layer)] = len(self._ids)
@@ -148,7 +148,7 @@ class KerasLayers(LayerTable):
             yield from self._walk(child, f"{path}.{name}" if path else name)
 
     def _row(self, layer: Any) -> Module:
-        """Return the module row of a layer: its path, bases, parameters and children."""
+        """Return the module of a layer: its path, classes, parameters and children."""
         path = self._paths[id(layer)]
         below = f"{path}." if path else ""
         children = (
@@ -167,7 +167,7 @@ class KerasLayers(LayerTable):
         )
 
     def _parameter(self, below: str, variable: Any) -> Parameter:
-        """Return the record of a layer's variable, with one storage number for each variable."""
+        """Return the parameter of a layer's variable; a shared variable has one storage number."""
         self.weights.setdefault(id(variable.value), f"{below}{variable.name}")
         storage = self._storages.setdefault(id(variable), len(self._storages))
         shape = tuple(map(int, variable.shape))
@@ -177,7 +177,7 @@ class KerasLayers(LayerTable):
 
 
 def _child_layers(layer: Any) -> list[tuple[str, Any]]:
-    """Return the direct children of a layer, by unique names without dots."""
+    """Return (unique name without dots, layer) for each direct child of a layer."""
     by_name: dict[str, Any] = {}
     for child in layer._flatten_layers(include_self=False, recursive=False):
         name = child.name.replace(".", "_")
@@ -188,7 +188,7 @@ def _child_layers(layer: Any) -> list[tuple[str, Any]]:
 
 
 def _layer_weights(layer: Any) -> list[Any]:
-    """Return the layer's own variables that are parameters.
+    """Return the variables of a layer itself that are parameters.
 
     Moving averages and the seeds of random layers are not parameters. A quantized layer stores its
     trained weights as whole numbers, with their scales.
@@ -198,7 +198,7 @@ def _layer_weights(layer: Any) -> list[Any]:
 
 
 class NamedLayers(LayerTable):
-    """The modules in the names of operations, where there is no Keras model."""
+    """The modules that operation names show, for a model that is not of Keras."""
 
     def __init__(self, names: Iterable[str], root: str) -> None:
         """Build the module table from the scopes in operation names; `root` names the model."""
@@ -208,20 +208,20 @@ class NamedLayers(LayerTable):
         self._ids = {row.path: row.id for row in self.rows}
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return the module path and id of an operation, from its name."""
+        """Return (path, id) of the module of an operation, taken from its name."""
         path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
         return path, self._ids[path]
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the path and id of the module that encloses a module."""
+        """Return (path, id) of the module around the module with the path `scope`."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]
 
 
 def function_variables(function: Any) -> list[Any]:
-    """Return the trainable variables that a function reads, or all float ones."""
+    """Return the trainable variables of a function; if there are none, its float variables."""
     by_id = {id(variable): variable for variable in function.variables}
     trained = [weight for weight in by_id.values() if weight.trainable]
     return trained or [weight for weight in by_id.values() if weight.dtype.is_floating]

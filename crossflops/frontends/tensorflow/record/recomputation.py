@@ -1,4 +1,4 @@
-"""tf.recompute_grad of a function that is called with arguments by name.
+"""Let tf.recompute_grad take functions that are called with keyword arguments.
 
 Keras calls a layer so in a `keras.RematScope`. TensorFlow takes names in eager mode alone
 (tensorflow/python/ops/custom_gradient.py: _graph_mode_decorator); in a graph the same function is
@@ -14,21 +14,21 @@ from crossflops.patches.patching import patching_attribute
 
 
 def names_recomputed() -> AbstractContextManager[object]:
-    """Return a context in which tf.recompute_grad accepts keyword arguments."""
+    """Return a context in which tf.recompute_grad supports keyword arguments."""
     import tensorflow as tf
 
     recompute = tf.recompute_grad
 
     def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function recomputed in its backward pass, also with keyword tensors."""
+        """Return a function recomputed in its backward pass, which takes keyword tensors too."""
 
         def call(*args: Any, **named: Any) -> Any:
-            """Call the recomputed function with its keyword tensors by position."""
+            """Call the recomputed function with its keyword tensors as positional ones."""
             tensors = {name: value for name, value in named.items() if _holds_tensors(value)}
             plain = {name: value for name, value in named.items() if name not in tensors}
 
             def run(*provided: Any) -> Any:
-                """Call the function with its keyword tensors by name again."""
+                """Call the original function with its keyword tensors as keywords again."""
                 by_name = dict(zip(tensors, provided[len(args) :], strict=True))
                 return function(*provided[: len(args)], **by_name, **plain)
 
@@ -40,7 +40,7 @@ def names_recomputed() -> AbstractContextManager[object]:
 
 
 def _holds_tensors(value: Any) -> bool:
-    """Return whether a value is a tensor, or a structure with one in it."""
+    """Return whether a value is a tensor, or a structure that has one in it."""
     import tensorflow as tf
 
     return any(tf.is_tensor(part) for part in tf.nest.flatten(value))

@@ -1,4 +1,4 @@
-"""A TensorFlow model, traced on inputs of definite shapes to one concrete function."""
+"""Trace a TensorFlow model on inputs of definite shapes to one concrete function."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from crossflops.frontends.tensorflow.record.recomputation import names_recompute
 
 
 class TracedFunction(msgspec.Struct, frozen=True):
-    """A concrete function with definite input shapes, and the Keras layer of every name scope.
+    """A concrete function with definite input shapes, and the Keras layer of each name scope.
 
     `scopes` are by the name scope that was open while the layer ran. `called` is the traced
     function, called on `args` and `kwargs`.
@@ -44,7 +44,7 @@ def trace_tensorflow_model(
 def _concrete(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> TracedFunction:
-    """Trace a function on its inputs to a concrete function. Raises InputError if it fails."""
+    """Return the function traced on these inputs. Raises InputError if that fails."""
     import tensorflow as tf
 
     scopes: dict[str, Any] = {}
@@ -70,7 +70,7 @@ def _concrete(
 
 
 def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that does not store its variable writes.
+    """Return the function without its writes to variables of Keras.
 
     A state (stateful recurrent layers, moving averages in training, seeds of random layers) has no
     frozen form. Variables must exist already: a stateless scope creates none.
@@ -78,7 +78,7 @@ def _storing_nothing(function: Callable[..., Any]) -> Callable[..., Any]:
     import keras
 
     def run(*provided: Any, **named: Any) -> Any:
-        """Run the function without storing new states of Keras variables."""
+        """Run the function, without storing new states of Keras variables."""
         with keras.StatelessScope():
             return function(*provided, **named)
 

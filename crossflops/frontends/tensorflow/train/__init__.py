@@ -1,4 +1,4 @@
-"""The backward passes of functions of TensorFlow that bring their own gradient.
+"""Count the backward passes of TensorFlow functions that have their own gradient.
 
 In: a model. Out: the program of each gradient, counted by itself.
 May import: frontends, ir, errors.

@@ -1,4 +1,4 @@
-"""The program of a gradient that a function brings itself, made of it alone."""
+"""Build and count the program of each custom gradient by itself."""
 
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ _MOVES = ("Placeholder", "Identity", "ReadVariableOp", "Const", "NoOp")
 
 @quiet()
 def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
-    """Return the backward operations of each custom gradient function."""
+    """Return the cost of the backward pass of each custom gradient function that is followed."""
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
@@ -32,8 +32,7 @@ def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
 
 
 class _Program(NamedTuple):
-    """A function of a gradient's inputs, and the indices of the operands whose gradients it
-    returns.
+    """A custom gradient as a model to count, and the positions of operands with a gradient.
 
     None means a gradient that only passes its inputs on.
     """
@@ -43,7 +42,7 @@ class _Program(NamedTuple):
 
 
 def _own_backward_pass(own: OwnGradient) -> OwnBackward:
-    """Return the backward operations of one custom gradient function."""
+    """Return the cost of the backward pass of one custom gradient function."""
     try:
         made = _gradient_program(own)
         if made.source is None:
@@ -59,7 +58,7 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
 
 
 def _gradient_program(own: OwnGradient) -> _Program:
-    """Return a custom gradient as a function of result gradients and saved values."""
+    """Return a custom gradient as a function of the gradients of its results and saved values."""
     import tensorflow as tf
     from tensorflow.python.framework.func_graph import FuncGraph
     from tensorflow.python.framework.ops import gradient_registry
@@ -84,7 +83,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
     definition, names = graph.as_graph_def(), [end.name for _, end in ends]
 
     def run(*values: Any) -> Any:
-        """Return the gradients that the program computes from these values."""
+        """Return the gradients that the custom gradient computes from these values."""
         stored = {tensor.name: value for tensor, value in zip(inputs, values, strict=True)}
         return tf.graph_util.import_graph_def(
             definition, input_map=stored, return_elements=names, name=""
@@ -95,7 +94,7 @@ def _gradient_program(own: OwnGradient) -> _Program:
 
 
 def _values_from_outside(graph: Any) -> list[Any]:
-    """Return the tensors and variable reads that a graph takes from outside."""
+    """Return the tensors, and the reads of variables, that a graph takes from outside."""
     import tensorflow as tf
 
     taken = [stored for _, stored in graph.captures]
@@ -108,7 +107,7 @@ def _values_from_outside(graph: Any) -> list[Any]:
 
 
 def _operations_before(tensors: list[Any]) -> list[Any]:
-    """Return the operations on which tensors depend."""
+    """Return the operations on which these tensors depend, with those that make them."""
     known: dict[str, Any] = {}
     todo = [tensor.op for tensor in tensors]
     while todo:
