@@ -20,7 +20,7 @@ from crossflops.patches.patching import patching_items
 class _SearchedModule(NamedTuple):
     """A module's dictionary, the number of its names, and those that refer to the functions."""
 
-    stored: Mapping[str, Any]  # kept, so that no other dictionary gets its identity
+    namespace: Mapping[str, Any]  # kept, so that no other dictionary gets its identity
     name_count: int
     names: tuple[str, ...]
 
@@ -40,13 +40,13 @@ def replacing_functions_everywhere(wrappers: Mapping[int, Callable[..., Any]]) -
     Functions that were imported by name are found in the modules that hold them.
     """
     with ExitStack() as undo:
-        for stored, names in _find_references(wrappers):
+        for namespace, names in _find_references(wrappers):
             instead = {
                 name: wrappers[id(value)]
                 for name in names
-                if id(value := stored.get(name)) in wrappers
+                if id(value := namespace.get(name)) in wrappers
             }
-            undo.enter_context(patching_items(stored, instead, inventory.QUESTIONS))
+            undo.enter_context(patching_items(namespace, instead, inventory.QUESTIONS))
         yield
 
 
@@ -59,23 +59,23 @@ def _find_references(
     searched = _SEARCHED.setdefault(frozenset(wrappers), {})
     references = []
     for module in list(sys.modules.values()):
-        stored = getattr(module, "__dict__", None)
-        if not isinstance(stored, dict):
+        namespace = getattr(module, "__dict__", None)
+        if not isinstance(namespace, dict):
             continue
-        known = searched.get(id(stored))
-        if known is None or known.name_count != len(stored):
-            known = _SearchedModule(stored, len(stored), _search(stored, wrappers))
-            if str(stored.get("__file__")).startswith(_INSTALLED):
-                searched[id(stored)] = known
+        known = searched.get(id(namespace))
+        if known is None or known.name_count != len(namespace):
+            known = _SearchedModule(namespace, len(namespace), _search(namespace, wrappers))
+            if str(namespace.get("__file__")).startswith(_INSTALLED):
+                searched[id(namespace)] = known
         if known.names:
-            references.append((stored, known.names))
+            references.append((namespace, known.names))
     return references
 
 
 def _search(
-    stored: Mapping[str, Any], wrappers: Mapping[int, Callable[..., Any]]
+    namespace: Mapping[str, Any], wrappers: Mapping[int, Callable[..., Any]]
 ) -> tuple[str, ...]:
     """Return the names in a module's dictionary that refer to a function of `wrappers`."""
-    if wrappers.keys().isdisjoint(map(id, stored.values())):
+    if wrappers.keys().isdisjoint(map(id, namespace.values())):
         return ()
-    return tuple(name for name, value in list(stored.items()) if id(value) in wrappers)
+    return tuple(name for name, value in list(namespace.items()) if id(value) in wrappers)
