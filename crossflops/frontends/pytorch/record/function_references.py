@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import crossflops
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_items
 
@@ -28,7 +27,7 @@ class _SearchedModule(NamedTuple):
 _SEARCHED: dict[frozenset[int], dict[int, _SearchedModule]] = {}
 _KEPT_SEARCHES = 8
 _INSTALLED = (
-    str(Path(crossflops.__file__).parent),
+    str(Path(__file__).parents[3]),  # crossflops
     *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")},
 )
 
