@@ -31,7 +31,8 @@ class Recomputation(NamedTuple):
 def find_recomputation(
     flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
 ) -> Recomputation:
-    """Return the nodes that the checkpoints of a level run again.
+    """Return how often each node runs again in a checkpoint, and the nodes for which this is
+    unknown.
 
     Args:
         flow: says which operands have a gradient.
@@ -57,7 +58,9 @@ class _CheckpointSearch:
         self._flow, self._part, self._values = flow, part, values
 
     def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RecomputedNodes:
-        """Return the checkpoint's nodes that run again; add its number to `asked` if it does."""
+        """Return the nodes of the checkpoint that run again; if the checkpoint runs again, add its
+        number to `asked`.
+        """
         part, unit = self._part, self._flow.functions.unit
         asking = [node for node in part.nodes if node.key in live and self._places(node)]
         if part.kind == "needed":
@@ -75,13 +78,13 @@ class _CheckpointSearch:
         return again
 
     def _places(self, node: Node) -> frozenset[int]:
-        """Return the positions of a node's inputs that need a gradient."""
+        """Return the positions of a node's inputs that have a gradient."""
         return frozenset(
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
-        """Return whether PyTorch keeps a tensor for the backward pass of these nodes."""
+        """Return whether PyTorch keeps a tensor of this call for its backward pass."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.is_graded(known, nodes[0], self._values)
         costs = [self._cost(node) for node in nodes]
@@ -90,7 +93,8 @@ class _CheckpointSearch:
         return any(bool(self._places(node)) for node in nodes)
 
     def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
-        """Return whether a node's backward pass needs a tensor from inside this checkpoint.
+        """Return whether the backward pass of a node needs a tensor that this checkpoint
+        recomputes.
 
         A nested checkpoint counts as one node.
 
@@ -105,7 +109,8 @@ class _CheckpointSearch:
         )
 
     def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
-        """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass.
+        """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass:
+        "operands", "results", ... or "nothing".
 
         A custom function keeps tensors once its forward pass has run.
         """
@@ -118,7 +123,7 @@ class _CheckpointSearch:
         return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
 
     def _cost(self, node: Node) -> tuple[Cost, int]:
-        """Return the forward cost of a node and the MACs of its gradients."""
+        """Return the forward cost of a node, and the MACs of its gradients."""
         known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO
