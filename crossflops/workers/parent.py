@@ -1,4 +1,4 @@
-"""One parent for many tools: `python -m crossflops.workers.parent`, driven by `warm`.
+"""The fork server of many tools: `python -m crossflops.workers.parent`, started by `warm`.
 
 It imports the framework, loads every tool, builds each model once (two where two are compared),
 and forks a worker for each tool on a model, which shares all of that and whose changes stay its
@@ -49,12 +49,14 @@ Ready = list[tuple[int, Order, Adapter]]
 
 
 def main() -> None:
-    """Run the fork server on stdin and stdout, and exit."""
+    """Run the fork server: read orders from stdin, fork a worker for each, and exit."""
     serve_orders({})
 
 
 def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
-    """Load tools, build models and fork a worker for each order on stdin."""
+    """Load the tools, build the models and fork a worker for each order on stdin; `sources` are
+    models that are built already.
+    """
     requests, replies = take_streams()
     say = speaker(replies)
     say("hello")
@@ -86,7 +88,9 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
 
 
 def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
-    """Load the tools of the orders; return those that did not change global state."""
+    """Load the tools of the orders; return the orders whose tool was loaded, each with its index
+    and adapter.
+    """
     ready: Ready = []
     before = _global_state()
     for model_index, order in enumerate(orders):
@@ -106,7 +110,9 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
 def _build_order_models(
     ready: Ready, sources: Mapping[int, Source], say: Say
 ) -> tuple[dict[int, Source], Ready]:
-    """Build the models of the orders; return them with their orders, report failures."""
+    """Build the models of the orders; return the models by number, and the orders whose model
+    could be built.
+    """
     built = dict(sources)
     for job in {order.job.model: order.job for _, order, _ in ready}.values():
         if job.model in built:
@@ -120,7 +126,7 @@ def _build_order_models(
 
 
 def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
-    """Write a failure as the result of each order, and report each as refused."""
+    """Write a failure as the answer to each of these orders, and report each order as refused."""
     for model_index, order, _ in ready:
         refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write_file(Path(order.result), msgspec.json.encode(refusal))
@@ -128,7 +134,7 @@ def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
 
 
 def _adapter(job: Job) -> Adapter | None:
-    """Load the adapter of a job; return None if that fails."""
+    """Return the loaded adapter of a job, or None if it cannot be loaded."""
     try:
         adapter = worker.adapter_of(job)
         if isinstance(adapter, Failure):
@@ -141,7 +147,7 @@ def _adapter(job: Job) -> Adapter | None:
 
 
 def _import_framework(name: str) -> None:
-    """Import the framework if possible, and limit it to one thread."""
+    """Import a framework if it is installed, and limit PyTorch to one thread."""
     if name:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             importlib.import_module(name)
@@ -149,21 +155,25 @@ def _import_framework(name: str) -> None:
 
 
 def _set_threads(model_index: int) -> None:
-    """Limit the threads of PyTorch, which counts its own, if it is imported."""
+    """Set the number of threads of PyTorch, if PyTorch is imported."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(model_index)
 
 
 def _global_state() -> tuple[Any, ...]:
-    """Return the current folder, default dtype and functions that a tool could replace."""
+    """Return the current folder, PyTorch's default type, and the functions that a tool could
+    replace.
+    """
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
     return os.getcwd(), dtype, replaceable_functions()
 
 
 def _has_global_state_changed(before: tuple[Any, ...]) -> bool:
-    """Return whether the current folder, the default precision or functions of PyTorch changed."""
+    """Return whether the current folder, PyTorch's default type or a function of PyTorch differs
+    from `before`.
+    """
     *settings, known = before
     *settings_now, known_now = _global_state()
     if settings != settings_now:
@@ -182,7 +192,9 @@ def _is_pytorch_function(function: Any) -> bool:
 
 
 def _fit_to_fork() -> None:
-    """Wait until this process has one thread; exit it if that takes too long."""
+    """Wait until this process has only one thread; exit the process if that takes longer than a
+    second.
+    """
     end = time.monotonic() + _PATIENCE
     while threads() > 1:
         if time.monotonic() > end:
@@ -196,7 +208,7 @@ def _fit_to_fork() -> None:
 def _fork_workers(
     ready: Ready, sources: Mapping[int, Source], native: set[int], say: Say
 ) -> dict[int, int]:
-    """Fork a worker for each order; return the index of the order by process id.
+    """Fork a worker for each order; return the index of the order by the id of the process.
 
     `native` are the ends of conversations, of which a worker keeps its own. None begins before all
     are forked, so that what a tool does to this process costs no other.
@@ -227,7 +239,7 @@ def _run_forked_worker(
     native: set[int],
     answered: Callable[[Job, Callable[[], None]], Profile | Failure],
 ) -> NoReturn:
-    """Run a worker in this forked process, in its own process group, and exit."""
+    """Run one order in this forked process, in a process group of its own, and exit."""
     try:
         requests, replies = order.link or (0, 1)
         os.setsid()
@@ -254,7 +266,9 @@ def _run_forked_worker(
 
 
 def _reap_workers(numbers: dict[int, int], say: Say) -> None:
-    """Report the end of each worker process, and kill what it left in its group."""
+    """Wait until all workers have ended, report each end, and kill the processes that a worker
+    left behind.
+    """
     while numbers:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         if ended is None:
@@ -268,12 +282,14 @@ def _reap_workers(numbers: dict[int, int], say: Say) -> None:
 
 
 def _beyond(memory: int | None) -> int | None:
-    """Return the limit of address space: the given bytes plus those already in use."""
+    """Return a limit of the address space in bytes: `memory` plus what this process uses already;
+    None for no limit.
+    """
     return None if memory is None else memory + address_space()
 
 
 def _leave(status: int) -> NoReturn:
-    """Flush stdout and stderr, and exit the process without cleanup."""
+    """Flush stdout and stderr, and exit the process without any cleanup."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()
