@@ -28,7 +28,9 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
 
 
 def _noun(name: str) -> Cause | Convention | Matches:
-    """Return the cause or convention of a name, or the causes that contain the text."""
+    """Return what `explain` shows for a name: a cause, a convention, or the causes that match the
+    words. Raises UnknownNameError.
+    """
     known: dict[str, Cause | Convention] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, convention)
