@@ -59,10 +59,8 @@ def _compute_power(x: Any, y: Any) -> Any:
 
 
 def _clip(inputs: NodeInputs) -> Result:
-    """Return x clipped to a minimum and a maximum (ONNX Clip).
-
-    In detail: x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
-    and 6 become ReLU6.
+    """Return the input clipped to bounds from inputs or, before opset 11, attributes; bounds 0 and
+    6 become ReLU6 (ONNX Clip).
     """
     x = inputs.inputs[0]
     low, high = inputs.input(1), inputs.input(2)
@@ -252,10 +250,8 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 
 
 def _reduction_rule(function: Callable[..., Any]) -> Rule:
-    """Return a rule that reduces a node's axes by `function(x, axes, keepdims)`.
-
-    In detail: the rule for a reduction over axes from an input or an attribute; without any, over
-    all axes or none.
+    """Return a rule that reduces a node's axes by `function(x, axes, keepdims)`; the axes are an
+    input or an attribute.
     """
 
     def rule(inputs: NodeInputs) -> Result:
@@ -322,10 +318,8 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _compute_batch_norm(inputs: NodeInputs) -> Result:
-    """Return the batch-normalized input (ONNX BatchNormalization).
-
-    In detail: the result of keras.layers.BatchNormalization; in training, with the moments of the
-    batch.
+    """Return the batch-normalized input as keras.layers.BatchNormalization does (ONNX
+    BatchNormalization).
     """
     x, scale, bias, mean, variance = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
@@ -369,10 +363,8 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
 
 
 def _compute_group_norm(inputs: NodeInputs) -> Result:
-    """Return the group-normalized input (ONNX GroupNormalization).
-
-    In detail: the result of keras.layers.GroupNormalization: each group is normalized, then scaled
-    per channel.
+    """Return the group-normalized input as keras.layers.GroupNormalization does (ONNX
+    GroupNormalization).
 
     Before opset 21 there is a scale for each group.
     """

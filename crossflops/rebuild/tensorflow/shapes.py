@@ -344,10 +344,8 @@ def _compute_top_k(inputs: NodeInputs) -> Result:
 
 
 def _compute_resize(inputs: NodeInputs) -> Result:
-    """Return the resized input (ONNX Resize).
-
-    In detail: the resized image: nearest by known indices, linear by TensorFlow's operation or
-    from its taps.
+    """Return the resized input: nearest by known indices, linear by TensorFlow's operator or from
+    neighbours (ONNX Resize).
     """
     x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
     sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
@@ -465,11 +463,7 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
-    """Return the upsampled input (ONNX Upsample).
-
-    In detail: the result of Upsample: scales are input 1 or an attribute, and positions are
-    floored.
-    """
+    """Return the input enlarged by scales from an input or an attribute (ONNX Upsample)."""
     scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())
     inputs = NodeInputs(
         (inputs.inputs[0], tf.constant(scales)),
