@@ -39,7 +39,7 @@ def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[P
     """
     stream = target.exists() and not target.is_file() and not target.is_dir()
     index = Path(os.path.realpath(target))  # a rename onto /dev/null would remove the device
-    folder = _scratch() if stream else index.parent
+    folder = _temporary_folder() if stream else index.parent
     path = folder / f".{index.name}.{os.getpid()}.tmp"
     try:
         yield path
@@ -55,7 +55,7 @@ def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[P
             path.unlink(missing_ok=True)
 
 
-def _scratch() -> Path:
+def _temporary_folder() -> Path:
     """Return the system's folder for temporary files."""
     from tempfile import gettempdir  # most runs write no stream
 
@@ -80,7 +80,7 @@ def locking_path(path: Path) -> Iterator[None]:
     import hashlib  # most runs lock nothing
 
     name = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
-    with open(_scratch() / f"crossflops-{name}.lock", "a+b") as file:
+    with open(_temporary_folder() / f"crossflops-{name}.lock", "a+b") as file:
         _lock(file.fileno())
         yield  # closing the file ends the lock
 

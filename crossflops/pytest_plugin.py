@@ -85,7 +85,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
         model = os.fspath(model) if isinstance(model, os.PathLike) else model
         refused = ""
         try:
-            calls[_target(model)] += 1
+            calls[_target_suffix(model)] += 1
             call = _test_call_name(request, model, calls)
             checks = _check_budget_rules(
                 request, model, rules or marked, name or call, call, options
@@ -130,11 +130,11 @@ def _check_budget_rules(
         return check.check_budgets([model], update, _ignore_progress, folder)
     file, _ = find_config_table("budgets", folder)
     budget = _budget(model, rules, name, options)
-    _refuse_second(request, budget.name, call, file.parent / check.BASELINE)
+    _refuse_used_name(request, budget.name, call, file.parent / check.BASELINE)
     return check.hold_budgets([budget], file.parent / check.BASELINE, update, _ignore_progress)
 
 
-def _target(model: Any) -> str:
+def _target_suffix(model: Any) -> str:
     """Return a space and the target if the model is given as a target text, else ""."""
     return f" {model}" if isinstance(model, str) else ""
 
@@ -145,12 +145,12 @@ def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[s
 
     Two calls of one test on one model have two entries, or the later would replace the earlier.
     """
-    target = _target(model)
+    target = _target_suffix(model)
     ordinal = f" #{calls[target]}" if calls[target] > 1 else ""
     return f"{request.node.nodeid}{target}{ordinal}"
 
 
-def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
+def _refuse_used_name(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
     """Raise InputError if another call in this test run already uses the budget name in the same
     baseline file.
     """

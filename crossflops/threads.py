@@ -174,16 +174,16 @@ def filter_warnings(
     filters: Any = warnings.filters
     before = list(filters)
     filters.insert(0, entry)
-    _tell_filters()
+    _announce_filter_change()
     try:
         yield
     finally:
         own.end()
         filters[:] = before  # those of code within go too; `catch_warnings` has its own list
-        _tell_filters()
+        _announce_filter_change()
 
 
-def _tell_filters() -> None:
+def _announce_filter_change() -> None:
     """Tell the module `warnings` that its list of filters changed."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         if (on_progress := getattr(warnings, name, None)) is not None:

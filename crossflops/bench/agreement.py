@@ -27,7 +27,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
     try:
         session = module.InferenceSession(str(file), chosen, providers=PROVIDERS)
         values = [value.name for value in session.get_inputs()]
-        results = session.run(None, _fed(values, ran.inputs))
+        results = session.run(None, _inputs_by_name(values, ran.inputs))
     except Exception as error:  # of classes that onnxruntime makes up
         return Agreement(runtime=name, problem=_onnxruntime_message(error))
     names = [value.name for value in session.get_outputs()]
@@ -38,7 +38,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
     return Agreement(runtime=name, outputs=tuple(_compare_output(*row) for row in rows))
 
 
-def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+def _inputs_by_name(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
     """Return the inputs of a file by name, from values in their order. Raises ValueError if the
     numbers of both differ.
     """
@@ -66,7 +66,7 @@ def _compare_output(
         return OutputAgreement(name=name, drawn=True)
     if requested.dtype.kind not in _KINDS:
         return OutputAgreement(name=name, agrees=bool((requested == result).all()))
-    absolute, relative = _gap(requested, result)
+    absolute, relative = _largest_differences(requested, result)
     is_whole = requested.dtype.kind in _WHOLE
     step = 0.0 if is_whole else float(np.finfo(requested.dtype).eps)
     noise = _ROUNDINGS * max(rounding, step)
@@ -81,7 +81,7 @@ def _compare_output(
     )
 
 
-def _gap(requested: Any, result: Any) -> tuple[float, float]:
+def _largest_differences(requested: Any, result: Any) -> tuple[float, float]:
     """Return the largest absolute difference of two arrays, and the same relative to the largest
     element of the first.
 

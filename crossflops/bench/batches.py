@@ -63,13 +63,13 @@ def search_batch_size(
 
     batch, flat = 1, 0
     while good(batch) and batch * 2 <= most:
-        flat = flat + 1 if batch > 1 and _gain(tried, batch) < GAIN else 0
+        flat = flat + 1 if batch > 1 and _relative_gain(tried, batch) < GAIN else 0
         if flat >= LEVELS and not to_the_limit:
             break
         batch *= 2
     if not good(batch) and batch > 1:
-        _border(good, batch // 2, batch)
-    _summit(good, tried, goal)
+        _bisect_border(good, batch // 2, batch)
+    _refine_fastest_batch(good, tried, goal)
     fits = [b for b, outcome in tried.items() if isinstance(outcome, Measurement)]
     return Search(
         tuple(tried[size] for size in sorted(tried)),
@@ -78,7 +78,7 @@ def search_batch_size(
     )
 
 
-def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
+def _relative_gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
     """Return the relative gain in examples per second of a batch size over half of it: 0.1 for 10
     %.
     """
@@ -88,7 +88,7 @@ def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
     return now.examples_per_second / before.examples_per_second - 1
 
 
-def _border(good: Callable[[int], bool], low: int, high: int) -> None:
+def _bisect_border(good: Callable[[int], bool], low: int, high: int) -> None:
     """Try batch sizes between a good one and a bad one, by bisection, until they are next to each
     other.
     """
@@ -97,7 +97,7 @@ def _border(good: Callable[[int], bool], low: int, high: int) -> None:
         low, high = (middle, high) if good(middle) else (low, middle)
 
 
-def _summit(
+def _refine_fastest_batch(
     good: Callable[[int], bool], tried: dict[int, Measurement | Unfit], goal: Goal
 ) -> None:
     """Try batch sizes between the fastest one and its neighbours until this finds no

@@ -230,7 +230,7 @@ def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
     """
     known = dict(_pair_values_by_name(origin, level))
     for node in reversed(level.nodes):
-        _from_reader(origin, level, node, known)
+        _match_inputs_of_reader(origin, level, node, known)
     for node in level.nodes:
         inside = _value_from_node_name(origin, node)
         if inside and node.outputs and node.outputs[0] not in known:
@@ -276,7 +276,7 @@ def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
     return made[0].name if made and made[0] is not None else None
 
 
-def _from_reader(
+def _match_inputs_of_reader(
     origin: Origin, level: ExecutedGraph, node: ExecutedNode, known: dict[str, str]
 ) -> None:
     """Add to `known` the counted values that equal the inputs of an executed node, derived from
@@ -524,7 +524,7 @@ def build_kernel_profile(
         named_seconds=named,
         added_seconds=every - named,
         kernels=tuple(rows),
-        aside=tuple(_aside(why, counted) for why, counted in asides if counted),
+        aside=tuple(_build_aside_row(why, counted) for why, counted in asides if counted),
     )
 
 
@@ -534,7 +534,7 @@ def _build_kernel_row(
     """Return the row of kernels that were matched together: seconds, nodes, MACs, FLOPs, bytes,
     FLOP/s, share of the peak.
     """
-    cost, precision = _total_kernel_cost(counts), _precision(counts)
+    cost, precision = _total_kernel_cost(counts), _contraction_precisions(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
     most = None if peak is None else peak.rates.get(_kernel_precision(precision, kernels))
@@ -575,13 +575,13 @@ def _total_kernel_cost(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
-def _precision(counts: Iterable[CountedNode | UncountedNode]) -> str:
+def _contraction_precisions(counts: Iterable[CountedNode | UncountedNode]) -> str:
     """Return the precisions of the nodes that have MACs, joined by ", "."""
     able = (count for count in counts if isinstance(count, CountedNode) and count.cost.macs)
     return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
-def _aside(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
+def _build_aside_row(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
     """Return the row of nodes that no kernel computes: the reason `why`, their keys, MACs and
     FLOPs.
     """

@@ -84,7 +84,7 @@ def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> K
         raise InputError(f"the trace has a damaged event: {error!r}", _HINT) from error
     if not runs or not ran:
         raise InputError("the trace contains no complete run", _HINT)
-    return _means(middle(runs), ran)
+    return _mean_times(middle(runs), ran)
 
 
 def _is_kernel(event: Mapping[str, Any]) -> bool:
@@ -124,7 +124,7 @@ def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return sorted(nearest[: (len(runs) + 1) // 2])
 
 
-def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
+def _mean_times(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
     """Return the mean seconds and the mean number of calls of each kernel over the runs."""
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)

@@ -50,7 +50,9 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
                 ("precision",), "the page of all devices shows no peaks", "add --search or --json"
             )
     content, trouble = (
-        _machine(chosen) if chosen["here"] or chosen["measure"] else _look_up_devices(chosen)
+        _describe_machine(chosen)
+        if chosen["here"] or chosen["measure"]
+        else _look_up_devices(chosen)
     )
     deliver(content, as_json=as_json, file=file)
     if trouble is not None:
@@ -81,7 +83,7 @@ def _check_device_options(chosen: dict[str, Any]) -> None:
         )
 
 
-def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
+def _describe_machine(chosen: dict[str, Any]) -> tuple[Any, None]:
     """Return the description of this machine, with measured peaks if --measure is given, and no
     error.
     """
@@ -124,14 +126,14 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
         device = find_device(chosen["name"], additional)
     except AmbiguousDeviceError as error:
         meant = build_device_list(error.candidates, f"{chosen['name']!r} may be", precision)
-        return meant, None if precision and _agree(meant) else error
+        return meant, None if precision and _have_equal_peaks(meant) else error
     reject_options(
         ("precision",), "a single device is always shown with all its peaks", "leave it out"
     )
     return sheet(device), None
 
 
-def _agree(meant: DeviceList) -> bool:
+def _have_equal_peaks(meant: DeviceList) -> bool:
     """Return whether all these devices have the same peak in the precision of the list."""
     return len({device.peak for device in meant.devices}) == 1
 

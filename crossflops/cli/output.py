@@ -55,7 +55,7 @@ def say(text: str) -> None:
     try:
         click.echo(line, err=True)
     except OSError:  # no stream is left for a message, and the exit status says it
-        _abandon(sys.stderr)
+        _redirect_to_null(sys.stderr)
 
 
 def colour() -> bool:
@@ -73,14 +73,14 @@ def _print(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        _abandon(sys.stdout)
+        _redirect_to_null(sys.stdout)
     except OSError as error:
-        _abandon(sys.stdout)
+        _redirect_to_null(sys.stdout)
         message = f"cannot write to stdout: {error.strerror or error}"
         raise CrossflopsError(message, _TO_A_FILE) from error
 
 
-def _abandon(stream: TextIO) -> None:
+def _redirect_to_null(stream: TextIO) -> None:
     """Redirect a closed stream to the null device, so that Python can flush it at exit without an
     error.
     """

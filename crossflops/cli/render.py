@@ -65,19 +65,19 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
 
     requested = pop_report_questions(fields)
     data = _read_report_bytes(file_)
-    if _has(data, "curve"):
+    if _has_json_key(data, "curve"):
         _reject_unused_render_options(fields, "a result of `bench`", "plot", pages=("top",))
         return _render_bench(_decode_report(file_, data, Bench), plot, fields)
-    if _has(data, "latencies"):
+    if _has_json_key(data, "latencies"):
         _reject_unused_render_options(fields, "a result of `profile`", pages=("top", "depth"))
         return _render_profile(_decode_report(file_, data, TrainingProfile), fields)
-    if _has(data, "efficiency"):
+    if _has_json_key(data, "efficiency"):
         _reject_unused_render_options(fields, "a result of `efficiency`", "plot")
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
-    if _has(data, "candidates"):
+    if _has_json_key(data, "candidates"):
         _reject_unused_render_options(fields, "a result of `identify`")
         return _render_whole(_decode_report(file_, data, Identification), fields)
-    if _has(data, "contradictions"):
+    if _has_json_key(data, "contradictions"):
         _reject_unused_render_options(fields, "a result of `audit`")
         return _render_whole(_decode_report(file_, data, Audit), fields)
     report = _decode_report(file_, data, Report)
@@ -130,7 +130,7 @@ def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
     return apply_view_options(report, fields, fields["unit"])
 
 
-def _has(data: bytes, key: str) -> bool:
+def _has_json_key(data: bytes, key: str) -> bool:
     """Return whether the bytes are a JSON object that has this key."""
     try:
         content = msgspec.json.decode(data)

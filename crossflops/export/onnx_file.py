@@ -227,7 +227,7 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
     metadata.
     """
     graph = main_graph_field(data)
-    changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
+    changed = [(node.field, _rewrite_node(data, node, notes)) for node in nodes_of(data, graph)]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
     _copy_bytes(data, 0, graph.begin, out)
     out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
@@ -239,7 +239,7 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
     _copy_bytes(data, at, len(data), out)
 
 
-def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
+def _rewrite_node(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
     """Return the new bytes of a node's field: with its note in the metadata instead of older
     counts, or unchanged without a note.
     """
@@ -251,7 +251,7 @@ def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> byt
         for part in fields(data, node.field.value, node.field.end)
         if not _is_note(data, part)
     ]
-    entries = [_entry(key, value) for key, value in note.metadata.items()]
+    entries = [_metadata_entry_bytes(key, value) for key, value in note.metadata.items()]
     body = b"".join([*kept, *entries])
     return length_prefix(NODE, len(body)) + body
 
@@ -267,7 +267,7 @@ def _is_note(data: Data, part: Field) -> bool:
     )
 
 
-def _entry(key: str, value: str, field: int = METADATA) -> bytes:
+def _metadata_entry_bytes(key: str, value: str, field: int = METADATA) -> bytes:
     """Return a key and its value as a metadata entry, in the bytes of protobuf."""
     texts = (key.encode(), value.encode())
     parts = [length_prefix(number, len(text)) + text for number, text in enumerate(texts, 1)]
@@ -283,7 +283,7 @@ def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
     with mapping_onnx_file(str(file)) as data:
         model = parse_model_proto(weightless(data))
     with open(file, "ab") as out:
-        out.write(_entry(KEY, notes_text_with_digest(notes, model), _OF_MODEL))
+        out.write(_metadata_entry_bytes(KEY, notes_text_with_digest(notes, model), _OF_MODEL))
 
 
 def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:

@@ -132,7 +132,7 @@ def _write_single_file(model: Any, path: str) -> None:
     finally:
         for name, tensor in large.items():
             weights[name].const_value = tensor
-    _stream(proto, large, path)
+    _stream_weights(proto, large, path)
 
 
 def save_uniform(data: bytes, target: Path) -> None:
@@ -154,10 +154,10 @@ def save_uniform(data: bytes, target: Path) -> None:
     for tensor in all_graph_tensors(model.graph):
         if is_dataless_tensor(tensor) and tensor.name not in uniform:
             fill_tensor_data(tensor)
-    _stream(model, uniform, str(target))
+    _stream_weights(model, uniform, str(target))
 
 
-def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
+def _stream_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
     """Write a ModelProto to a file, with the data of the `large` weights one after another."""
     heads = []
     for stored in proto.graph.initializer:

@@ -28,7 +28,7 @@ class CheckpointPart(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of checkpoint: how it runs again."""
+        """The kind of checkpoint, which says how it runs again, such as "reentrant"."""
         return self.checkpoint.kind
 
     def inner_checkpoint(self, node: Node) -> Checkpoint | None:

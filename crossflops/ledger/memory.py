@@ -206,7 +206,7 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
     """Return the peak of activations of a graph. Tensors in `separate` have no bytes here;
     `functions` has the peaks of called functions, by id of the body.
     """
-    owner, constant = _owners(graph, separate)
+    owner, constant = _memory_owners(graph, separate)
     inside = [
         _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
     ]
@@ -245,7 +245,9 @@ def _peaks_of_bodies(
     return [functions[id(body)]]
 
 
-def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
+def _memory_owners(
+    graph: Graph, separate: frozenset[str]
+) -> tuple[dict[str, str], frozenset[str]]:
     """Return two values: the tensor whose memory each alias shares, by the name of the alias, and
     the names of constant tensors.
     """

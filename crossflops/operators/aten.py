@@ -487,7 +487,7 @@ for name, page in (
 # Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.
 
 
-def _complex(work: Cost) -> Cost:
+def _complex_cost(work: Cost) -> Cost:
     """Return the cost of the same operations on complex numbers: 4 real products for a product, 2
     real adds for an add.
 
@@ -515,7 +515,7 @@ def complex_linear(node: Node) -> Cost:
     outputs, inputs, _ = spec_shape(input_spec(node, 1), rank=3)
     rows = prod(spec_shape(input_spec(node, 0), at_least=2)[:-2])
     added = rows * outputs if has_input(node, 2) else 0
-    return _complex(Cost(macs=rows * inputs * outputs, adds=added))
+    return _complex_cost(Cost(macs=rows * inputs * outputs, adds=added))
 
 
 def _without_parts(node: Node) -> Node:
@@ -541,8 +541,8 @@ def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gr
     the real one.
     """
     real = einsum_backward(_without_parts(node), requested, forward)
-    work = {index: _complex(cost) for index, cost in real.operands.items()}
-    return Gradient(work, inner=_complex(real.inner))
+    work = {index: _complex_cost(cost) for index, cost in real.operands.items()}
+    return Gradient(work, inner=_complex_cost(real.inner))
 
 
 @operator(
@@ -557,7 +557,7 @@ def complex_einsum(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
     """
-    return _complex(onnx_einsum_cost(_without_parts(node)))
+    return _complex_cost(onnx_einsum_cost(_without_parts(node)))
 
 
 # The second is what transformers runs where PyTorch's own does not take the tensors.

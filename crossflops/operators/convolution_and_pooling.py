@@ -407,7 +407,7 @@ def qlinear_conv(node: Node) -> Cost:
     )
 
 
-def _offsets(node: Node) -> str:
+def _offsets_constraint(node: Node) -> str:
     """Return why offsets and mask do not fit a deformable convolution; "" if nothing is wrong.
 
     Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
@@ -504,7 +504,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
             "g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"
         ),
         window_constraint(weight=1),
-        _offsets,
+        _offsets_constraint,
     ),
     backward=_deform_conv_backward,
 )

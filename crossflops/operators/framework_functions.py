@@ -267,7 +267,7 @@ def _qr_column_count(node: Node) -> int:
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
-def _reaches(node: Node, index: int) -> bool:
+def _reaches_loss(node: Node, index: int) -> bool:
     """Return whether the result at this index reaches the loss; assumed so for other frameworks
     than PyTorch.
 
@@ -284,7 +284,7 @@ def _qr_back(node: Node) -> Cost:
     count, m, n = algebra.matrices(node)
     if _qr_column_count(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
-    return algebra.qr_back(m, n, _reaches(node, 0), _reaches(node, 1)) * count
+    return algebra.qr_back(m, n, _reaches_loss(node, 0), _reaches_loss(node, 1)) * count
 
 
 @declare_function(
@@ -343,7 +343,7 @@ def _svd_back(values_alone: str = "") -> Backward:
         """
         count, m, n = algebra.matrices(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
-        left, right = (vectors and _reaches(node, index) for index in (0, 2))
+        left, right = (vectors and _reaches_loss(node, index) for index in (0, 2))
         return algebra.svd_back(m, n, left, right) * count
 
     return first_operand_backward(work)
@@ -401,7 +401,7 @@ def _eigh_back(node: Node) -> Cost:
     reach the loss.
     """
     count, n = algebra.square(node)
-    vectors = bool(node.attrs.get("compute_v", 1)) and _reaches(node, 1)
+    vectors = bool(node.attrs.get("compute_v", 1)) and _reaches_loss(node, 1)
     return algebra.eigen_symmetric_back(n, vectors) * count
 
 
@@ -597,7 +597,7 @@ def _table_lookup_cost(_node: Node) -> Cost:
     traffic="view",
     backward=no_gradient,
 )
-def _handle(_node: Node) -> Cost:
+def _table_handle_cost(_node: Node) -> Cost:
     """Return zero cost for the handle of a table."""
     return ZERO
 
@@ -605,7 +605,7 @@ def _handle(_node: Node) -> Cost:
 @declare_function(
     "n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize", backward=no_gradient
 )
-def _bucket(node: Node) -> Cost:
+def _bucketize_cost(node: Node) -> Cost:
     """Return the cost of Bucketize: for each element a binary search among B boundaries,
     ceil(log2(B + 1)) compares.
 
@@ -888,7 +888,7 @@ declare_function("2n compares", tensorflow="Relu6Grad", backward=_relu_gate_back
     tensorflow="TanhGrad",
     backward=elementwise_backward(Cost(muls=3), Cost(muls=2, adds=1)),
 )
-def _slope(node: Node) -> Cost:
+def _activation_slope_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a sigmoid, dY * Y * (1 - Y), or tanh, dY * (1 - Y^2): 2
     muls and a sub per element.
     """

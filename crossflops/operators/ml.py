@@ -161,7 +161,7 @@ def normalizer(node: Node) -> Cost:
 # Operators that look up, move or name values. What yields maps moves nothing that has a size.
 
 
-def _same_rows(node: Node) -> str:
+def _equal_rows_constraint(node: Node) -> str:
     """Return why the inputs of FeatureVectorizer do not have the same number of rows; "" if
     nothing is wrong.
     """
@@ -177,7 +177,9 @@ def _same_rows(node: Node) -> str:
 
 
 _LOOKUP = "0: lookup"
-operator("FeatureVectorizer", _LOOKUP, requires=_same_rows, backward=moves_back)(movement_cost)
+operator("FeatureVectorizer", _LOOKUP, requires=_equal_rows_constraint, backward=moves_back)(
+    movement_cost
+)
 operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(
     movement_cost
 )
@@ -497,7 +499,7 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
     return values
 
 
-def _entries(node: Node, kind: str) -> int:
+def _largest_leaf_count(node: Node, kind: str) -> int:
     """Return the sum, over all trees, of the most values that one leaf adds to the result."""
     return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
@@ -554,7 +556,8 @@ def classifier(node: Node) -> Cost:
     classes = class_label_count(node, "classlabels_int64s", "classlabels_strings")
     based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     row = Cost(
-        compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
+        compares=_forest(node).deep + max(classes - 1, 0),
+        adds=_largest_leaf_count(node, "class") + based,
     )
     return row * rows + post_transform(node, rows, classes)
 
@@ -579,7 +582,7 @@ def regressor(node: Node) -> Cost:
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     walk = Cost(compares=_forest(node).deep, adds=based)
     config = string_attribute(node, "aggregate_function", "SUM")
-    joined = _aggregate(node, config, _entries(node, "target"), targets)
+    joined = _aggregate(node, config, _largest_leaf_count(node, "target"), targets)
     return (walk + joined) * rows + post_transform(node, rows, targets)
 
 

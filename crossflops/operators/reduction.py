@@ -124,7 +124,7 @@ def cumulative(work: Cost) -> Formula:
     return formula
 
 
-def _along(node: Node) -> str:
+def _axis_input_constraint(node: Node) -> str:
     """Return why the axis in input 1 is no axis of the data; "" if nothing is wrong or it is
     unknown.
     """
@@ -133,16 +133,20 @@ def _along(node: Node) -> str:
     return axis_range_problem(node, index[0]) if known else ""
 
 
-operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along), backward=per_input(ADD))(
-    cumulative(ADD)
-)
+operator(
+    "CumSum",
+    "n(x) adds",
+    since=11,
+    requires=(single(1), _axis_input_constraint),
+    backward=per_input(ADD),
+)(cumulative(ADD))
 # dX = (the sums of dY Y from the other end) / X (FunctionsManual.cpp: cumprod_backward).
 CUMULATIVE_PRODUCT_BACK = per_input(MUL + ADD + DIV)
 operator(
     "CumProd",
     "n(x) muls",
     since=26,
-    requires=(single(1), _along),
+    requires=(single(1), _axis_input_constraint),
     backward=CUMULATIVE_PRODUCT_BACK,
 )(cumulative(MUL))
 
@@ -155,7 +159,7 @@ def _log2(count: int) -> int:
     return max((count - 1).bit_length(), 1)
 
 
-def _enough(node: Node) -> str:
+def _largest_k_constraint(node: Node) -> str:
     """Return why k is larger than the searched axis; "" if nothing is wrong or k is unknown."""
     dims, largest = operand_shape(node, 0), node.values.get(1, ())
     index = integer(node, "axis", -1)
@@ -171,7 +175,7 @@ def _enough(node: Node) -> str:
     "TopK",
     "n(X)*ceil(log2 k) compares, at least n(X)",
     doubt=estimate_exactness,
-    requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _enough),
+    requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _largest_k_constraint),
     backward=moves_back,
 )
 def top_k(node: Node) -> Cost:

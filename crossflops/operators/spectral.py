@@ -128,7 +128,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     return len(dims) - 2
 
 
-def _frames(node: Node) -> str:
+def _frame_length_constraint(node: Node) -> str:
     """Return why the lengths of frame and window do not fit the signal; "" if nothing is wrong."""
     signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None
@@ -183,7 +183,7 @@ def _stft_frame_sizes(node: Node) -> tuple[int, int]:
         rank_constraint(2, 1),
         rank_constraint(3, 0),
         _number_axis_constraint,
-        _frames,
+        _frame_length_constraint,
     ),
     backward=_stft_backward,
 )

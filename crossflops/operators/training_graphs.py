@@ -508,7 +508,7 @@ _declare_training_operator(
 )
 
 
-def _moments(node: Node) -> Cost:
+def _adam_moments_cost(node: Node) -> Cost:
     """Return the cost per element of updating Adam's moments M and V and computing its direction
     D.
 
@@ -520,16 +520,16 @@ def _moments(node: Node) -> Cost:
 
 
 def _adam_optimizer_cost(node: Node) -> Cost:
-    """Return the cost of AdamOptimizer per element: `_moments`, a mul and a sub for W = W - r*D, a
-    div if G is scaled.
+    """Return the cost of AdamOptimizer per element: `_adam_moments_cost`, a mul and a sub for W =
+    W - r*D, a div if G is scaled.
     """
     scaled = DIV if has_input(node, 7) or has_input(node, 8) else ZERO
-    return (_moments(node) + MUL + ADD + scaled) * input_element_count(node, 2)
+    return (_adam_moments_cost(node) + MUL + ADD + scaled) * input_element_count(node, 2)
 
 
-def _lamb(node: Node) -> Cost:
-    """Return the cost of LambOptimizer: for each weight `_moments`, the norms of W and D, and W =
-    W - r*(|W| / |D|)*D.
+def _lamb_optimizer_cost(node: Node) -> Cost:
+    """Return the cost of LambOptimizer: for each weight `_adam_moments_cost`, the norms of W and
+    D, and W = W - r*(|W| / |D|)*D.
 
     The norms take 2n muls, 2(n-1) adds, 2 sqrts, a div; a step a mul and a sub for each element.
     Groups of five inputs (W, G, M, V, W in few bits) begin at input 5.
@@ -539,7 +539,7 @@ def _lamb(node: Node) -> Cost:
     for index in range(5, len(node.inputs), 5):
         count = input_element_count(node, index)
         norms = Cost(muls=2 * count, adds=2 * max(count - 1, 0), specials=2, divs=1)
-        cost += (_moments(node) + MUL + ADD + scaled) * count + norms
+        cost += (_adam_moments_cost(node) + MUL + ADD + scaled) * count + norms
     return cost
 
 
@@ -550,7 +550,7 @@ _declare_training_operator(
 _declare_training_operator(
     "LambOptimizer",
     f"{_ADAM}; loss scale: a div; norms: 2n muls, 2(n-1) adds, 2 sqrts, div for each weight",
-    _lamb,
+    _lamb_optimizer_cost,
 )
 
 operator.without_rule(

@@ -323,13 +323,15 @@ class _Question:
     def answers(self) -> dict[str, Offer | Failure]:
         """Wait until the interpreter answers; return its offer or its failure for each tool."""
         if self._obstacle:
-            return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
+            return self._same_failures(
+                self._obstacle, "give the path of a Python, or the folder of a venv"
+            )
         try:
             output, complaint = self._process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return self._all(
+            return self._same_failures(
                 f"{self._python} did not respond within {LIMIT:g} s",
                 "check that this Python starts",
             )
@@ -340,12 +342,14 @@ class _Question:
                 _last_text_line(complaint)
                 or f"it ended with exit status {self._process.returncode}"
             )
-            return self._all(
+            return self._same_failures(
                 f"{self._python} is not a working Python interpreter: {quoted}", _NO_PYTHON
             )
         if tuple(release) < _OLDEST:
             what = ".".join(map(str, release))
-            return self._all(f"{self._python} is Python {what}", "crossflops needs 3.11 or newer")
+            return self._same_failures(
+                f"{self._python} is Python {what}", "crossflops needs 3.11 or newer"
+            )
         return self._sort_answer(_parse_json_line(lines[1]), lines[-1], complaint)
 
     def _sort_answer(
@@ -355,16 +359,20 @@ class _Question:
         printed.
         """
         if isinstance(obstacle, str):
-            return self._lacking(f"{self._python} has no crossflops: {obstacle}")
+            return self._failures_without_crossflops(
+                f"{self._python} has no crossflops: {obstacle}"
+            )
         try:
             there = msgspec.json.decode(answer, type=Inventory)
         except msgspec.DecodeError:
             quoted = _last_text_line(complaint) or "it has another version"
-            return self._lacking(f"crossflops in {self._python} is another version: {quoted}")
+            return self._failures_without_crossflops(
+                f"crossflops in {self._python} is another version: {quoted}"
+            )
         here = inventory(())
         if there.home != here.home and (there.version is None or there.version != here.version):
             version = here.version or f"that of {here.home}"
-            return self._all(
+            return self._same_failures(
                 f"{self._python} has crossflops {there.version or there.home}, but this is "
                 f"{version}",
                 itself(self._python),
@@ -388,7 +396,7 @@ class _Question:
             or f"install a plugin of {tool} into that interpreter",
         )
 
-    def _lacking(self, message: str) -> dict[str, Offer | Failure]:
+    def _failures_without_crossflops(self, message: str) -> dict[str, Offer | Failure]:
         """Return a failure for each tool, since this Python has no usable crossflops, with a
         command that installs it.
         """
@@ -399,7 +407,7 @@ class _Question:
             for tool in self._tools
         }
 
-    def _all(self, message: str, hint: str) -> dict[str, Offer | Failure]:
+    def _same_failures(self, message: str, hint: str) -> dict[str, Offer | Failure]:
         """Return the same failure for each of the tools."""
         return {tool: self._failure(tool, message, hint) for tool in self._tools}
 

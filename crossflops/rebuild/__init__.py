@@ -30,7 +30,7 @@ def rebuild(file: OnnxFile) -> Source:
     open, NormalizeError where an operator cannot be rebuilt.
     """
     _require_onnx2torch()
-    return _rebuilt(_bind_file_inputs(file), file.path)
+    return _build_torch_source(_bind_file_inputs(file), file.path)
 
 
 def _require_onnx2torch() -> None:
@@ -44,7 +44,7 @@ def _require_onnx2torch() -> None:
         ) from error
 
 
-def _rebuilt(model: Any, name: str) -> Source:
+def _build_torch_source(model: Any, name: str) -> Source:
     """Return the torch module that onnx2torch builds from an ONNX model, with inputs for it.
     Raises NormalizeError.
     """
@@ -79,7 +79,7 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
     _require_onnx2torch()
     import onnx
 
-    return _rebuilt(onnx.ModelProto.FromString(program), "the model")
+    return _build_torch_source(onnx.ModelProto.FromString(program), "the model")
 
 
 def _bind_file_inputs(file: OnnxFile) -> Any:
@@ -92,11 +92,11 @@ def _bind_file_inputs(file: OnnxFile) -> Any:
 
 def _convert_to_torch(model: Any) -> Any:
     """Return a torch module, in evaluation mode, that computes the same as the ONNX model."""
-    from crossflops.rebuild.converters import convertible, lent
+    from crossflops.rebuild.converters import convertible, registering_converters
 
     rewritten = convertible(model)
     _name_as_modules(rewritten.graph)
-    with lent(rewritten):
+    with registering_converters(rewritten):
         return importlib.import_module("onnx2torch").convert(rewritten).eval()
 
 

@@ -170,7 +170,7 @@ def _axes_converter(insert: bool) -> Converter:
     return convert
 
 
-def _reduce(which: str) -> Converter:
+def _reduction_converter(which: str) -> Converter:
     """Return a converter of the nodes of one reduction, such as "Sum" or "LogSumExp", to torch
     layers.
     """
@@ -202,7 +202,7 @@ CONVERTERS: dict[str, Converter] = {
     "Squeeze": _axes_converter(insert=False),
     "Unsqueeze": _axes_converter(insert=True),
     "Gelu": _convert_gelu,
-    **{f"Reduce{which}": _reduce(which) for which in REDUCTIONS},
+    **{f"Reduce{which}": _reduction_converter(which) for which in REDUCTIONS},
 }
 # of which onnx2torch has none, or not for the axes of today's opsets
 ALWAYS = ("Gelu", "Split", "Pad", *(f"Reduce{which}" for which in REDUCTIONS))
@@ -217,7 +217,7 @@ def operators_without_converter(model: Any) -> set[tuple[str, int]]:
     operator set).
     """
     versions = opsets(model)
-    used = {(domain, name, versions.get(domain, 1)) for domain, name in _used(model)}
+    used = {(domain, name, versions.get(domain, 1)) for domain, name in _used_operators(model)}
     return {
         (_full_operator_name(domain, name), opset)
         for domain, name, opset in used
@@ -232,7 +232,7 @@ def _full_operator_name(domain: str, operator: str) -> str:
     return f"{domain}.{operator}".lstrip(".")
 
 
-def _used(model: Any) -> set[tuple[str, str]]:
+def _used_operators(model: Any) -> set[tuple[str, str]]:
     """Return the operators that the nodes of an ONNX model have, as pairs (domain,
     operator type).
     """
@@ -310,11 +310,11 @@ def _says_default(attribute: Any, default: Any) -> bool:
 
 
 @contextmanager
-def lent(model: Any) -> Iterator[None]:
+def registering_converters(model: Any) -> Iterator[None]:
     """Add the converters that this model needs to the registry of onnx2torch during the block."""
     registry, versions = _registry()._CONVERTER_REGISTRY, opsets(model)
     before = dict(registry)
-    for domain, name in _used(model):
+    for domain, name in _used_operators(model):
         opset = versions.get(domain, 1)
         schema = schema_of(name, opset, domain)
         key = _registry().OperationDescription(

@@ -419,7 +419,8 @@ class _Walk:
                 self._book(rule, site, bool(rule.again) and self._is_counted(call))
             elif not spoken:
                 again = above is not None and (
-                    call.via == "mode" or (bool(rule.again) and self._stands(above, call))
+                    call.via == "mode"
+                    or (bool(rule.again) and self._covers_operator_inside(above, call))
                 )
                 if above is not None and not rule.again and not again:
                     continue
@@ -450,18 +451,18 @@ class _Walk:
             self.covered.setdefault(key, core)
             self.unseen.pop(key, None)
 
-    def _stands(self, core: int, call: Call) -> bool:
+    def _covers_operator_inside(self, core: int, call: Call) -> bool:
         """Return whether the booking `core` covers one of the operator calls inside this call."""
         stands_for = self.bookings[core].rule.stands_for
-        return any(fits(below.target, stands_for) for below in self._beneath(call))
+        return any(fits(below.target, stands_for) for below in self._operators_beneath(call))
 
-    def _beneath(self, call: Call) -> Iterator[Call]:
+    def _operators_beneath(self, call: Call) -> Iterator[Call]:
         """Yield the operator calls inside a call, but not those inside another operator call."""
         for child in self.trace.children.get(call.key, ()):
             if child.level == "operator":
                 yield child
             else:
-                yield from self._beneath(child)
+                yield from self._operators_beneath(child)
 
     def _operator_keys_inside(self, call: Call) -> Iterator[str]:
         """Yield the keys of all operator calls inside a call, at every depth."""

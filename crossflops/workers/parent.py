@@ -61,30 +61,32 @@ def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
     say = speaker(replies)
     say("hello")
     orders = msgspec.json.decode(requests.readline(), type=list[Order])
-    end_with(requests, partial(_leave, 1))
+    end_with(requests, partial(_exit_at_once, 1))
     links = {end for order in orders for end in order.link or ()}
     for end in links:
         os.set_inheritable(end, False)
     first = orders[0]
-    limit_memory(_beyond(first.memory) if sources else first.memory, may_be_raised=True)
+    limit_memory(
+        _limit_beyond_usage(first.memory) if sources else first.memory, may_be_raised=True
+    )
     worker.extend_path(first.paths)
     say("importing")
     with worker.pausing_garbage_collection():
         _import_framework(first.job.framework)
         ready = _load_order_adapters(orders, say)
     if not ready:
-        _leave(0)
+        _exit_at_once(0)
     say("building")
-    limit_memory(_beyond(first.memory), may_be_raised=True)
+    limit_memory(_limit_beyond_usage(first.memory), may_be_raised=True)
     built, ready = _build_order_models(ready, sources, say)
     if not ready:
-        _leave(0)
+        _exit_at_once(0)
     _fit_to_fork()
     numbers = _fork_workers(ready, built, {requests.fileno(), replies, *links}, say)
     for end in links:
         os.close(end)
     _reap_workers(numbers, say)
-    _leave(0)
+    _exit_at_once(0)
 
 
 def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
@@ -95,10 +97,10 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
     before = _global_state()
     for model_index, order in enumerate(orders):
         say(f"loading {model_index}")
-        adapter = _adapter(order.job)
+        adapter = _load_adapter(order.job)
         if _has_global_state_changed(before):
             sys.stderr.write(f"loading {order.job.tool} changes libraries that all tools share\n")
-            _leave(UNFIT)
+            _exit_at_once(UNFIT)
         _fit_to_fork()
         if adapter is None:
             say(f"own {model_index}")
@@ -133,7 +135,7 @@ def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
         say(f"{REFUSED} {model_index}")
 
 
-def _adapter(job: Job) -> Adapter | None:
+def _load_adapter(job: Job) -> Adapter | None:
     """Return the loaded adapter of a job, or None if it cannot be loaded."""
     try:
         adapter = worker.adapter_of(job)
@@ -201,7 +203,7 @@ def _fit_to_fork() -> None:
             sys.stderr.write(
                 f"{threads()} threads are running, and a forked process would not have them\n"
             )
-            _leave(UNFIT)
+            _exit_at_once(UNFIT)
         time.sleep(0.01)
 
 
@@ -250,7 +252,7 @@ def _run_forked_worker(
         for stream in (1, 2):
             os.dup2(log, stream)
         os.close(log)
-        limit_memory(_beyond(order.memory))
+        limit_memory(_limit_beyond_usage(order.memory))
         for name in THREADS:
             os.environ.pop(name, None)
         os.environ.update(order.variables)
@@ -262,7 +264,7 @@ def _run_forked_worker(
     except BaseException as problem:
         sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
     finally:
-        _leave(1)
+        _exit_at_once(1)
 
 
 def _reap_workers(numbers: dict[int, int], say: Say) -> None:
@@ -281,14 +283,14 @@ def _reap_workers(numbers: dict[int, int], say: Say) -> None:
             say(f"ended {numbers.pop(ended.si_pid)} {os.waitstatus_to_exitcode(status)}")
 
 
-def _beyond(memory: int | None) -> int | None:
+def _limit_beyond_usage(memory: int | None) -> int | None:
     """Return a limit of the address space in bytes: `memory` plus what this process uses already;
     None for no limit.
     """
     return None if memory is None else memory + address_space()
 
 
-def _leave(status: int) -> NoReturn:
+def _exit_at_once(status: int) -> NoReturn:
     """Flush stdout and stderr, and exit the process without any cleanup."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()

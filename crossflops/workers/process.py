@@ -129,7 +129,7 @@ class ForkedProcess:
         gc.freeze()  # what is there stays shared while neither process's collector writes to it
         self._pid = os.fork()
         if not self._pid:
-            _live(live, requests, replies, log, links)
+            _run_forked_process(live, requests, replies, log, links)
         os.close(requests)
         os.close(replies)
         self._requests = os.fdopen(to_clone, "wb", 0)
@@ -197,7 +197,7 @@ def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
     os._exit(0)
 
 
-def _live(
+def _run_forked_process(
     live: Callable[[], NoReturn], requests: int, replies: int, log: Path, links: Sequence[int]
 ) -> NoReturn:
     """Call `live()` in a forked process, with its streams on these pipes and the log;
@@ -384,10 +384,10 @@ class ProcessEnd(NamedTuple):
         >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
         ('by SIGSEGV', 'with status 2')
         """
-        return _how(self.status)
+        return _end_in_words(self.status)
 
 
-def _how(status: int) -> str:
+def _end_in_words(status: int) -> str:
     """Return how a process ended, as text: "by SIGKILL" or "with status 1"."""
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
@@ -492,7 +492,7 @@ class Worker(MonitoredProcess):
         relay(self.tail())
         if answer is not None and not answer.message.startswith("SystemExit"):
             return answer  # an exception speaks for itself
-        failed = answer or self._fate(status)
+        failed = answer or self._failure_of_end(status)
         return msgspec.structs.replace(failed, message=failed.message + self._last_line_quote())
 
     def _result(self) -> Profile | Failure | None:
@@ -512,7 +512,7 @@ class Worker(MonitoredProcess):
             )
         return answer
 
-    def _fate(self, status: int | None) -> Failure:
+    def _failure_of_end(self, status: int | None) -> Failure:
         """Return the failure that says how the process ended: out of time, out of memory, killed
         or crashed.
         """
@@ -536,7 +536,9 @@ class Worker(MonitoredProcess):
             return tool_failure(self.tool, "crash", f"was killed while {doing}", hint)
         if status is None:
             return tool_failure(self.tool, "crash", f"its process ended while {doing}")
-        return tool_failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
+        return tool_failure(
+            self.tool, "crash", f"its process ended {_end_in_words(status)} while {doing}"
+        )
 
     def _last_line_quote(self) -> str:
         """Return " (last output: ...)" with the last line on stderr, or "" if there is none."""

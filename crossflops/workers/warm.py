@@ -94,7 +94,7 @@ def fork_background(compute: Callable[[], Any]) -> Background:
     return Background(compute_in_background)
 
 
-def _hold(sources: Mapping[int, Source]) -> NoReturn:
+def _serve_in_fork(sources: Mapping[int, Source]) -> NoReturn:
     """Serve the orders of a fork server in this forked process; `sources` are the models that are
     built already.
     """
@@ -157,7 +157,7 @@ class ForkServer(MonitoredProcess):
         process: Process
         try:
             if sources and can_be_cloned():
-                process = ForkedProcess(partial(_hold, sources), self.log, other)
+                process = ForkedProcess(partial(_serve_in_fork, sources), self.log, other)
             else:
                 process = SpawnedProcess(self.python, _MODULE, self.log, single, other)
         finally:

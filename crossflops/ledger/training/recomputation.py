@@ -62,14 +62,20 @@ class _CheckpointSearch:
         number to `asked`.
         """
         part, unit = self._part, self._flow.functions.unit
-        asking = [node for node in part.nodes if node.key in live and self._places(node)]
+        asking = [
+            node for node in part.nodes if node.key in live and self._gradient_positions(node)
+        ]
         if part.kind == "needed":
-            again = jax_recomputation(part, {node.key: self._places(node) for node in asking})
+            again = jax_recomputation(
+                part, {node.key: self._gradient_positions(node) for node in asking}
+            )
         else:
             if part.kind != "reentrant":
                 pieces = part.pieces(unit).items()
                 keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
-                asking = [node for node in asking if self._asks(node, keeping, asked)]
+                asking = [
+                    node for node in asking if self._needs_recomputation(node, keeping, asked)
+                ]
             again = RecomputedNodes()
             if asking:
                 again = run_again(part, self._keeps_anything, self._retention_in_checkpoint, unit)
@@ -77,7 +83,7 @@ class _CheckpointSearch:
             asked.add(part.checkpoint.number)
         return again
 
-    def _places(self, node: Node) -> frozenset[int]:
+    def _gradient_positions(self, node: Node) -> frozenset[int]:
         """Return the positions of a node's inputs that have a gradient."""
         return frozenset(
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
@@ -90,9 +96,9 @@ class _CheckpointSearch:
         costs = [self._cost(node) for node in nodes]
         if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
             return any(macs for _, macs in costs)
-        return any(bool(self._places(node)) for node in nodes)
+        return any(bool(self._gradient_positions(node)) for node in nodes)
 
-    def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
+    def _needs_recomputation(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
         """Return whether the backward pass of a node needs a tensor that this checkpoint
         recomputes.
 
@@ -127,7 +133,7 @@ class _CheckpointSearch:
         known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO
-            indices = self._places(node)
+            indices = self._gradient_positions(node)
             if known is None or isinstance(known.backward, str) or not indices:
                 return forward, 0
             gradient = known.backward(node, indices, forward)

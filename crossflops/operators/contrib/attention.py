@@ -178,7 +178,7 @@ def _optional_key_count(node: Node, locations: Places) -> int | None:
     return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
 
 
-def _masks(locations: Places) -> Constraint:
+def _mask_shape_constraint(locations: Places) -> Constraint:
     """Return a constraint on the shape of the mask, which gives lengths of sequences, or masks
     keys or scores.
 
@@ -274,7 +274,7 @@ _SELF_OPERANDS = (
         "input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"
     ),
     _heads_divide,
-    _masks(_SELF),
+    _mask_shape_constraint(_SELF),
     _score_bias_constraint(_SELF),
     _attention_past_constraint,
 )
@@ -498,7 +498,7 @@ _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
         _key_value_constraint,
         _whole_heads,
         _qkv_bias_constraint,
-        _masks(_MULTI_HEAD),
+        _mask_shape_constraint(_MULTI_HEAD),
         _score_bias_constraint(_MULTI_HEAD),
         _cache_heads_constraint(_MULTI_HEAD),
     ),
@@ -537,7 +537,7 @@ def _one_width(node: Node) -> str:
         _one_width,
         _key_value_constraint,
         _whole_heads,
-        _masks(_DECODER),
+        _mask_shape_constraint(_DECODER),
         _score_bias_constraint(_DECODER),
         _cache_heads_constraint(_DECODER),
     ),

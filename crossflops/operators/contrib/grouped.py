@@ -103,7 +103,7 @@ def has_softcap(node: Node) -> bool:
     return float_attribute(node, "softcap", 0.0) != 0
 
 
-def _cache(node: Node) -> int:
+def _cache_length(node: Node) -> int:
     """Return the number of keys in the cache of a grouped attention: of the present output, else
     past plus new keys.
 
@@ -207,7 +207,7 @@ def group_query(node: Node) -> Cost:
     """
     heads = query_head_groups(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
-    total = _cache(node)
+    total = _cache_length(node)
     masked = integer(node, "causal", 1) != 0 or integer(node, "local_window_size", -1) >= 0
     scores = dense_scores(batch * heads.heads * length, total, heads.depth, heads.depth)
     sink = has_input(node, 11) or integer(node, "smooth_softmax", 0) > 0
@@ -329,7 +329,7 @@ def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
     return None if tokens is None or packed else [(3, *tokens)]
 
 
-def _sections(node: Node) -> str:
+def _rotary_sections_constraint(node: Node) -> str:
     """Return why mrope_section does not divide the cosines among the three positions; "" if
     nothing is wrong.
     """
@@ -354,7 +354,11 @@ def _sections(node: Node) -> str:
     "MRotaryEmbedding",
     _ROTARY,
     tables=(2, 3),
-    requires=(*_ROTATED, shape_constraint(1, _triple_position_shapes, "position_ids"), _sections),
+    requires=(
+        *_ROTATED,
+        shape_constraint(1, _triple_position_shapes, "position_ids"),
+        _rotary_sections_constraint,
+    ),
 )
 def rotary(node: Node) -> Cost:
     """Return the cost of onnxruntime's RotaryEmbedding or MRotaryEmbedding: 4 muls and 2 adds for

@@ -102,7 +102,7 @@ def qgemm(node: Node) -> Cost:
     )
 
 
-def _bias(index: int) -> Constraint:
+def _column_bias_constraint(index: int) -> Constraint:
     """Return a constraint on the bias at this input index: one number for each column of B, in any
     shape.
     """
@@ -125,7 +125,7 @@ def _bias(index: int) -> Constraint:
 @operator(
     "MatMulIntegerToFloat",
     "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
-    requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _bias(6)),
+    requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _column_bias_constraint(6)),
 )
 def integer_to_float(node: Node) -> Cost:
     """Return the cost of MatMulIntegerToFloat, (A - zA) * (B - zB) * (sA * sB) + bias: K MACs and
@@ -145,7 +145,7 @@ def integer_to_float(node: Node) -> Cost:
     "n(Y)*K MACs; DynamicQuantizeLinear of A; n(A) adds, zero point of B: n(B) adds; n(Y) "
     "muls; bias: n(Y) adds",
     operand=1,
-    requires=(MATMUL, column_scale_constraint(1, 2, 3), _bias(4)),
+    requires=(MATMUL, column_scale_constraint(1, 2, 3), _column_bias_constraint(4)),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
 def dynamic_quantize_matmul(node: Node) -> Cost:
@@ -475,7 +475,7 @@ def expert_parameters(node: Node) -> tuple[int, int]:
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
 
 
-def _active(sizes: Experts) -> int:
+def _most_active_experts(sizes: Experts) -> int:
     """Return the largest number of experts that the tokens can choose together."""
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
@@ -596,7 +596,7 @@ def expert_sharing_exactness(node: Node) -> Exactness:
     dequantized only once; else "exact".
     """
     sizes = expert_sizes(node)
-    return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
+    return "exact" if _most_active_experts(sizes) == min(sizes.total, sizes.chosen) else "bound"
 
 
 def _expert_packing_constraint(node: Node) -> str:
@@ -666,4 +666,4 @@ def contrib_qmoe_cost(node: Node) -> Cost:
     At most min(E, tokens*k) experts: (sub, mul) per weight.
     """
     sizes = expert_sizes(node)
-    return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)
+    return mixture(node) + (MUL + ADD) * (_most_active_experts(sizes) * sizes.weights)

@@ -104,7 +104,7 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
     return [(window, *state) if window else state]
 
 
-def _decays(node: Node) -> Iterable[Shape] | None:
+def _decay_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that the decay may have: per token one number for each state, or for each
     row of a state; None if unknown.
     """
@@ -115,7 +115,7 @@ def _decays(node: Node) -> Iterable[Shape] | None:
     return [(*query[:2], kv_heads), (*query[:2], kv_heads * depth)]
 
 
-def _betas(node: Node) -> Iterable[Shape] | None:
+def _beta_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that beta may have: per token one number for each state, or one for all;
     None if unknown.
     """
@@ -140,8 +140,8 @@ _LINEAR = (
         ),
         _fewer_keys,
         shape_constraint(3, _past_state_shapes, "past_state"),
-        shape_constraint(4, _decays, "decay"),
-        shape_constraint(5, _betas, "beta"),
+        shape_constraint(4, _decay_shapes, "decay"),
+        shape_constraint(5, _beta_shapes, "beta"),
     ),
 )
 def linear_attention(node: Node) -> Cost:
@@ -232,7 +232,7 @@ def linear_attention_gate(node: Node) -> Cost:
     )
 
 
-def _causal(node: Node) -> str:
+def _causal_conv_constraint(node: Node) -> str:
     """Return why input, weight and state do not fit a causal convolution; "" if nothing is wrong.
 
     Checks input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the window
@@ -265,7 +265,7 @@ _CONV = "n(output)*prod(k) MACs; bias: n adds; activation: n*(sigmoid, mul)"
 @operator(
     "CausalConvWithState",
     _CONV,
-    requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal),
+    requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal_conv_constraint),
 )
 def causal_conv(node: Node, bias: int = 2) -> Cost:
     """Return the cost of onnxruntime's CausalConvWithState: prod(k) MACs per element of the

@@ -60,12 +60,12 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):
         if runs:
             with steps.repeating(runs):
-                state = _step(steps, tensors, state, state_shape)
+                state = _next_state(steps, tensors, state, state_shape)
                 reader = steps.piece(query, batch, heads, 1, 1, depth)
                 steps.contract(reader, state, depth, batch, *shared, 1, wide)
 
 
-def _step(
+def _next_state(
     steps: KernelSteps,
     tensors: dict[str, KernelTensor],
     state: KernelTensor | None,

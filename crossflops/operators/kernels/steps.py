@@ -87,7 +87,7 @@ class KernelSteps:
         return value._replace(shape=shape)
 
     def pieces(self, entire: KernelTensor) -> KernelTensor:
-        """Return the tensor, after recording that its pieces together are one reader of it."""
+        """Return the tensor, after recording that all its pieces together read it once."""
         self.gradient_work(entire, ZERO)
         return entire
 

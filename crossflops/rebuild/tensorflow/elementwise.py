@@ -31,7 +31,7 @@ def input_function_rule(function: Callable[..., Any]) -> Rule:
     return lambda provided: function(*provided.inputs)
 
 
-def _chain(function: Callable[[Any, Any], Any]) -> Rule:
+def _chain_rule(function: Callable[[Any, Any], Any]) -> Rule:
     """Return a rule that combines all inputs of a node by `function(a, b)`, from left to right."""
     return lambda provided: functools.reduce(function, provided.inputs)
 
@@ -236,7 +236,8 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
             "Where": tf.where, "Xor": tf.math.logical_xor,
         }.items()
     },
-    "Max": _chain(tf.maximum), "Min": _chain(tf.minimum), "Sum": _chain(tf.add), "Mean": _mean,
+    "Max": _chain_rule(tf.maximum), "Min": _chain_rule(tf.minimum), "Sum": _chain_rule(tf.add),
+    "Mean": _mean,
     "Mod": _modulo, "Clip": _clip, "Cast": _compute_cast, "LeakyRelu": _leaky, "PRelu": _prelu,
     "Elu": _elu, "Selu": _selu, "Celu": _celu, "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish, "Gelu": _compute_gelu, "Swish": _swish, "Mish": _mish,
@@ -267,7 +268,7 @@ def _reduction_rule(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _extreme(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
+def _extreme_rule(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
     """Return a rule of a minimum or maximum that reduces by `function`, and booleans by
     `of_truths`.
     """
@@ -401,7 +402,7 @@ def _compute_rms_norm(inputs: NodeInputs) -> Result:
     return x * tf.math.rsqrt(square + constant_in_dtype(inputs.get("epsilon", 1e-5), x)) * scale
 
 
-def _unit(inputs: NodeInputs) -> Result:
+def _unit_norm(inputs: NodeInputs) -> Result:
     """Return x divided by its norm along an axis; 0 where the norm is 0 (ONNX LpNormalization)."""
     x, axis = inputs.inputs[0], inputs.get("axis", -1)
     size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
@@ -410,7 +411,7 @@ def _unit(inputs: NodeInputs) -> Result:
     return tf.math.divide_no_nan(x, size)
 
 
-def _responses(inputs: NodeInputs) -> Result:
+def _compute_local_response(inputs: NodeInputs) -> Result:
     """Return x divided by a power of the sum of squares of neighbouring channels (ONNX LRN).
 
     TensorFlow supports odd sizes.
@@ -440,8 +441,8 @@ def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
 _REDUCTIONS_RULES: dict[str, Rule] = {
     "ReduceSum": _reduction_rule(tf.reduce_sum),
     "ReduceMean": _reduction_rule(tf.reduce_mean),
-    "ReduceMax": _extreme(tf.reduce_max, tf.reduce_any),
-    "ReduceMin": _extreme(tf.reduce_min, tf.reduce_all),
+    "ReduceMax": _extreme_rule(tf.reduce_max, tf.reduce_any),
+    "ReduceMin": _extreme_rule(tf.reduce_min, tf.reduce_all),
     "ReduceProd": _reduction_rule(tf.reduce_prod),
     "ReduceL1": _reduction_rule(_absolute_sum),
     "ReduceL2": _reduction_rule(_euclidean_norm),
@@ -456,8 +457,8 @@ _REDUCTIONS_RULES: dict[str, Rule] = {
     "GroupNormalization": _compute_group_norm,
     "InstanceNormalization": _instance,
     "RMSNormalization": _compute_rms_norm,
-    "LpNormalization": _unit,
-    "LRN": _responses,
+    "LpNormalization": _unit_norm,
+    "LRN": _compute_local_response,
     "MeanVarianceNormalization": _compute_mean_variance_norm,
 }
 

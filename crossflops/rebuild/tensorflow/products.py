@@ -193,7 +193,7 @@ def _convolve_plane(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
     """Return the 2-D convolution of a channels-last input with weights in the order of ONNX."""
-    explicit = _explicit(padding)
+    explicit = _explicit_pads(padding)
     out, per_group, *kernel = definite_shape(weights)
     depthwise = per_group == 1 and group == definite_shape(x)[-1] and strides[0] == strides[1]
     if group > 1 and depthwise and dilations == [1, 1]:
@@ -204,7 +204,7 @@ def _convolve_plane(
     return tf.nn.conv2d(x, filters, strides, explicit, "NHWC", dilations)
 
 
-def _explicit(padding: Pads) -> Any:
+def _explicit_pads(padding: Pads) -> Any:
     """Return the pads in TensorFlow's form for NHWC, or "VALID" if all of them are 0."""
     if not any(map(any, padding)):
         return "VALID"
@@ -265,7 +265,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
         last = tf.transpose(filters, [*range(2, tensor_rank(filters)), 1, 0])
         extents = [definite_shape(x)[0], *sizes, definite_shape(last)[-2]]
         if axes < 3:
-            y = tf.nn.conv2d_transpose(part, last, extents, strides, _explicit(padding))
+            y = tf.nn.conv2d_transpose(part, last, extents, strides, _explicit_pads(padding))
         else:
             extents[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
             y = tf.nn.conv3d_transpose(part, last, extents, [1, *strides, 1], "VALID")
@@ -307,7 +307,7 @@ _CONVOLUTIONS_RULES: dict[str, Rule] = {
 # Pools, with channels last.
 
 
-def _maximum(inputs: NodeInputs) -> Result:
+def _compute_max_pool(inputs: NodeInputs) -> Result:
     """Return the largest element of every window (ONNX MaxPool)."""
     if inputs.outputs > 1:
         raise UnfitError("with indices")
@@ -393,7 +393,7 @@ def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
     return channels_first(pool(x, kernel, strides, "VALID"))
 
 
-def _over_all(reduce: Any) -> Rule:
+def _global_pool_rule(reduce: Any) -> Rule:
     """Return a rule that reduces all spatial axes by `reduce`, for global pooling."""
 
     def rule(inputs: NodeInputs) -> Result:
@@ -405,10 +405,10 @@ def _over_all(reduce: Any) -> Rule:
 
 
 _POOLS_RULES: dict[str, Rule] = {
-    "MaxPool": _maximum,
+    "MaxPool": _compute_max_pool,
     "AveragePool": _compute_average_pool,
-    "GlobalAveragePool": _over_all(tf.reduce_mean),
-    "GlobalMaxPool": _over_all(tf.reduce_max),
+    "GlobalAveragePool": _global_pool_rule(tf.reduce_mean),
+    "GlobalMaxPool": _global_pool_rule(tf.reduce_max),
 }
 
 

@@ -247,7 +247,7 @@ _SHAPES_RULES: dict[str, Rule] = {
 # What reads and writes elements by their places, and resizes.
 
 
-def _positive(indices: Any, known: Any, size: int) -> Any:
+def _without_negative_indices(indices: Any, known: Any, size: int) -> Any:
     """Return the indices with each known negative index i replaced by i + size, as TensorFlow
     requires.
 
@@ -262,7 +262,9 @@ def _gather(inputs: NodeInputs) -> Result:
     """Return the entries of an axis at the given indices (ONNX Gather)."""
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     return tf.gather(
-        x, _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]), axis=axis
+        x,
+        _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]),
+        axis=axis,
     )
 
 
@@ -281,7 +283,7 @@ def _gather_elements(inputs: NodeInputs) -> Result:
     """Return the elements that an index tensor selects along an axis (ONNX GatherElements)."""
     x = inputs.inputs[0]
     axis = inputs.get("axis", 0) % tensor_rank(x)
-    indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
+    indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return tf.gather_nd(x, _coordinates(indices, axis))
 
 
@@ -313,7 +315,7 @@ def _scatter_elements(inputs: NodeInputs) -> Result:
     """Return the input with updates written at indices along an axis (ONNX ScatterElements)."""
     x, _, updates = inputs.inputs
     axis = inputs.get("axis", 0) % tensor_rank(x)
-    indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
+    indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return _scatter_updates(
         x, _coordinates(indices, axis), updates, inputs.get("reduction", "none")
     )
@@ -322,7 +324,9 @@ def _scatter_elements(inputs: NodeInputs) -> Result:
 def _one_hot(inputs: NodeInputs) -> Result:
     """Return the one-hot encoding of indices (ONNX OneHot)."""
     off_on, depth = inputs.inputs[2], int(inputs.number(1, 0))
-    indices = tf.cast(_positive(inputs.inputs[0], inputs.known[0], depth), tf.int64)
+    indices = tf.cast(
+        _without_negative_indices(inputs.inputs[0], inputs.known[0], depth), tf.int64
+    )
     axis = inputs.get("axis", -1) % (tensor_rank(indices) + 1)
     axis = -1 if axis == tensor_rank(indices) else axis
     return tf.one_hot(indices, depth, off_on[1], off_on[0], axis, off_on.dtype)
