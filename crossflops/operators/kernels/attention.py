@@ -190,7 +190,7 @@ class Packing(NamedTuple):
 PACKED = Packing()
 
 
-def _limited_attribute(call: OperatorCall, name: str, otherwise: int) -> int:
+def _attribute_at_most(call: OperatorCall, name: str, otherwise: int) -> int:
     """Return the integer in an attribute, but at most `otherwise`; `otherwise` if there
     is none.
     """
@@ -225,8 +225,8 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
         keys = keys or (None if call.has_input(packing.used) else (capacity,) * batch)
     if queries is not None and keys is not None:
         return _joint_lengths(queries, keys)
-    longest = _limited_attribute(call, packing.most_keys, capacity)
-    widest = _limited_attribute(call, packing.most_queries, total if starts else query.shape[1])
+    longest = _attribute_at_most(call, packing.most_keys, capacity)
+    widest = _attribute_at_most(call, packing.most_queries, total if starts else query.shape[1])
     packed = min(packed, batch * longest)
     return Lengths(min(total * longest, packed * widest), total, packed, known=False)
 
@@ -412,7 +412,7 @@ def _page_lengths(call: OperatorCall) -> Lengths:
     if recorded is not None:
         return _joint_lengths((1,) * sequences, recorded)
     capacity = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
-    keys = sequences * _limited_attribute(call, "max_seq_len", capacity)
+    keys = sequences * _attribute_at_most(call, "max_seq_len", capacity)
     return Lengths(keys, sequences, keys, known=False)
 
 
