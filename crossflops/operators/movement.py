@@ -221,7 +221,9 @@ declare_movement("SplitToSequence", split_to_sequence, since=11, traffic="view")
 
 
 def transpose_constraint(node: Node) -> str:
-    """Return what is wrong with Transpose, or "" if nothing is: `perm` names each axis once."""
+    """Return what is wrong with Transpose, or "" if nothing is. It requires that `perm` names each
+    axis once.
+    """
     shape, order = dims_of(node, 0), ints(node, "perm")
     if shape is None or order is None or sorted(order) == list(range(len(shape))):
         return ""

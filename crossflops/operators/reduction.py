@@ -179,8 +179,8 @@ def _largest_k_constraint(node: Node) -> str:
     backward=moves_back,
 )
 def top_k(node: Node) -> Cost:
-    """Return the estimated cost of TopK, as a heap takes: n(X) * ceil(log2 k) compares, at least
-    n(X).
+    """Return the estimated cost of TopK: log2 k compares (rounded up, at least 1) per element, as
+    a heap of k elements takes.
 
     k is the extent of the result along `axis`.
     https://onnx.ai/onnx/operators/onnx__TopK.html
@@ -200,7 +200,8 @@ def top_k(node: Node) -> Cost:
     backward="PyTorch has no gradient for it",
 )
 def unique(node: Node) -> Cost:
-    """Return the estimated cost of Unique, as sorting takes: n(X) * ceil(log2 n(X)) compares.
+    """Return the estimated cost of Unique: log2 n compares (rounded up) for each of n elements, as
+    sorting takes.
 
     https://onnx.ai/onnx/operators/onnx__Unique.html
     """

@@ -281,7 +281,10 @@ def declare_attention(
     """
 
     def attention_kernel(call: OperatorCall) -> Cost:
-        """Count S scores: S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; mask, bias, ALiBi: S adds."""
+        """Count S scores: S*(D+Dv) MACs, softmax, 1 mul per Q, K element; mask, bias: S adds.
+
+        With ALiBi S muls and adds; a causal mask or a window saves nothing (dense).
+        """
         scores = _heads(call, sequence_lengths(call, packing), names)
         cost = attention_cost(scores, _extras(call, names))
         return cost + more(call, scores) if more is not None else cost
@@ -302,7 +305,7 @@ def declare_attention_backward(name: str, source: str, packing: Packing = PACKED
     """Register the formula of an operator that computes the gradients of an attention."""
 
     def attention_backward_kernel(call: OperatorCall) -> Cost:
-        """Count S*(3D+2Dv MACs, exp, 3 muls, 2 adds) of S scores, n(O) muls, n(O)-rows adds."""
+        """Count S scores: S*(3D+2Dv MACs, exp, 3 muls, 2 adds), and sums of dO O per query."""
         lengths = sequence_lengths(call, packing)
         return backward_kernel_cost(_heads(call, lengths, ("q", "k", "v")))
 
@@ -424,7 +427,7 @@ def _page_doubt(call: OperatorCall) -> Exactness:
 @operator("_C::paged_attention_v1", backward="none", doubt=_page_doubt, source=_VLLM)
 @operator("_C::paged_attention_v2", backward="none", doubt=_page_doubt, source=_VLLM)
 def attention_of_pages(call: OperatorCall) -> Cost:
-    """Count S = heads * keys scores: S*2D MACs, n(Q)+n(K) muls, softmax; ALiBi: S (mul, add).
+    """Count S scores: S*2D MACs, softmax, 1 mul per element of Q, K; ALiBi: S (mul, add).
 
     query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].
     """

@@ -175,5 +175,5 @@ def _engine_backward(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
     source=f"{_ENGINE}/attention/dot_product_attention",
 )
 def engine_attention(call: OperatorCall) -> Cost:
-    """Count an attention of S scores: S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; mask: S adds."""
+    """Count S scores: S*(D+Dv) MACs, softmax, 1 mul per element of Q, K; mask: S adds."""
     return attention_cost(_engine_scores(call), _engine_extras(call))

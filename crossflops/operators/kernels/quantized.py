@@ -35,13 +35,13 @@ def _product_with_bias(
 
 @operator("bitsandbytes::int8_linear_matmul", backward="none", source=_OPS)
 def int8_product(call: OperatorCall) -> Cost:
-    """Count an int8 product: n(Y)*K MACs, for A [..., K] and B [N, K]."""
+    """Count an int8 product of n results: n*K MACs, for A [..., K] and B [N, K]."""
     return _product_with_bias(call, call.input("A").shape[-1])
 
 
 @operator("bitsandbytes::int8_scaled_mm", backward="none", source=_OPS)
 def int8_scaled_product(call: OperatorCall) -> Cost:
-    """Count an int8 product with scales: n(Y)*(K MACs, 3 muls); bias: n(Y) adds."""
+    """Count an int8 product of n results with scales: n*(K MACs, 3 muls); bias: n adds."""
     count = call.result.numel
     return _product_with_bias(call, call.input("A").shape[-1]) + Cost(muls=3 * count)
 
@@ -50,7 +50,7 @@ def int8_scaled_product(call: OperatorCall) -> Cost:
     "bitsandbytes::int8_mixed_scaled_mm", backward="none", doubt=lambda _: "bound", source=_OPS
 )
 def int8_mixed_product(call: OperatorCall) -> Cost:
-    """Count int8_scaled_mm, and again the outlier columns in float (at most all): n(Y)*2*K MACs.
+    """Count int8_scaled_mm of n results, and its outlier columns in float: at most n*2*K MACs.
 
     How many columns have outliers is data: this is the most that there can be.
     """
@@ -60,7 +60,7 @@ def int8_mixed_product(call: OperatorCall) -> Cost:
 
 @operator("bitsandbytes::int8_mm_dequant", backward="none", source=_OPS)
 def int8_scales(call: OperatorCall) -> Cost:
-    """Count scaling an int8 product A: n(A)*3 muls (rows, columns, 1/127^2); bias: n(A) adds."""
+    """Count scaling n results by rows, columns and 1/127^2: n*3 muls; bias: n adds."""
     count = call.input("A").numel
     return Cost(muls=3 * count, adds=count * call.has_input("bias"))
 
@@ -97,7 +97,7 @@ def int8_rows(call: OperatorCall) -> Cost:
 @operator("bitsandbytes::gemv_4bit", backward="none", source=_OPS)
 @operator("bitsandbytes::gemm_4bit", backward="none", source=_OPS)
 def product_4bit(call: OperatorCall) -> Cost:
-    """Count a 4-bit product: n(Y)*K MACs, N*K muls by block scales; bias: n(Y) adds.
+    """Count a 4-bit product of n results: n*K MACs, N*K muls by block scales; bias: n adds.
 
     A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
     """
@@ -125,7 +125,7 @@ def _matmul_4bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Grad
     source=_FUNCTIONS,
 )
 def matmul_4bit(call: OperatorCall) -> Cost:
-    """Count a 4-bit product: n(Y)*K MACs, N*K muls to dequantize; bias: n(Y) adds.
+    """Count a 4-bit product of n results: n*K MACs, N*K muls to dequantize; bias: n adds.
 
     A [..., K], B a packed weight [N, K]. The weight itself is never trained.
     """
@@ -149,7 +149,7 @@ def _matmul_8bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Grad
     source=_FUNCTIONS,
 )
 def matmul_8bit(call: OperatorCall) -> Cost:
-    """Count n(Y)*(K MACs, 3 muls), of A by rows n(A)*(abs, compare, mul, round); bias: n(Y) adds.
+    """Count K MACs, 3 muls per result, abs, compare, mul, round per element of A; bias: adds.
 
     A [..., K] is quantized row by row, B [N, K] is stored so.
     """
@@ -182,7 +182,7 @@ _FIRST = {
 
 
 def product_of_packed(call: OperatorCall) -> Cost:
-    """Count a product with packed weights: n(Y)*K MACs; bias: n(Y) adds; scales not counted."""
+    """Count n results with packed weights: n*K MACs; bias: n adds; scales are not counted."""
     name = call.operator.rpartition("::")[2].split(".")
     depth = call.input(_FIRST["::".join(name[:2])]).shape[-1]
     return _product_with_bias(call, depth, ("bias", "b_bias_or_none"))
@@ -196,14 +196,14 @@ for _name in _FIRST:
 @operator("aten::_scaled_mm_v2", backward="none", source=_NATIVE)
 @operator("aten::_mixed_dtypes_linear", backward="none", source=_NATIVE)
 def aten_product(call: OperatorCall) -> Cost:
-    """Count a product A [..., K]: n(Y)*K MACs; bias: n(Y) adds; scales are not counted."""
+    """Count a product of n results: n*K MACs; bias: n adds; scales are not counted."""
     return _product_with_bias(call, call.inputs[0].shape[-1])
 
 
 @operator("aten::_scaled_grouped_mm", backward="none", source=_NATIVE)
 @operator("aten::_scaled_grouped_mm_v2", backward="none", source=_NATIVE)
 def grouped_product_with_scales(call: OperatorCall) -> Cost:
-    """Count a product by groups: n(Y)*K MACs (cut along K: M*K*N); scales are not counted.
+    """Count a product by groups of n results: n*K MACs (cut along K: M*K*N), without scales.
 
     As _grouped_mm: self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N].
     """

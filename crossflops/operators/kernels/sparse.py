@@ -46,7 +46,7 @@ def _scatter_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
 
 
 def scatter(call: OperatorCall) -> Cost:
-    """Count scattering n elements: n adds, muls (mul) or compares (min, max); mean: n(Y) divs.
+    """Count scattering n elements: n adds, muls or (min, max) compares; mean: 1 div per result.
 
     src [..., n, ...] into as many places as the result has, by index (scatter, segment_coo) or by
     the starts of segments (segment_csr).
@@ -95,7 +95,7 @@ def _spmm_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
 
 
 def sparse_product(call: OperatorCall) -> Cost:
-    """Count nnz*N MACs (without values: adds); mean: n(Y) divs; min, max: nnz*N compares.
+    """Count nnz*N MACs (without values: adds); mean: 1 div per result; min, max: nnz*N compares.
 
     col [nnz], value [nnz] or none, mat [..., K, N]: rows of mat that the matrix names.
     Without values rows are summed as they are: nnz*N adds.
@@ -125,7 +125,7 @@ def _segment_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
 
 @operator("pyg::segment_matmul", backward=_segment_back, source=_PYG)
 def segment_product(call: OperatorCall) -> Cost:
-    """Count rows [M, K] by the matrices of their segments [G, K, N]: n(Y)*K MACs."""
+    """Count n results of rows by the matrices of their segments [G, K, N]: n*K MACs."""
     return Cost(macs=call.result.numel * call.input("input").shape[-1])
 
 
@@ -169,7 +169,7 @@ _CLASSES = (
 
 
 def sparse_convolution(call: OperatorCall) -> Cost:
-    """Count pairs*Cin*Cout MACs, pairs*Cout adds to gather them; bias: n(Y) adds.
+    """Count pairs*Cin*Cout MACs, pairs*Cout adds to gather them; bias: 1 add per result.
 
     features [n, Cin], filters [Cout, k..., Cin]. Pairs of an active input and an output for each
     offset of the kernel: their recorded number, else at most k*...*n.

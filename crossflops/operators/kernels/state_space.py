@@ -28,7 +28,7 @@ def _has_activation(call: OperatorCall) -> bool:
     writes=True,
 )
 def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
-    """Count a causal convolution: n(x)*width MACs; bias: n(x) adds; SiLU: n(x)*(sigmoid, mul).
+    """Count a convolution of n elements: n*width MACs; bias: n adds; SiLU: n*(sigmoid, mul).
 
     x [B, D, L], weight [D, width]: a convolution of each channel with what came before it. Tokens
     before the first are zeros, and count.
@@ -41,7 +41,7 @@ def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
     "DaoAILab::_causal_conv1d_bwd_cpp", backward="none", source=f"{_CONVOLUTION}cpp_functions.py"
 )
 def causal_convolution_backward(call: OperatorCall) -> Cost:
-    """Count 2*n(x)*width MACs for dx, dweight, n(x)-D adds for dbias; SiLU: n(x)*width MACs, ...
+    """Count gradients of n elements: 2*n*width MACs (dx, dweight), n-D adds (dbias); SiLU: more.
 
     What comes before the activation is not kept: with SiLU the convolution runs again, with its
     bias, and dY s (1 + y (1 - s)) takes a sigmoid, 3 muls and 2 adds for each element.

@@ -70,7 +70,7 @@ def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
     doubt="bound",
 )
 def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
-    """Count n(Y) cells: r*r samples (4 muls, 3 adds), r*r-1 adds, 1 div each; r: sampling ratio.
+    """Count per result r*r samples (4 muls, 3 adds), r*r-1 adds, 1 div; r is the sampling ratio.
 
     input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw] (ps_roi_align: C/(ph*pw) channels). A region:
     4 muls by the scale, 4 subs where aligned (and always with ps), else 2 compares; 2 subs for its
@@ -142,7 +142,7 @@ def nms(call: OperatorCall) -> Cost:
 
 @kernel("torchvision::deform_conv2d", source=f"{_VISION}deform_conv2d_kernel.cpp", doubt="bound")
 def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
-    """Count n(Y)*Cin/g*k*k MACs; bias: n(Y) adds; k*k samples (4 muls, 3 adds) a place, channel.
+    """Count per result Cin/g*k*k MACs (bias: 1 add), and k*k samples (4 muls, 3 adds) a channel.
 
     input [N, Cin, H, W], weight [Cout, Cin/g, k, k], offset [N, 2*og*k*k, h, w]. Of a place in one
     of og groups: 2 adds, 2 floors, 4 subs, 4 muls. mask [N, og*k*k, h, w]: a mul each.
@@ -221,7 +221,7 @@ def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
     ),
 )
 def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
-    """Count n(Y)*K*(4 muls, 3 adds, 1 MAC) for K points; per place 6 muls, 6 adds, 2 floors.
+    """Count per result K*(4 muls, 3 adds, 1 MAC) for K points; per place 6 muls, 6 adds, 2 floors.
 
     input [N, H, W, G*D], Y [N, h, w, G*D]. A place is its point of the grid and an offset by
     offset_scale (2 muls, 2 adds), and has 4 weights; then a weight of its own: mask
