@@ -91,13 +91,13 @@ class _Package(ModuleType):
 
     @property
     def bench(self) -> Any:
-        """The verb."""
+        """The function `crossflops.bench`."""
         return __getattr__("bench")
 
     @bench.setter
     def bench(self, room: ModuleType) -> None:
-        """Accept the room `bench` that Python sets here on its first import, and keep the verb
-        instead.
+        """Ignore the module `crossflops.bench`, which Python sets here when it is first imported;
+        keep the function.
         """
 
 

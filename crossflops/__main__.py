@@ -10,7 +10,7 @@ _ALLOCATIONS = 100_000
 
 
 def main() -> int:
-    """Run the verb of the command line, and return the exit status."""
+    """Run the command line of this process, and return its exit status."""
     gc.set_threshold(_ALLOCATIONS, 50, 100)
     from crossflops.cli import main as cli_main
 

@@ -1,4 +1,4 @@
-"""The commands that a hint names, as they work where the reader stands.
+"""The pip and crossflops commands in hints, in the form that works in this environment.
 
 A hint is written as if everything lay on PyPI and on the PATH: "pip install 'crossflops[torch]'",
 "`crossflops doctor`". Before it is shown, `localize_commands` puts in which Python and which
@@ -23,7 +23,9 @@ _SELF = rf"(?<=`){NAME} (?=[a-z-])|(?<=: ){NAME} (?=[a-z]+ )"
 
 
 def localize_commands(text: str) -> str:
-    """Return the text with its pip and crossflops commands as this environment runs them."""
+    """Return the text with its pip and crossflops commands in the form that works in this
+    environment.
+    """
     if "pip " in text and re.search(_PIP, text):
         text = re.sub(_PLUGIN, lambda match: shlex.join(_pip_arguments(match[0])), text)
         text = re.sub(
@@ -34,7 +36,9 @@ def localize_commands(text: str) -> str:
 
 
 def program_command() -> str:
-    """Return how this command was called, in a form that can be typed again."""
+    """Return the command by which crossflops was started, as it can be typed again: "crossflops",
+    a path, or "python -m crossflops".
+    """
     called = Path(sys.argv[0] or NAME)
     if called.name == "__main__.py" and called.parent.name == NAME:
         return f"{python()} -m {NAME}"
@@ -44,14 +48,18 @@ def program_command() -> str:
 
 
 def python() -> str:
-    """Return the shortest command that runs this Python interpreter."""
+    """Return the shortest shell command that starts this Python interpreter: "python", "python3"
+    or a path.
+    """
     python = Path(sys.executable or "python3")
     short = next((name for name in ("python", "python3") if _is_on_path(name, python)), None)
     return short or shlex.quote(_from_here(python))
 
 
 def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
-    """Return the requirements of an extra of crossflops as pip arguments; () if unknown."""
+    """Return the packages of an extra of crossflops, each as a tuple of pip arguments; () if the
+    extra is unknown.
+    """
     folders: list[tuple[str, ...]] = []
     for requirement in _requirements_by_extra().get(extra, ()):
         extras = re.fullmatch(_EXTRA, requirement)
@@ -62,7 +70,9 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _installer(verb: str) -> str:
-    """Return the pip or uv command for this interpreter: `verb` is "install" or "uninstall"."""
+    """Return the command "python -m pip VERB" or "uv pip VERB" for this interpreter; the verb is
+    "install" or "uninstall".
+    """
     from shutil import which
 
     if find_spec("pip") is None and which("uv"):
@@ -71,7 +81,9 @@ def _installer(verb: str) -> str:
 
 
 def _requirements_of_extras(extras: list[str]) -> list[str]:
-    """Return the requirements of the extras as pip arguments; "crossflops[extra]" if none."""
+    """Return the pip arguments that install these extras; ["crossflops[NAME,...]"] if the packages
+    of one are unknown.
+    """
     parts = [requirements(name) for name in extras]
     if not all(parts):
         return [f"{NAME}[{','.join(extras)}]"]
@@ -79,7 +91,9 @@ def _requirements_of_extras(extras: list[str]) -> list[str]:
 
 
 def _pip_arguments(requirement: str) -> tuple[str, ...]:
-    """Return the pip arguments of a requirement; a plugin comes from crossflops' own source."""
+    """Return the pip arguments that install a requirement; for a plugin of crossflops, from the
+    source of crossflops itself.
+    """
     if not requirement.startswith(f"{NAME}-"):
         return (requirement,)
     folder = ROOT / "plugins" / requirement
@@ -93,7 +107,9 @@ def _pip_arguments(requirement: str) -> tuple[str, ...]:
 
 
 def _requirements_by_extra() -> dict[str, list[str]]:
-    """Return the requirements of each extra, of the source folder or the installed package."""
+    """Return the requirements of each extra, by its name: from the source folder, else from the
+    installed package.
+    """
     project = ROOT / "pyproject.toml"
     if project.is_file():
         import tomllib
@@ -116,7 +132,9 @@ def _requirements_by_extra() -> dict[str, list[str]]:
 
 
 def _install_origin() -> dict[str, Any]:
-    """Return the source that pip recorded for crossflops (PEP 610); {} for a package index."""
+    """Return what pip recorded about the source of crossflops (PEP 610: "url", "vcs_info"); {} if
+    it came from a package index.
+    """
     import json
     from importlib import metadata
 
@@ -128,7 +146,7 @@ def _install_origin() -> dict[str, Any]:
 
 
 def _is_on_path(name: str, requested: Path) -> bool:
-    """Return whether the shell's search path finds this file under the command name."""
+    """Return whether the shell runs exactly this file when the command `name` is typed."""
     from shutil import which
 
     command = which(name)
@@ -136,7 +154,7 @@ def _is_on_path(name: str, requested: Path) -> bool:
 
 
 def _from_here(path: Path) -> str:
-    """Return the path relative to the current folder if it is inside it, else in full."""
+    """Return a path as text: relative to the current folder if it is inside it, else absolute."""
     absolute = Path(os.path.abspath(path))
     here = Path.cwd()
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)

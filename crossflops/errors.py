@@ -51,7 +51,9 @@ class CrossflopsError(Exception):
 def _rebuild_error(
     kind: type[CrossflopsError], args: tuple[Any, ...], attributes: dict[str, Any]
 ) -> CrossflopsError:
-    """Rebuild an unpickled error of a class from its arguments and attributes."""
+    """Return an exception of this class with these arguments and attributes, as pickle
+    needs it.
+    """
     error = kind.__new__(kind)
     error.args = args
     vars(error).update(attributes)
@@ -102,7 +104,8 @@ class CrossflopsWarning(UserWarning):
 
 
 def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -> str:
-    """Return a hint for an unknown name: similar known names, or else `otherwise`.
+    """Return a hint for an unknown name: "did you mean ...?" with similar known names, else
+    `otherwise`, else all known names.
 
     `otherwise` is what stands for all of them, where they are many.
 
@@ -120,7 +123,7 @@ def nearest_name_hint(wrong: str, known: "Iterable[str]", otherwise: str = "") -
 
 
 def _one_line(text: str) -> str:
-    """Return the text with every run of whitespace, line breaks included, as one space."""
+    """Return the text on one line, with one space for each run of whitespace and line breaks."""
     return " ".join(text.split())
 
 
@@ -135,7 +138,8 @@ _LONGEST = 400
 
 
 def error_words(error: BaseException) -> str:
-    """Return the class and the message of an exception on one line.
+    """Return the class name and the message of an exception on one line, shortened, without text
+    for debugging.
 
     >>> error_words(RuntimeError("a != b\\nException raised from f at g.cpp:1"))
     'RuntimeError: a != b'
@@ -169,7 +173,8 @@ frameworks: set[str] = set()
 
 
 def error_location(error: BaseException) -> str:
-    """Return the model's source line that raised, as " (model.py:12, in forward)", or "".
+    """Return the line of the model's source that raised the error, as " (model.py:12, in
+    forward)"; "" if it is unknown.
 
     That is a file of the user; else one of an installed library that is no framework. Of an error
     that another one led to, the first that tells is taken.
@@ -199,7 +204,8 @@ _GPU = re.compile(
 
 
 def error_remedy(error: BaseException, otherwise: str) -> str:
-    """Return a hint for an exception that a model raised; `otherwise` by default.
+    """Return a hint about an exception that the model raised, or `otherwise` if its kind is not
+    known.
 
     >>> error_remedy(ModuleNotFoundError("No module named 'einops'", name="einops"), "")
     'the model imports einops when it runs: pip install einops'
@@ -223,14 +229,15 @@ def error_remedy(error: BaseException, otherwise: str) -> str:
 
 
 def print_traceback(error: BaseException) -> None:
-    """Write the traceback of an error, with its causes, to stderr if it was requested."""
+    """Write the traceback of an error and its causes to stderr, if CROSSFLOPS_DEBUG is set."""
     import traceback
 
     relay("".join(traceback.format_exception(error)))
 
 
 def relay(output: str, stream: TextIO | None = None) -> None:
-    """Write the stderr of a worker process, above all its traceback, if it was requested.
+    """Write the stderr output of a worker process, such as its traceback, to a stream, if
+    CROSSFLOPS_DEBUG is set.
 
     What a terminal would obey is spelled out. The stream is stderr, or the given one.
     """
@@ -245,7 +252,7 @@ def relay(output: str, stream: TextIO | None = None) -> None:
 
 
 def _error_chain(error: BaseException) -> Iterator[BaseException]:
-    """Return the error and its causes, the first cause first."""
+    """Return the exception and the exceptions that led to it, the earliest first."""
     chain: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in chain:
@@ -255,7 +262,9 @@ def _error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _error_file_label(file: str) -> tuple[str, bool]:
-    """Return a short name of a source file, "" outside of models, and if it is the user's."""
+    """Return (short name, whether the user wrote it) of a source file; the name is "" for files
+    that are not part of a model.
+    """
     if file.startswith("<"):
         return "", False
     installed = re.match(_INSTALLED, file)

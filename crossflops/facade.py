@@ -29,7 +29,7 @@ class ShownResult:
     __slots__ = ()
 
     def save(self, path: str | Path) -> Path:
-        """Write the result in the format of the suffix: .json, .md, .csv, .tex ...
+        """Write the result to a file, in the format of its suffix: .json, .md, .csv, .tex ...
 
         Returns:
             The path.
@@ -106,11 +106,14 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, report: Report) -> "ShownReport":
-        """Return the report as a class that displays itself in a notebook."""
+        """Return a copy of the report that prints as its page and displays itself in a
+        notebook.
+        """
         return cls(**asdict(report))
 
     def at(self, path: str) -> "ShownReport":
-        """Return the report of one module and its submodules, such as "layer1.0".
+        """Return the report of one module with its submodules, by the path of the module, such as
+        "layer1.0".
 
         Raises UnknownNameError where there is no such module.
         """
@@ -119,7 +122,8 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
     def view(
         self, by: By = "op", top: int | None = None, depth: int | None = None, unit: str = "macs"
     ) -> TableView:
-        """Return one table of the report.
+        """Return one table of the report, with a row for each operator, module, node or module
+        class.
 
         By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
         levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -142,7 +146,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         return pandas.DataFrame(list(table.rows), columns=list(table.columns))
 
     def _repr_html_(self) -> str:
-        """Return the report as an HTML fragment, which notebooks display."""
+        """Return the report as an HTML fragment; notebooks call this to display it."""
         from crossflops.render.html import html
 
         return html(self)
@@ -153,7 +157,7 @@ class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, bench: Bench) -> "ShownBench":
-        """Return the bench result as a class that displays itself in a notebook."""
+        """Return a copy of the bench result that prints as its page."""
         return cls(**asdict(bench))
 
 
@@ -170,11 +174,13 @@ class ShownProfile(ShownResult, TrainingProfile, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, profile: TrainingProfile) -> "ShownProfile":
-        """Return the profile as a class that displays itself in a notebook."""
+        """Return a copy of the profile that prints as its page."""
         return cls(**asdict(profile))
 
     def page(self, depth: int = -1, top: int = 3, detailed: bool = True) -> str:
-        """Return the profile as text, `depth` levels of modules (-1: all), `top` at each."""
+        """Return the profile as text, with `depth` levels of modules (-1: all) and the `top`
+        modules of each level.
+        """
         from crossflops.render.pages.profile import ProfileView
         from crossflops.render.terminal import terminal_page_text
 
@@ -190,7 +196,7 @@ class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, efficiency: EfficiencyReport) -> "ShownEfficiency":
-        """Return the efficiency report as a class that displays itself in a notebook."""
+        """Return a copy of the efficiency report that prints as its page."""
         fields = asdict(efficiency)
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)

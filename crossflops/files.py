@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and files that may be compressed.
+"""Files that are written completely or not at all, and files that may be compressed.
 
 What is written goes to a draft beside its place, which then takes that place. What is read may be
 under gzip, which is told by its content and not by its name.
@@ -19,7 +19,8 @@ _MAGIC = b"\x1f\x8b"  # RFC 1952, 2.3.1
 
 
 def is_configured(key: str, folder: Path | None = None) -> bool:
-    """Return whether a configuration in a folder, or above it, has the word `key`.
+    """Return whether a configuration file in this folder, or in a folder above it, contains the
+    text `key`.
 
     Most have not, and then what reads configurations need not be imported.
     """
@@ -30,14 +31,15 @@ def is_configured(key: str, folder: Path | None = None) -> bool:
 
 @contextlib.contextmanager
 def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[Path]:
-    """Yield a temporary path; it replaces `target` at the end if nothing was raised.
+    """Yield the path of a temporary file that replaces `target` after the block, unless the block
+    raised an error.
 
     A link stays one, and a device or a pipe gets the content. Raises CrossflopsError, with the
     hint, when it cannot be written.
     """
     stream = target.exists() and not target.is_file() and not target.is_dir()
     index = Path(os.path.realpath(target))  # a rename onto /dev/null would remove the device
-    folder = _scratch() if stream else index.parent
+    folder = _temporary_folder() if stream else index.parent
     path = folder / f".{index.name}.{os.getpid()}.tmp"
     try:
         yield path
@@ -53,8 +55,8 @@ def draft(target: Path, hint: str = "choose another file with -o") -> Iterator[P
             path.unlink(missing_ok=True)
 
 
-def _scratch() -> Path:
-    """Return the folder of temporary files of the system."""
+def _temporary_folder() -> Path:
+    """Return the system's folder for temporary files."""
     from tempfile import gettempdir  # most runs write no stream
 
     return Path(gettempdir())
@@ -63,7 +65,7 @@ def _scratch() -> Path:
 def write_file(
     target: Path, content: str | bytes, hint: str = "choose another file with -o"
 ) -> None:
-    """Write a file completely or not at all. Raises CrossflopsError when it cannot be written."""
+    """Write a file completely or not at all. Raises CrossflopsError if it cannot be written."""
     data = content.encode() if isinstance(content, str) else content
     with draft(target, hint) as path:
         path.write_bytes(data)
@@ -71,20 +73,22 @@ def write_file(
 
 @contextlib.contextmanager
 def locking_path(path: Path) -> Iterator[None]:
-    """Block other processes that lock the same path until the block ends.
+    """Hold a lock on the path during the block; other processes that lock the same path wait.
 
     The lock is a file of the system's temporary folder: none is left beside `path`.
     """
     import hashlib  # most runs lock nothing
 
     name = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
-    with open(_scratch() / f"crossflops-{name}.lock", "a+b") as file:
+    with open(_temporary_folder() / f"crossflops-{name}.lock", "a+b") as file:
         _lock(file.fileno())
         yield  # closing the file ends the lock
 
 
 def _lock(descriptor: int) -> None:
-    """Lock the open file for this process alone; wait while another process has the lock."""
+    """Lock an open file for this process alone, by its descriptor; wait while another process has
+    the lock.
+    """
     if sys.platform == "win32":
         import msvcrt
 
@@ -96,7 +100,7 @@ def _lock(descriptor: int) -> None:
 
 
 def contents(path: Path) -> bytes:
-    """Return the bytes of a file, decompressed if it is compressed.
+    """Return the bytes of a file, decompressed if they are gzip data.
 
     Raises OSError where it cannot be read, and InputError where its compression is damaged.
     """
@@ -115,7 +119,9 @@ def contents(path: Path) -> bytes:
 
 
 def gzip_bytes(data: bytes) -> bytes:
-    """Compress bytes by gzip, without a time or name, so that equal data give equal bytes."""
+    """Return the bytes compressed by gzip, without a time or name, so that equal bytes give equal
+    results.
+    """
     import gzip
 
     out = BytesIO()

@@ -1,4 +1,4 @@
-"""How long a process may go on, by its seconds and the life of who started it, and its memory and
+"""Limits of a process: its seconds, the life of the process that started it, its memory and
 threads.
 """
 
@@ -16,7 +16,8 @@ TIMEOUT = 300.0
 
 
 def end_with(pipe: Any, end: Callable[[], Any]) -> None:
-    """End this process when the other end of a pipe is closed, by the signal SIGIO (Linux).
+    """Let the signal SIGIO end this process as soon as the other end of a pipe is closed (Linux);
+    call `end` if it is closed already.
 
     A process that leads a group is ended with its group. SIGIO ends what does not handle it,
     whatever native code is at work, and needs no thread: a process that waits in one could not be
@@ -42,7 +43,9 @@ _KIBIBYTE = 1024
 
 
 def physical_memory() -> int | None:
-    """Return the memory of this machine in bytes; None if the system does not say."""
+    """Return the physical memory of this machine in bytes; None if the system does not
+    report it.
+    """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
@@ -50,7 +53,9 @@ def physical_memory() -> int | None:
 
 
 def usable_cpus() -> int:
-    """Return how many CPUs this process may use, by its affinity and the quota of its cgroup."""
+    """Return the number of CPUs that this process may use, by its CPU affinity and the quota of
+    its cgroup.
+    """
     if hasattr(os, "sched_getaffinity"):
         cpus = len(os.sched_getaffinity(0))
     else:
@@ -63,7 +68,7 @@ def usable_cpus() -> int:
 
 
 def trim_memory() -> None:
-    """Return free memory to the system: glibc keeps free blocks that lie between used ones.
+    """Give free memory of this process back to the system, which glibc does not do by itself.
 
     Other libraries have no such word: https://man7.org/linux/man-pages/man3/malloc_trim.3.html
     """
@@ -74,23 +79,27 @@ def trim_memory() -> None:
 
 
 def threads() -> int:
-    """Return the threads of this process, native ones too, on Linux; None elsewhere."""
+    """Return the number of threads of this process, native ones included. Works on Linux only."""
     return _process_status_value("Threads")
 
 
 def address_space() -> int:
-    """Return the bytes of address space that this process uses on Linux; None elsewhere."""
+    """Return the size of the address space that this process uses, in bytes. Works on
+    Linux only.
+    """
     return _process_status_value("VmSize") * _KIBIBYTE
 
 
 def _process_status_value(key: str) -> int:
-    """Return the number of an entry of /proc/self/status, such as "VmSize" (kB), by its key."""
+    """Return the number of an entry of /proc/self/status by its key: "Threads", or
+    "VmSize" in kB.
+    """
     lines = _STATUS.read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
 
 
 def limit_memory(size: int | None, *, may_be_raised: bool = False) -> None:
-    """Limit the address space of this process to `size` bytes, if the system supports it.
+    """Limit the address space of this process to `size` bytes; None means no limit.
 
     `may_be_raised` leaves the way open to a higher bound later on. Where the system cannot
     (Windows, and in part macOS), a line on stderr says so.

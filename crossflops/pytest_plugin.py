@@ -1,4 +1,5 @@
-"""The plugin of pytest: `flops_budget` holds a model against rules, and names what grew.
+"""The pytest plugin: the fixture `flops_budget` checks a model against budget rules and names what
+grew.
 
 ::
 
@@ -33,14 +34,16 @@ _SAVED = "flops saved"  # a property of a test's report, which travels from the 
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes the baseline."""
+    """Add the option --update-flops, which writes the baseline of all budgets."""
     parser.getgroup("crossflops").addoption(
         _UPDATE, action="store_true", help="write the baseline of all budgets that the tests check"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the pytest mark; raise UsageError if several processes would write one baseline."""
+    """Declare the mark flops_budget; raise UsageError if --update-flops is combined with several
+    test processes.
+    """
     config.addinivalue_line(
         "markers", "flops_budget(*rules): the rules that the fixture flops_budget checks"
     )
@@ -52,7 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def flops_budget(request: pytest.FixtureRequest) -> Hold:
-    """Return a function of a model and rules that fails the test if a rule does not hold.
+    """Return a function that checks a model against budget rules, and fails the test if a rule is
+    broken.
 
     `flops_budget(model, *rules, name=..., **options)`: the model is an object or a target, the
     rules are those of `crossflops check`, of the mark where none is given, or of a target's
@@ -62,7 +66,9 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
     calls: Counter[str] = Counter()  # of this run of the test: how often it checked a target
 
     def hold(model: Any, *rules: str, name: str = "", **options: Any) -> "Checks":
-        """Check the count of a model against budget rules; fail the test if one is broken."""
+        """Check the count of a model against budget rules and return the checks; fail the test if
+        a rule is broken.
+        """
         from crossflops.errors import CrossflopsError
         from crossflops.render.pages.budgets import failures, savings
 
@@ -79,7 +85,7 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
         model = os.fspath(model) if isinstance(model, os.PathLike) else model
         refused = ""
         try:
-            calls[_target(model)] += 1
+            calls[_target_suffix(model)] += 1
             call = _test_call_name(request, model, calls)
             checks = _check_budget_rules(
                 request, model, rules or marked, name or call, call, options
@@ -97,7 +103,9 @@ def flops_budget(request: pytest.FixtureRequest) -> Hold:
 
 
 def _with_test_remedies(text: str) -> str:
-    """Return the text of an error with hints for a test run instead of the command line."""
+    """Return the text of an error with its `crossflops check` commands replaced by pytest
+    commands.
+    """
     for remedy, own in _REMEDIES.items():
         text = text.replace(remedy, own)
     return text
@@ -111,7 +119,9 @@ def _check_budget_rules(
     call: str,
     options: dict[str, Any],
 ) -> "Checks":
-    """Check the rules of one call of the fixture; write the baseline if requested."""
+    """Check the rules of one call of the fixture and return the checks; write the baseline if
+    --update-flops is given.
+    """
     from crossflops.plugins.elsewhere import find_config_table
     from crossflops.verbs import check
 
@@ -120,27 +130,30 @@ def _check_budget_rules(
         return check.check_budgets([model], update, _ignore_progress, folder)
     file, _ = find_config_table("budgets", folder)
     budget = _budget(model, rules, name, options)
-    _refuse_second(request, budget.name, call, file.parent / check.BASELINE)
+    _refuse_used_name(request, budget.name, call, file.parent / check.BASELINE)
     return check.hold_budgets([budget], file.parent / check.BASELINE, update, _ignore_progress)
 
 
-def _target(model: Any) -> str:
-    """Return a space and the target if the model is given by its name, else an empty text."""
+def _target_suffix(model: Any) -> str:
+    """Return a space and the target if the model is given as a target text, else ""."""
     return f" {model}" if isinstance(model, str) else ""
 
 
 def _test_call_name(request: pytest.FixtureRequest, model: Any, calls: Counter[str]) -> str:
-    """Return the name of a call: its test, the target, and the number of the call in the test.
+    """Return the name of one call of the fixture: the test's id, the target, and " #2" for the
+    second call on this target.
 
     Two calls of one test on one model have two entries, or the later would replace the earlier.
     """
-    target = _target(model)
+    target = _target_suffix(model)
     ordinal = f" #{calls[target]}" if calls[target] > 1 else ""
     return f"{request.node.nodeid}{target}{ordinal}"
 
 
-def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
-    """Raise InputError if another call of this test run uses the same budget name."""
+def _refuse_used_name(request: pytest.FixtureRequest, name: str, call: str, path: Path) -> None:
+    """Raise InputError if another call in this test run already uses the budget name in the same
+    baseline file.
+    """
     from crossflops.errors import InputError
 
     owners = request.config.stash.setdefault(_OWNERS, {})
@@ -152,7 +165,9 @@ def _refuse_second(request: pytest.FixtureRequest, name: str, call: str, path: P
 
 
 def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budget":
-    """Build the budget of one call of the fixture from its rules and options."""
+    """Return the budget of one call of the fixture, from its rules and options. Raises InputError
+    if they are invalid.
+    """
     import msgspec
 
     from crossflops.errors import InputError
@@ -176,11 +191,11 @@ def _budget(model: Any, rules: Any, name: str, options: dict[str, Any]) -> "Budg
 
 
 def _ignore_progress(_: str) -> None:
-    """Ignore a progress message."""
+    """Do nothing with a progress message."""
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Write what smaller models saved, for tests that passed, too."""
+    """Write, after the tests, how much each passed budget saved since its baseline."""
     lines = dict.fromkeys(
         text
         for report in terminalreporter.getreports("passed")

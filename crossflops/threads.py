@@ -1,4 +1,5 @@
-"""One verb at a time in a process; what other threads print, warn of or log stays untouched.
+"""One count at a time in a process, and silence in one thread: output, warnings and logs of other
+threads stay.
 
 Frameworks keep much for the whole process: patched functions, random numbers, what is traced. So
 whoever counts holds one lock. What a count silences is silenced in its own thread alone: streams,
@@ -31,16 +32,18 @@ class _Process:
         self._at_fork = threading.local()
 
     def before_fork(self) -> None:
-        """Wait until no other thread counts, before this process forks."""
+        """Wait, before this process forks, until no other thread counts, at most 60 s."""
         self._at_fork.held = self.turn.acquire(timeout=_FORK_WAITS)
 
     def after_fork(self) -> None:
-        """Let other threads count again in the parent process after a fork."""
+        """Let other threads of the parent process count again after a fork."""
         if self._at_fork.held:
             self.turn.release()
 
     def reset_in_child(self) -> None:
-        """Forget waiting threads: the child has only the one that forked."""
+        """Release the lock in a forked child; if another thread was counting, make a new lock and
+        mark the child as unusable for counts.
+        """
         if self._at_fork.held:
             self.turn.release()
         else:
@@ -58,7 +61,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Let one thread at a time count models; other threads wait until the block ends.
+    """Let only this thread count models during the block; other threads wait until it ends.
 
     Raises CrossflopsError in a process that was forked in the middle of a count of another thread:
     it has the functions that this had patched, and nothing that would put them back.
@@ -87,29 +90,31 @@ class _Silent:
         return iter(self._stream)
 
     def write(self, text: str) -> int:
-        """Discard text of the silenced thread; write the text of other threads."""
+        """Write the text unless it comes from the silenced thread; return the number of
+        characters.
+        """
         if threading.get_ident() == self._thread:
             return len(text)
         return 0 if self._stream is None else self._stream.write(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write each of the lines, or discard them in the silenced thread."""
+        """Write the lines unless they come from the silenced thread."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Flush the text of other threads."""
+        """Flush the underlying stream, if there is one."""
         if self._stream is not None:
             self._stream.flush()
 
     def end(self) -> None:
-        """Write all text from now on, since another thread may still hold this stream."""
+        """End the silence: write the text of all threads from now on."""
         self._thread = None
 
 
 @contextmanager
 def silence_streams() -> Iterator[None]:
-    """Discard what this thread writes to sys.stdout and sys.stderr within the block."""
+    """Discard what this thread writes to sys.stdout and sys.stderr during the block."""
     with ExitStack() as kept:
         for name in ("stdout", "stderr"):
             kept.enter_context(_silence_stream(name))
@@ -118,7 +123,9 @@ def silence_streams() -> Iterator[None]:
 
 @contextmanager
 def _silence_stream(name: str) -> Iterator[None]:
-    """Discard what this thread writes to the stream named "stdout" or "stderr"."""
+    """Discard what this thread writes during the block to one stream of sys: "stdout" or
+    "stderr".
+    """
     before = getattr(sys, name)
     silent = _Silent(before)
     # another thread may put its own there meanwhile, which stays
@@ -142,11 +149,13 @@ class _ThreadPattern:
         self._thread: int | None = threading.get_ident()
 
     def match(self, text: str) -> bool:
-        """Return whether a warning text begins so and comes from the filter's thread."""
+        """Return whether the text of a warning begins with the wanted words and comes from the
+        wanted thread.
+        """
         return threading.get_ident() == self._thread and text.startswith(self._begins)
 
     def end(self) -> None:
-        """Stop to match any warning."""
+        """Make the pattern match no warning from now on."""
         self._thread = None
         self.pattern = _NOTHING
 
@@ -155,7 +164,8 @@ class _ThreadPattern:
 def filter_warnings(
     action: str, category: type[Warning] = Warning, begins: str = ""
 ) -> Iterator[None]:
-    """Apply a warnings filter to this thread in the block, for texts that begin so.
+    """Apply a warnings filter during the block, to this thread's warnings whose text begins with
+    `begins`.
 
     All that was filtered before is filtered so again behind the block.
     """
@@ -164,17 +174,17 @@ def filter_warnings(
     filters: Any = warnings.filters
     before = list(filters)
     filters.insert(0, entry)
-    _tell_filters()
+    _announce_filter_change()
     try:
         yield
     finally:
         own.end()
         filters[:] = before  # those of code within go too; `catch_warnings` has its own list
-        _tell_filters()
+        _announce_filter_change()
 
 
-def _tell_filters() -> None:
-    """Tell the module warnings that its filters changed."""
+def _announce_filter_change() -> None:
+    """Tell the module `warnings` that its list of filters changed."""
     for name in ("_filters_mutated", "_filters_mutated_lock_held"):
         if (on_progress := getattr(warnings, name, None)) is not None:
             on_progress()
@@ -183,13 +193,17 @@ def _tell_filters() -> None:
 
 @contextmanager
 def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMessage]]:
-    """Record warnings of this category and this thread in a list, instead of showing them."""
+    """Yield a list that receives this thread's warnings of this category during the block, instead
+    of showing them.
+    """
     recorded: list[warnings.WarningMessage] = []
     thread = threading.get_ident()
     before: Any = warnings.showwarning
 
     def show(message: Any, kind: Any, file: str, line: int, *rest: Any, **more: Any) -> None:
-        """Record a warning of this thread and of the category; show all others as before."""
+        """Append a warning of the recorded thread and category to the list; show any other as
+        before.
+        """
         if threading.get_ident() == thread and issubclass(kind, category) and is_open:
             recorded.append(warnings.WarningMessage(message, kind, file, line))
         else:
@@ -206,14 +220,18 @@ def record_warnings(category: type[Warning]) -> Iterator[list[warnings.WarningMe
 
 @contextmanager
 def silence_logs(is_dropped: Callable[[Any], bool]) -> Iterator[None]:
-    """Drop records that this thread logs within the block, if `is_dropped(record)`."""
+    """Drop, during the block, those log records of this thread for which `is_dropped(record)` is
+    true.
+    """
     import logging  # a count of a file silences nothing
 
     thread = threading.get_ident()
     before = logging.Logger.handle
 
     def handle(self: logging.Logger, record: logging.LogRecord) -> None:
-        """Discard a log record of this thread if the filter matches it; handle all others."""
+        """Drop a log record of the silenced thread if `is_dropped` says so; handle any other as
+        before.
+        """
         if not (is_open and threading.get_ident() == thread and is_dropped(record)):
             before(self, record)
 

@@ -1,4 +1,4 @@
-"""A file beside the model that it was written of: both run on the same inputs, and compared."""
+"""Run an exported file and its model on the same inputs, and compare their outputs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,8 @@ _WHOLE = "biu"
 
 
 def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
-    """Run an exported file and compare its outputs with those of the model.
+    """Run an exported file on the inputs of a model run, and return how far its outputs agree with
+    those of the model.
 
     Raises MissingExtraError where onnxruntime is not installed.
     """
@@ -26,7 +27,7 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
     try:
         session = module.InferenceSession(str(file), chosen, providers=PROVIDERS)
         values = [value.name for value in session.get_inputs()]
-        results = session.run(None, _fed(values, ran.inputs))
+        results = session.run(None, _inputs_by_name(values, ran.inputs))
     except Exception as error:  # of classes that onnxruntime makes up
         return Agreement(runtime=name, problem=_onnxruntime_message(error))
     names = [value.name for value in session.get_outputs()]
@@ -37,8 +38,10 @@ def compare_with_onnxruntime(file: Path, ran: ModelRun) -> Agreement:
     return Agreement(runtime=name, outputs=tuple(_compare_output(*row) for row in rows))
 
 
-def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
-    """Return the values by input name. Raises ValueError if their numbers differ."""
+def _inputs_by_name(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
+    """Return the inputs of a file by name, from values in their order. Raises ValueError if the
+    numbers of both differ.
+    """
     if len(names) != len(values):
         raise ValueError(
             f"the file has {len(names)} inputs, but the model was given {len(values)}"
@@ -49,7 +52,9 @@ def _fed(names: Sequence[str], values: Sequence[Any]) -> dict[str, Any]:
 def _compare_output(
     name: str, requested: Any, result: Any, drawn: bool, rounding: float
 ) -> OutputAgreement:
-    """Compare an output of the model with that of its file; return differences and verdict."""
+    """Return how far one output of the file agrees with that of the model (`requested`):
+    differences and a verdict.
+    """
     import numpy as np
 
     result = np.asarray(result)
@@ -61,7 +66,7 @@ def _compare_output(
         return OutputAgreement(name=name, drawn=True)
     if requested.dtype.kind not in _KINDS:
         return OutputAgreement(name=name, agrees=bool((requested == result).all()))
-    absolute, relative = _gap(requested, result)
+    absolute, relative = _largest_differences(requested, result)
     is_whole = requested.dtype.kind in _WHOLE
     step = 0.0 if is_whole else float(np.finfo(requested.dtype).eps)
     noise = _ROUNDINGS * max(rounding, step)
@@ -76,8 +81,9 @@ def _compare_output(
     )
 
 
-def _gap(requested: Any, result: Any) -> tuple[float, float]:
-    """Return the largest absolute and relative difference of two arrays.
+def _largest_differences(requested: Any, result: Any) -> tuple[float, float]:
+    """Return the largest absolute difference of two arrays, and the same relative to the largest
+    element of the first.
 
     Of whole numbers and truth values the share of the elements that differ.
     """
@@ -97,6 +103,6 @@ def _gap(requested: Any, result: Any) -> tuple[float, float]:
 
 
 def _onnxruntime_message(error: Exception) -> str:
-    """Return the message of onnxruntime in one line, without its code."""
+    """Return the message of an onnxruntime error on one line, without its error code."""
     line = " ".join(str(error).split())
     return line.rpartition("[ONNXRuntimeError] : ")[2].partition(" : ")[2] or line

@@ -1,4 +1,4 @@
-"""The batch that is fastest, and the largest that fits: doubled, then bisected."""
+"""Search for the fastest batch size and the largest one that fits: double it, then bisect."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,11 +17,15 @@ class Goal(NamedTuple):
     latency: float | None = None
 
     def is_met(self, timing: Measurement) -> bool:
-        """Return whether the 99th percentile of the latency is within the goal."""
+        """Return whether the 99th percentile of the measured latencies is within the limit of the
+        goal.
+        """
         return self.latency is None or timing.p99 <= self.latency
 
     def best(self, tried: list[Measurement | Unfit]) -> Measurement | None:
-        """Return the fastest measurement that meets the goal; the smaller of equal ones."""
+        """Return the measurement with the most examples per second that meets the goal, or None;
+        of equal ones the smaller batch.
+        """
         able = [run for run in tried if isinstance(run, Measurement) and self.is_met(run)]
         return max(able, key=lambda run: (run.examples_per_second, -run.batch), default=None)
 
@@ -40,7 +44,8 @@ class Search(NamedTuple):
 def search_batch_size(
     attempt: Try, goal: Goal = FASTEST, most: int = MOST, to_the_limit: bool = True
 ) -> Search:
-    """Search the fastest batch size that runs and meets the goal: double it, then bisect.
+    """Run batch sizes to find the fastest one that meets the goal and the largest one that fits;
+    return all that were tried.
 
     Doubling ends at a batch that does not fit, that breaks the latency of the goal, or, unless
     `to_the_limit`, when two doublings gained less than 3 %. Between the last good and the first
@@ -50,19 +55,21 @@ def search_batch_size(
     tried: dict[int, Measurement | Unfit] = {}
 
     def good(batch: int) -> bool:
-        """Return whether the batch size runs and meets the goal; run it at the first call."""
+        """Return whether this batch size runs and meets the goal; run it only at the first
+        request.
+        """
         outcome = tried[batch] if batch in tried else tried.setdefault(batch, attempt(batch))
         return isinstance(outcome, Measurement) and goal.is_met(outcome)
 
     batch, flat = 1, 0
     while good(batch) and batch * 2 <= most:
-        flat = flat + 1 if batch > 1 and _gain(tried, batch) < GAIN else 0
+        flat = flat + 1 if batch > 1 and _relative_gain(tried, batch) < GAIN else 0
         if flat >= LEVELS and not to_the_limit:
             break
         batch *= 2
     if not good(batch) and batch > 1:
-        _border(good, batch // 2, batch)
-    _summit(good, tried, goal)
+        _bisect_border(good, batch // 2, batch)
+    _refine_fastest_batch(good, tried, goal)
     fits = [b for b, outcome in tried.items() if isinstance(outcome, Measurement)]
     return Search(
         tuple(tried[size] for size in sorted(tried)),
@@ -71,25 +78,31 @@ def search_batch_size(
     )
 
 
-def _gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
-    """Return the relative gain in examples/s of a batch size over half of it."""
+def _relative_gain(tried: dict[int, Measurement | Unfit], batch: int) -> float:
+    """Return the relative gain in examples per second of a batch size over half of it: 0.1 for 10
+    %.
+    """
     now, before = tried[batch], tried[batch // 2]
     if not isinstance(now, Measurement) or not isinstance(before, Measurement):
         return 0.0
     return now.examples_per_second / before.examples_per_second - 1
 
 
-def _border(good: Callable[[int], bool], low: int, high: int) -> None:
-    """Bisect between a batch size that is good and one that is not."""
+def _bisect_border(good: Callable[[int], bool], low: int, high: int) -> None:
+    """Try batch sizes between a good one and a bad one, by bisection, until they are next to each
+    other.
+    """
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if good(middle) else (low, middle)
 
 
-def _summit(
+def _refine_fastest_batch(
     good: Callable[[int], bool], tried: dict[int, Measurement | Unfit], goal: Goal
 ) -> None:
-    """Try batch sizes between the fastest one and its neighbours until none is faster."""
+    """Try batch sizes between the fastest one and its neighbours until this finds no
+    faster one.
+    """
     best = goal.best(list(tried.values()))
     while best is not None:
         known = sorted(tried)

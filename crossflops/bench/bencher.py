@@ -41,22 +41,24 @@ _OUT_OF_MEMORY = "ran out of memory"
 
 
 def main() -> None:
-    """Answer the bench order on stdin."""
+    """Read a bench order from stdin, run it, write its answer to a file, and exit."""
     serve_order(Order, answer_bench_order)
 
 
 def answer_bench_order(order: Order, wait: Wait) -> Answer:
-    """Run the model of an order; return its measurements, or the reason why it failed."""
+    """Run the model of an order; return its measurements, or why it cannot run."""
 
     def run() -> Ran:
-        """Run the model or file of the order and return what was measured."""
+        """Run the model or the file of the order, and return what was measured."""
         return run_model(order) if isinstance(order, ModelOrder) else run_file(order)
 
     return answer_of(run, order.batch)
 
 
 def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
-    """Call a run of a model; return its measurements, or the error as an answer."""
+    """Call `run` and return its measurements; if it raises an error, return the error as an
+    answer.
+    """
     try:
         return run()
     except CrossflopsError as error:
@@ -73,7 +75,9 @@ def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
 
 
 def run_file(order: FileOrder) -> Ran:
-    """Run an ONNX file in onnxruntime: time it, then profile it on request."""
+    """Run an ONNX file in onnxruntime and return its measurement, with a profile of its kernels if
+    the order asks for it.
+    """
     module = session.runtime()
     provided = from_archive(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
@@ -100,7 +104,9 @@ def run_file(order: FileOrder) -> Ran:
 
 
 def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
-    """Save the graph that onnxruntime would run to a file, without running it."""
+    """Save the graph that onnxruntime would run for the model bytes `data`, without running it;
+    return where it is.
+    """
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)
@@ -110,7 +116,9 @@ def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 
 
 def run_model(order: ModelOrder) -> Ran:
-    """Run a model in its own framework: time it, then trace it on request."""
+    """Run a model in its own framework and return its measurement, with a trace if the order asks
+    for it.
+    """
     run = _prepare_framework_model(build_ordered_model(order), order)
     config = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"
     measurement = time_warm_runs(run.once, order.batch, time.perf_counter, order.limits, config)
@@ -127,7 +135,7 @@ def run_model(order: ModelOrder) -> Ran:
 
 
 def build_ordered_model(order: ModelOrder) -> Source:
-    """Build the model of an order in this process, with its inputs."""
+    """Build the model of an order in this process, and return it with its inputs."""
     from crossflops import targets
 
     sys.path.extend(path for path in order.paths if path not in sys.path)
@@ -143,7 +151,9 @@ def build_ordered_model(order: ModelOrder) -> Source:
 
 
 def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel:
-    """Prepare a model to run in its own framework. Raises InputError for another runtime."""
+    """Return the model in a form that can be run in its own framework. Raises InputError if the
+    order names another one.
+    """
     frontend = frontend_of(source.model)
     framework = frontend.runtime if frontend is not None else ""
     if frontend is None or framework != order.runtime:
@@ -158,20 +168,24 @@ def _prepare_framework_model(source: Source, order: ModelOrder) -> RunnableModel
 def _time_session(
     module: Any, order: FileOrder, data: bytes, feeds: dict[str, Any], mode: str
 ) -> Measurement:
-    """Time warm runs of an onnxruntime session on the inputs; return the measurement."""
+    """Return the measurement of an onnxruntime session of the model bytes `data`, run on these
+    inputs.
+    """
     ready = module.InferenceSession(
         data, _order_session_options(module, order), providers=session.PROVIDERS
     )
 
     def run_session() -> None:
-        """Run the onnxruntime session once."""
+        """Run the onnxruntime session once on the inputs."""
         ready.run(None, feeds)
 
     return time_warm_runs(run_session, order.batch, time.perf_counter, order.limits, mode)
 
 
 def _profiling(timing: Ran, nodes: int) -> BenchLimits:
-    """Return how many runs to profile: more for short runs, within a limit of events."""
+    """Return the limits of the runs under the profiler: more runs if a run is short, but not too
+    many events.
+    """
     took = timing.measurement.p50 if timing.measurement is not None else _SPAN
     requested = min(_MOST, int(_SPAN / took) if took else _MOST, _EVENTS // max(1, nodes))
     return PROFILED._replace(runs=max(_TRACED, requested))
@@ -185,7 +199,7 @@ def _profile_session(
     timing: Ran,
     limits: BenchLimits,
 ) -> Ran:
-    """Run the session once more under the profiler, which takes time itself."""
+    """Return the timed answer extended by a profile of further runs and by the graph that ran."""
     options = _order_session_options(module, order)
     graph = Path(order.folder, "optimized.onnx")
     session.save_optimized(options, graph)
@@ -194,7 +208,7 @@ def _profile_session(
     ready = module.InferenceSession(data, options, providers=session.PROVIDERS)
 
     def run_under_profiler() -> None:
-        """Run the onnxruntime session once under its profiler."""
+        """Run the onnxruntime session once on the inputs, with its profiler on."""
         ready.run(None, feeds)
 
     runs = time_warm_runs(run_under_profiler, order.batch, time.perf_counter, limits)
@@ -204,7 +218,9 @@ def _profile_session(
 
 
 def _order_session_options(module: Any, order: FileOrder) -> Any:
-    """Return onnxruntime session options with the threads and optimization of the order."""
+    """Return onnxruntime session options with the threads and the optimization level of
+    the order.
+    """
     folder = str(Path(order.path).resolve().parent)
     return session.build_session_options(module, folder, order.threads, order.optimization)
 

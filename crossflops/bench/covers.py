@@ -1,4 +1,5 @@
-"""Which counted nodes each executed kernel stands for, and the table of both.
+"""Match the kernels that ran with the counted nodes that they compute, and build the table of
+both.
 
 First the graph that a runtime made is read, and which value of the counted graph each of its
 values is. Every node then belongs to the first kernel whose result depends on it. A kernel whose
@@ -34,7 +35,7 @@ class ExecutedGraph(NamedTuple):
     stored: frozenset[str]
 
     def everywhere(self) -> Iterator[ExecutedNode]:
-        """Yield the nodes, and the nodes in their subgraphs."""
+        """Yield all nodes of the graph, each before the nodes in its subgraphs."""
         for node in self.nodes:
             yield node
             for body in node.bodies.values():
@@ -42,19 +43,19 @@ class ExecutedGraph(NamedTuple):
 
 
 def read_executed_graph(path: str | Path) -> ExecutedGraph:
-    """Return the graph that onnxruntime saved. Raises TargetError."""
+    """Return the optimized graph that onnxruntime saved to a file. Raises TargetError."""
     return to_executed_graph(parse_model_proto(Path(path).read_bytes()).graph)
 
 
 def to_executed_graph(graph: Any) -> ExecutedGraph:
-    """Convert an ONNX GraphProto to an executed graph, with its subgraphs."""
+    """Return an ONNX GraphProto as an executed graph, with its subgraphs."""
     stored = {tensor.name for tensor in graph.initializer}
     stored |= {tensor.values.name for tensor in graph.sparse_initializer}
     return ExecutedGraph(tuple(map(_to_executed_node, graph.node)), frozenset(stored))
 
 
 def _to_executed_node(node: Any) -> ExecutedNode:
-    """Convert a node of an ONNX file to one of the executed graph, with its bodies."""
+    """Return an ONNX NodeProto as a node of an executed graph, with its subgraphs."""
     return ExecutedNode(
         name=node.name,
         op=node.op_type,
@@ -69,7 +70,8 @@ def _to_executed_node(node: Any) -> ExecutedNode:
 def name_executed_nodes(
     executed: ExecutedGraph, kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
-    """Return the executed graph, its unnamed nodes named after the kernels that ran.
+    """Return the executed graph with a name for each unnamed node: that of a kernel of its
+    operator in the profile.
 
     The profiler calls those by operator and a number that no file has. Those of one operator ran
     in the order in which they stand, if they are as many.
@@ -88,12 +90,16 @@ def name_executed_nodes(
 def guess_executed_graph(
     nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
-    """Reconstruct the graph that onnxruntime ran from the names of its kernels."""
+    """Return the graph that onnxruntime ran, as far as the (name, operator) pairs of its kernels
+    tell it.
+    """
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}
 
     def outputs(name: str) -> tuple[str, ...]:
-        """Return the output names of an executed kernel, from the counted node it names."""
+        """Return the output names of the kernel with this name, from the counted node that the
+        name refers to.
+        """
         value = name.removesuffix("_nchwc")
         if value != name and value in made:
             return (value,)
@@ -105,10 +111,12 @@ def guess_executed_graph(
 
 
 def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -> ExecutedGraph:
-    """Return the executed graph with a name for each node that has none."""
+    """Return the graph with a name for each unnamed node: the next one of `names` for its
+    operator, else its output's name.
+    """
 
     def fill(node: ExecutedNode) -> ExecutedNode:
-        """Return the node with the next free name of its operator, or that of its output."""
+        """Return the node with a name, and its subgraphs with names."""
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)
@@ -132,13 +140,17 @@ class Origin:
         self.maker = {spec.name: node for node in nodes for spec in node.outputs if spec}
 
     def needs(self, node: Node) -> tuple[str, ...]:
-        """Return the names of the values that a node and its bodies read; none for Shape."""
+        """Return the names of the values that a node and its bodies read; () for Shape
+        and Size.
+        """
         if node.op.type in _OF_SHAPES and not node.op.domain:
             return ()
         return tuple(dict.fromkeys(_values_read_by_node(node)))
 
     def value_ancestors(self, name: str) -> Iterator[Node]:
-        """Yield the nodes that a value is computed from, nearest first, to a fixed depth."""
+        """Yield the nodes from which a value is computed, the nearest first, up to a fixed
+        distance.
+        """
         ring, reached = deque([(name, 0)]), {name}
         while ring:
             at, deep = ring.popleft()
@@ -152,13 +164,15 @@ class Origin:
                     ring.append((needed, deep + 1))
 
     def depends(self, name: str, on: str) -> bool:
-        """Return whether a value is `on` or is computed from it by few nodes."""
+        """Return whether the value `name` is the value `on`, or is computed from it within a fixed
+        number of nodes.
+        """
         made_by = self.maker.get(on)
         return name == on or any(node is made_by for node in self.value_ancestors(name))
 
     @property
     def twins(self) -> list[Node]:
-        """The nodes that compute the same as an earlier node, on the same values."""
+        """The nodes that compute the same as an earlier node, from the same values."""
         same: dict[str, str] = {}
         first: dict[object, Node] = {}
         repeated = []
@@ -178,7 +192,9 @@ class Origin:
 
 
 def _values_read_by_node(node: Node) -> Iterator[str]:
-    """Yield the names of the values that a node and its bodies read from outside."""
+    """Yield the names of the values that a node reads, and those that its bodies read from
+    outside.
+    """
     yield from (spec.name for spec in node.inputs if spec)
     for body in node.bodies:
         made = {spec.name for spec in body.inputs}
@@ -205,7 +221,8 @@ _SAME = {"Gemm": "MatMul", "MatMulInteger": "MatMul", "QGemm": "MatMul", "ConvIn
 
 
 def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
-    """Return by name of an executed value the name of the equal counted value, if known.
+    """Return the name of the counted value that equals an executed value, by the name of the
+    executed value.
 
     A value that both have under one name is itself. Others are, the surest first: what the node
     of the same name and operator makes; what the like operator reads that its reader stands for;
@@ -213,7 +230,7 @@ def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
     """
     known = dict(_pair_values_by_name(origin, level))
     for node in reversed(level.nodes):
-        _from_reader(origin, level, node, known)
+        _match_inputs_of_reader(origin, level, node, known)
     for node in level.nodes:
         inside = _value_from_node_name(origin, node)
         if inside and node.outputs and node.outputs[0] not in known:
@@ -222,19 +239,21 @@ def aliases(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
 
 
 def is_data_movement(op: str) -> bool:
-    """Return whether a kernel only moves data."""
+    """Return whether the kernels of this operator only move data."""
     return op in _MOVING
 
 
 def base_operator_type(op: str) -> str:
-    """Return the operator without the runtime's prefixes: Conv for FusedConv."""
+    """Return the ONNX operator that a runtime's operator is based on: "Conv" for "FusedConv"."""
     for prefix in _PREFIXES:
         op = op.removeprefix(prefix)
     return _SAME.get(op, op)
 
 
 def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple[str, str]]:
-    """Yield pairs of equal values by name: one of the executed, one of the counted graph."""
+    """Yield pairs of names of equal values: (executed value, counted value), by equal value names
+    or equal node names.
+    """
     for node in level.nodes:
         like = origin.by_key.get(node.name)
         made = like.outputs if like is not None and like.op.type == node.op else ()
@@ -246,7 +265,9 @@ def _pair_values_by_name(origin: Origin, level: ExecutedGraph) -> Iterator[tuple
 
 
 def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
-    """Return the counted value that the node's name refers to, or None."""
+    """Return the name of the counted value to which the name of an executed node refers,
+    or None.
+    """
     name = node.name.removesuffix(_NCHWC)
     if name != node.name and name in origin.maker:
         return name
@@ -255,10 +276,12 @@ def _value_from_node_name(origin: Origin, node: ExecutedNode) -> str | None:
     return made[0].name if made and made[0] is not None else None
 
 
-def _from_reader(
+def _match_inputs_of_reader(
     origin: Origin, level: ExecutedGraph, node: ExecutedNode, known: dict[str, str]
 ) -> None:
-    """Match the inputs of an executed node to counted values, given its outputs."""
+    """Add to `known` the counted values that equal the inputs of an executed node, derived from
+    its outputs.
+    """
     made = next((known[name] for name in node.outputs if name in known), None)
     start = _value_from_node_name(origin, node) or made
     unknown = [
@@ -280,7 +303,9 @@ def _from_reader(
 
 
 def _nearest_same_operator(origin: Origin, node: ExecutedNode, start: str) -> Node | None:
-    """Return the nearest counted node with the kernel's operator before a value, or None."""
+    """Return the nearest counted node that leads to the value `start` and has the operator of the
+    executed node, or None.
+    """
     if is_data_movement(node.op):  # one of many: only if it makes the very value
         maker = origin.maker.get(start)
         return maker if maker is not None and maker.op.type == node.op else None
@@ -321,7 +346,9 @@ class Covers(NamedTuple):
 
 
 def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> Covers:
-    """Match executed kernels to the counted nodes that they compute, with all bodies."""
+    """Return which counted nodes the executed kernels compute, with those in loop and branch
+    bodies.
+    """
     work = _Claims(nodes, level)
     groups = work.groups()
     joined: list[Cover] = []
@@ -349,12 +376,12 @@ def covers(nodes: tuple[Node, ...], level: ExecutedGraph, prefix: str = "") -> C
 
 
 def _prefix_node_keys(prefix: str, nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Return the keys of the nodes, each after the prefix."""
+    """Return the keys of the nodes, each with the prefix before it."""
     return tuple(f"{prefix}{node.key}" for node in nodes)
 
 
 def _body_covers(node: Node, holder: ExecutedNode, prefix: str) -> Iterator[Covers]:
-    """Yield for each body of a node which counted nodes its executed kernels cover."""
+    """Yield, for each body of a node, which of its counted nodes the executed kernels compute."""
     for body in node.bodies:
         if body.name in holder.bodies:
             yield covers(body.nodes, holder.bodies[body.name], prefix)
@@ -379,7 +406,9 @@ class _Claims:
             self._folded += self._claim(name, None)
 
     def groups(self) -> Iterator[tuple[list[ExecutedNode], list[Node]]]:
-        """Yield groups of kernels with the counted nodes that they compute, in order."""
+        """Yield groups of kernels, in their order, each with the counted nodes that they compute
+        together.
+        """
         waiting: dict[str, list[ExecutedNode]] = {}  # by a value of unknown origin
         for kernel in self._level.nodes:
             together = [kernel]
@@ -395,13 +424,16 @@ class _Claims:
             yield left, []
 
     def rest(self) -> tuple[list[Node], list[Node], list[Node]]:
-        """Return the nodes that no kernel computes: folded constants, merged ones, others."""
+        """Return three lists of nodes that no kernel computes: folded constants, duplicates of
+        other nodes, all others.
+        """
         left = list(self._open.values())
         folded = [node for node in left if node.constant]
         return self._folded + folded, self._merged, [node for node in left if not node.constant]
 
     def _claim(self, name: str, kernel: ExecutedNode | None) -> list[Node]:
-        """Return the nodes before a value that no kernel has claimed, and claim them.
+        """Return the nodes that lead to a value and belong to no kernel yet; they now belong to
+        this kernel.
 
         What depends on no input is not the work of a kernel that only reads it: it was computed
         when the model was loaded.
@@ -442,7 +474,9 @@ class _Counts:
     def take(
         self, keys: Iterable[str], full: Iterable[str] = ()
     ) -> list[CountedNode | UncountedNode]:
-        """Remove the counts with these keys, or inside the keys of `full`, and return them."""
+        """Remove and return the counts with these keys, and all counts inside the nodes
+        of `full`.
+        """
         inside = tuple(f"{key}/" for key in full)
         taken = [self._open[key].popleft() for key in keys if self._open.get(key)]
         for key in [key for key in self._open if inside and key.startswith(inside)]:
@@ -450,14 +484,14 @@ class _Counts:
         return taken
 
     def rest(self) -> list[CountedNode | UncountedNode]:
-        """Return the counts that were not taken."""
+        """Return the counts that were not removed."""
         return [count for counts in self._open.values() for count in counts]
 
 
 def build_kernel_profile(
     timed: KernelTimes, joined: Covers, ledger: Ledger, peak: BenchPeak | None, source: str
 ) -> KernelProfile:
-    """Build the table of kernels: seconds, counted nodes, MACs, FLOPs, FLOP/s.
+    """Return the table of kernels: seconds, counted nodes, MACs, FLOPs and FLOP/s of each.
 
     The MACs of all rows and of what stands aside are those of the ledger, whatever was joined to
     what: every count is taken once.
@@ -490,15 +524,17 @@ def build_kernel_profile(
         named_seconds=named,
         added_seconds=every - named,
         kernels=tuple(rows),
-        aside=tuple(_aside(why, counted) for why, counted in asides if counted),
+        aside=tuple(_build_aside_row(why, counted) for why, counted in asides if counted),
     )
 
 
 def _build_kernel_row(
     kernels: list[KernelTime], counts: list[CountedNode | UncountedNode], peak: BenchPeak | None
 ) -> KernelRow:
-    """Build the row of kernels: seconds, covered nodes, MACs, FLOPs, bytes, FLOP/s, share."""
-    cost, precision = _total_kernel_cost(counts), _precision(counts)
+    """Return the row of kernels that were matched together: seconds, nodes, MACs, FLOPs, bytes,
+    FLOP/s, share of the peak.
+    """
+    cost, precision = _total_kernel_cost(counts), _contraction_precisions(counts)
     seconds = sum(kernel.seconds for kernel in kernels)
     rate = 2 * cost.macs / seconds if cost.macs and seconds > 0 else None
     most = None if peak is None else peak.rates.get(_kernel_precision(precision, kernels))
@@ -519,7 +555,9 @@ def _build_kernel_row(
 
 
 def _kernel_precision(precision: str, kernels: Iterable[KernelTime]) -> str:
-    """Return the precision that a kernel computes in: float32 for widened integers."""
+    """Return the precision in which a kernel computes: float32 if the operands are integers but
+    its operator is not.
+    """
     integers = any(mark in kernel.op for kernel in kernels for mark in _INTEGERS)
     return "float32" if "float" not in precision and precision and not integers else precision
 
@@ -533,18 +571,20 @@ def _operator_list_text(counts: list[CountedNode | UncountedNode]) -> str:
 
 
 def _total_kernel_cost(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
-    """Return the cost of the counted nodes together."""
+    """Return the sum of the costs of the counted nodes."""
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
-def _precision(counts: Iterable[CountedNode | UncountedNode]) -> str:
-    """Return the precisions of the nodes with MACs, joined by ", "."""
+def _contraction_precisions(counts: Iterable[CountedNode | UncountedNode]) -> str:
+    """Return the precisions of the nodes that have MACs, joined by ", "."""
     able = (count for count in counts if isinstance(count, CountedNode) and count.cost.macs)
     return ", ".join(dict.fromkeys(count.precision for count in able))
 
 
-def _aside(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
-    """Build the row of nodes that no kernel executes: reason, keys, MACs and FLOPs."""
+def _build_aside_row(why: str, counts: list[CountedNode | UncountedNode]) -> Aside:
+    """Return the row of nodes that no kernel computes: the reason `why`, their keys, MACs and
+    FLOPs.
+    """
     cost = _total_kernel_cost(counts)
     keys = tuple(count.node.key for count in counts)
     return Aside(why=why, nodes=keys, macs=cost.macs, flops=cost.flops)

@@ -1,4 +1,4 @@
-"""The profile that onnxruntime writes -> the time of every kernel in one run.
+"""From the profile that onnxruntime writes: the time of every kernel in one run.
 
 Events as https://onnxruntime.ai/docs/performance/tune-performance/profiling-tools.html has them:
 `model_run` for each run, and in it one `<node>_kernel_time` for each kernel, in microseconds.
@@ -48,7 +48,7 @@ class _Event(NamedTuple):
 
 
 def read_trace_events(path: str) -> list[dict[str, Any]]:
-    """Return the events of a trace in Chrome's JSON, plain or gzipped. Raises InputError."""
+    """Return the events of a trace file (Chrome's JSON, plain or gzipped). Raises InputError."""
     try:
         data = contents(Path(path))
         if not data.strip():
@@ -66,12 +66,13 @@ def read_trace_events(path: str) -> list[dict[str, Any]]:
 
 
 def is_onnxruntime(trace: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether the events come from onnxruntime."""
+    """Return whether the events of a trace come from onnxruntime."""
     return any(str(event.get("name", "")).endswith(_KERNEL) for event in trace)
 
 
 def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> KernelTimes:
-    """Return the kernels of a profile, without the first `dropped` runs.
+    """Return the mean time of each kernel in an onnxruntime profile, without the first `dropped`
+    runs.
 
     Of the runs, the half whose time is nearest to the median counts. Raises InputError where no
     whole run is in it.
@@ -83,16 +84,18 @@ def mean_kernel_times(trace: Sequence[Mapping[str, Any]], dropped: int = 0) -> K
         raise InputError(f"the trace has a damaged event: {error!r}", _HINT) from error
     if not runs or not ran:
         raise InputError("the trace contains no complete run", _HINT)
-    return _means(middle(runs), ran)
+    return _mean_times(middle(runs), ran)
 
 
 def _is_kernel(event: Mapping[str, Any]) -> bool:
-    """Return whether a trace event of onnxruntime is the execution of a kernel."""
+    """Return whether an event of onnxruntime records a run of a kernel."""
     return event.get("cat") == "Node" and str(event.get("name", "")).endswith(_KERNEL)
 
 
 def span(event: Mapping[str, Any]) -> tuple[float, float]:
-    """Return begin and end of a trace event in microseconds. Raises on a broken event."""
+    """Return (begin, end) of a trace event in microseconds. Raises ValueError, KeyError or
+    TypeError on a damaged event.
+    """
     begin, duration = float(event["ts"]), float(event["dur"])
     if not (isfinite(begin) and 0 <= duration < inf):
         raise ValueError(f"it begins at {begin} and takes {duration}")
@@ -100,7 +103,7 @@ def span(event: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """Return start and end of each model run in an onnxruntime trace, in microseconds."""
+    """Return (begin, end) of each model run in an onnxruntime trace, in microseconds."""
     for name in _RUNS:
         if spans := sorted(span(event) for event in trace if event.get("name") == name):
             return spans
@@ -108,21 +111,21 @@ def _onnxruntime_run_spans(trace: Sequence[Mapping[str, Any]]) -> list[tuple[flo
 
 
 def _to_kernel_event(event: Mapping[str, Any]) -> _Event:
-    """Convert a trace event of onnxruntime to a kernel event: name, operator, times, thread."""
+    """Return a kernel event of onnxruntime as a tuple: name, operator, begin, end and thread."""
     op = str(event.get("args", {}).get("op_name", ""))
     name = str(event["name"]).removesuffix(_KERNEL)
     return _Event(name, op, *span(event), (event.get("pid"), event.get("tid")))
 
 
 def middle(runs: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the half of the runs whose durations are nearest to the median."""
+    """Return those half of the runs whose durations are nearest to the median, in their order."""
     middle = median(end - begin for begin, end in runs)
     nearest = sorted(runs, key=lambda run: abs(run[1] - run[0] - middle))
     return sorted(nearest[: (len(runs) + 1) // 2])
 
 
-def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
-    """Return the mean seconds and calls of each kernel over the runs."""
+def _mean_times(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
+    """Return the mean seconds and the mean number of calls of each kernel over the runs."""
     seconds: dict[str, float] = {}
     calls: dict[str, int] = defaultdict(int)
     ops = {}
@@ -143,7 +146,9 @@ def _means(runs: list[tuple[float, float]], ran: list[_Event]) -> KernelTimes:
 
 
 def _own_times(ran: Iterable[_Event]) -> list[tuple[_Event, float]]:
-    """Return each kernel event with its duration without the kernels inside it."""
+    """Return each kernel event with its own duration in microseconds, without the kernels nested
+    in it.
+    """
     order = sorted(ran, key=lambda event: (event.begin, -event.end))
     alone = [event.end - event.begin for event in order]
     enclosing: dict[Any, list[int]] = defaultdict(list)

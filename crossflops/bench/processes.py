@@ -1,4 +1,4 @@
-"""A model run in a process of its own, timed or watched: the parent's side."""
+"""Run a model in a process of its own, to time or to observe it: the side of the parent."""
 
 import signal
 import tempfile
@@ -26,7 +26,8 @@ _BENCHER = "crossflops.bench.bencher"
 def run_bench_order(
     order: Order, seconds: float, folder: str, worker: str = _BENCHER
 ) -> Ran | Unfit:
-    """Run a bench order in a worker process for at most `seconds`; return its answer.
+    """Run a bench order in a new process for at most `seconds`; return its measurements, or why it
+    could not run.
 
     `worker` is the module that answers it.
 
@@ -47,7 +48,7 @@ def run_bench_order(
 
 
 def _explain_missing_answer(batch: int, ended: ProcessEnd) -> Unfit:
-    """Return why a process ended without an answer."""
+    """Return why a process ended without an answer: out of memory, killed or crashed."""
     if speaks_of_memory(ended.output):
         return Unfit(batch=batch, stage="memory", message="ran out of memory")
     if ended.status == -signal.SIGKILL:
@@ -65,7 +66,8 @@ def observe_file_run(
     seconds: float = SECONDS,
     memory: int | None = MEMORY,
 ) -> Observation:
-    """Run the file in onnxruntime; return shapes of all values, iterations and branches.
+    """Run an ONNX file once in onnxruntime; return the observed shapes of values, iterations of
+    loops and chosen branches.
 
     Inputs come from `inputs_file`; else floats are random and everything else is zero. Raises
     NormalizeError when onnxruntime is missing, refuses the model, crashes, or exceeds a limit.

@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 
 def profile_events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
-    """Yield the kernels in a profile, in the order in which they ended."""
+    """Yield the kernels that ran according to a profile, in the order in which they ended."""
     for event in trace:
         if event.get("cat") == "Node" and str(event.get("name", "")).endswith(_EVENT):
             made = event.get("args", {}).get("output_type_shape", ())
@@ -60,7 +60,7 @@ def profile_events(trace: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
 
 
 def name_nodes(graph: Any, prefix: str = "n") -> None:
-    """Give every node a name of its own, in subgraphs too, in place."""
+    """Give every node of an ONNX graph and its subgraphs a new unique name, in place."""
     for number, node in enumerate(graph.node):
         node.name = f"{prefix}{number}"
         for index, body in enumerate(node_subgraphs(node)):
@@ -68,7 +68,9 @@ def name_nodes(graph: Any, prefix: str = "n") -> None:
 
 
 def steady_tensors(graph: Any, ran: Iterable[Event]) -> dict[str, SteadyTensor]:
-    """Return the dtype and shape of each tensor that had the same ones in all runs."""
+    """Return the type and shape of each tensor, by name, if they were the same in every run of its
+    node.
+    """
     made: dict[str, set[Shapes]] = {}
     for event in ran:
         made.setdefault(event.node, set()).add(event.made)
@@ -93,7 +95,8 @@ def draws(graph: Any) -> bool:
 
 
 def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
-    """Return the iterations of each Loop or Scan that had the same number in all runs.
+    """Return the iterations of each Loop and Scan, by the name of its first output, if every run
+    had the same number.
 
     Every node of a body runs once in an iteration. That none has run says that there was no
     iteration, unless the runtime replaced some node by others of its own.
@@ -110,7 +113,8 @@ def constant_trip_counts(graph: Any, runs: Mapping[str, int]) -> dict[str, int]:
 
 
 def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
-    """Return the branch of each If that took the same one in all runs.
+    """Return the branch ("then" or "else") of each If, by the name of its first output, if every
+    run took the same one.
 
     A branch of constants leaves no event: it ran if the If did, and the other branch did not.
     """
@@ -132,27 +136,27 @@ def constant_branches(graph: Any, runs: Mapping[str, int]) -> dict[str, str]:
 
 
 def _has_unknown_kernels(graph: Any, runs: Mapping[str, int]) -> bool:
-    """Return whether kernels ran that are not nodes of the ONNX graph."""
+    """Return whether a kernel ran that is not a node of the ONNX graph."""
     return not runs.keys() <= {node.name for node in _all_proto_nodes(graph)}
 
 
 def count_node_runs(ran: Iterable[Event]) -> dict[str, int]:
-    """Return how often each node ran."""
+    """Return how often each node ran, by the name of the node."""
     return dict(Counter(event.node for event in ran))
 
 
 def _body_run_count(body: Any, runs: Mapping[str, int]) -> int:
-    """Return how often the body ran: the highest run count of its nodes, by their names."""
+    """Return how often a body ran: the highest number of runs of a node in it."""
     return max((runs.get(node.name, 0) for node in body.node), default=0)
 
 
 def _kernel_nodes(body: Any) -> list[Any]:
-    """Return the nodes of a body that run as kernels, without those lifted out of it."""
+    """Return the nodes of a body that leave an event when they run; a Constant does not."""
     return [node for node in body.node if node.op_type not in _LIFTED]
 
 
 def _all_proto_nodes(graph: Any) -> Iterator[Any]:
-    """Yield the nodes of an ONNX graph and of all its bodies, at every depth."""
+    """Yield the nodes of an ONNX graph and of all its subgraphs, at every depth."""
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
@@ -177,7 +181,7 @@ class RunObservations(msgspec.Struct, frozen=True, tag_field="kind", tag="observ
 
 
 def main() -> None:
-    """Answer the order on stdin."""
+    """Read a run order from stdin, run it, write its answer to a file, and exit."""
     serve_order(RunOrder, answer_run_order)
 
 
@@ -196,7 +200,7 @@ def answer_run_order(order: RunOrder, wait: Wait) -> RunObservations | Refusal:
 
 
 def observe_ordered_run(order: RunOrder) -> Observation:
-    """Run the model once, unoptimized, so that every node of the file runs by itself."""
+    """Run the model of an order once, without optimizations, and return what was observed."""
     module = session.runtime()
     provided = from_archive(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
@@ -217,7 +221,7 @@ def observe_ordered_run(order: RunOrder) -> Observation:
 
 
 def _run_with_profiler(module: Any, model: Any, feeds: dict[str, Any], folder: str) -> list[Event]:
-    """Run an ONNX model once under the profiler of onnxruntime; return the events."""
+    """Run an ONNX model once with the profiler of onnxruntime, and return the kernel events."""
     options = session.build_session_options(module, folder, threads=1, optimization="off")
     options.enable_profiling = True
     with tempfile.TemporaryDirectory() as index:

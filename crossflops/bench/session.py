@@ -1,4 +1,6 @@
-"""A model of ONNX made ready for onnxruntime: bound, inlined, named, and given weights."""
+"""Prepare an ONNX model for onnxruntime: bind sizes, inline functions, name nodes, give weights
+values.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -30,7 +32,8 @@ PROVIDERS = ["CPUExecutionProvider"]
 
 
 def runtime() -> Any:
-    """Return the module onnxruntime. Raises MissingExtraError, or NormalizeError if it is broken.
+    """Return the module onnxruntime. Raises MissingExtraError if it is missing, NormalizeError if
+    it cannot be imported.
 
     Raises MemoryError where its libraries find no room.
     """
@@ -49,7 +52,8 @@ def runtime() -> Any:
 def prepare_session_model(
     path: str, dims: Mapping[str, int], specs: Sequence[TensorSpec], feeds: Mapping[str, Any]
 ) -> Any:
-    """Return the model of a file with its weights, all input sizes bound, and functions inlined.
+    """Return the model of a file with its weights, with definite input sizes, and with its
+    functions inlined.
 
     Inlined as they are for the count, so that values and nodes have the same names there and
     here. Raises TargetError, InputError.
@@ -69,7 +73,9 @@ def prepare_session_model(
 
 
 def _forget_shapes(graph: Any) -> None:
-    """Remove shapes that belong to other input sizes; the runtime infers them again."""
+    """Remove the shapes that a graph states for other input sizes; onnxruntime infers
+    them again.
+    """
     del graph.value_info[:]
     for value in graph.output:
         if value.type.WhichOneof("value") == "tensor_type":
@@ -78,7 +84,9 @@ def _forget_shapes(graph: Any) -> None:
 
 
 def _forget_empty_types(graph: Any) -> None:
-    """Remove types without an element type, which onnxruntime refuses; it infers missing ones."""
+    """Remove output types without an element type, which onnxruntime rejects; it infers the
+    missing types.
+    """
     for value in graph.output:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.elem_type:
             value.ClearField("type")
@@ -88,7 +96,9 @@ def _forget_empty_types(graph: Any) -> None:
 
 
 def name_apart(graph: Any, taken: set[str] | None = None) -> None:
-    """Give every node of an ONNX graph and its subgraphs a unique name, in place."""
+    """Give every node of an ONNX graph and its subgraphs a unique name, in place; keep names that
+    are unique.
+    """
     taken = set() if taken is None else taken
     for number, node in enumerate(graph.node):
         base = name = node.name or f"{node.op_type}_{number}"
@@ -103,7 +113,7 @@ def name_apart(graph: Any, taken: set[str] | None = None) -> None:
 
 
 def to_model_bytes(model: Any) -> bytes:
-    """Return the bytes of a model. Raises NormalizeError beyond protobuf's 2 GiB."""
+    """Return an ONNX model as bytes. Raises NormalizeError above protobuf's limit of 2 GiB."""
     try:
         return bytes(model.SerializeToString())
     except ValueError as error:
@@ -112,7 +122,9 @@ def to_model_bytes(model: Any) -> bytes:
 
 
 def build_session_options(module: Any, folder: str, threads: int, optimization: str) -> Any:
-    """Return session options: threads, optimization, and the folder of external data."""
+    """Return onnxruntime session options with these threads, this optimization level and the
+    folder of external data.
+    """
     chosen = module.SessionOptions()
     levels = module.GraphOptimizationLevel
     chosen.graph_optimization_level = getattr(levels, LEVELS[optimization])
@@ -124,14 +136,16 @@ def build_session_options(module: Any, folder: str, threads: int, optimization: 
 
 
 def save_optimized(chosen: Any, path: Path) -> None:
-    """Set the options of a session so that it saves its optimized graph to a file."""
+    """Set session options so that onnxruntime saves its optimized graph to a file."""
     chosen.optimized_model_filepath = str(path)
     chosen.add_session_config_entry(f"{_SAVED}file_name", f"{path.name}.data")
     chosen.add_session_config_entry(f"{_SAVED}min_size_in_bytes", "64")
 
 
 def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value for each input of the model: the given one, random floats or zeros."""
+    """Return a value for each input of the model, by name: the provided one, else random floats or
+    zero integers.
+    """
     return {
         value.name: _make_input_value(value, provided)
         for value in binding.model_inputs(model.graph)
@@ -139,7 +153,9 @@ def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make_input_value(value: Any, provided: Mapping[str, Any]) -> Any:
-    """Return the given array for an ONNX input, or a random one of its shape and dtype."""
+    """Return the provided array for an input of an ONNX model, else random floats or zeros of its
+    shape and type.
+    """
     import numpy as np
 
     if value.name in provided:
@@ -168,7 +184,8 @@ _VALUES = (
 
 
 def allocate(model: Any) -> int:
-    """Fill weights that have a shape and no values with random ones; return their number.
+    """Give each weight that has a shape but no values random values, in place; return the number
+    of these weights.
 
     Matrices and kernels get random values of about 1 / sqrt(inputs of an output), so that numbers
     neither grow nor vanish on their way through the model; vectors, which scale or are variances,
@@ -190,7 +207,9 @@ def allocate(model: Any) -> int:
 
 
 def _random_weight_values(random: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """Return random weights of a shape, scaled so that values of a deep model stay finite."""
+    """Return random values for a weight of this shape, scaled so that the values of a deep model
+    stay finite; zeros for integers.
+    """
     import numpy as np
 
     if not dtype.startswith("float"):

@@ -1,4 +1,6 @@
-"""The order and the answer of a measuring worker, and the number of timed runs."""
+"""The orders and answers of a process that measures, and the rules for warm-up and number of timed
+runs.
+"""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -41,7 +43,7 @@ USUAL = BenchLimits()
 
 
 def is_latency_settled(seconds: Sequence[float]) -> bool:
-    """Return whether the last run moved the median of five by less than 2 %.
+    """Return whether the last run moved the median of five runs by less than 2 %.
 
     >>> is_latency_settled([9.0, 1, 1, 1, 1, 1, 1]), is_latency_settled([2.0] * 5 + [1.0] * 3)
     (True, False)
@@ -55,7 +57,8 @@ def is_latency_settled(seconds: Sequence[float]) -> bool:
 def time_warm_runs(
     run: Run, batch: int, clock: Clock, limits: BenchLimits = USUAL, mode: str = ""
 ) -> Measurement:
-    """Run a model until it is warm, then time it. `run` returns when its work is done.
+    """Run a model until it is warm, then time it, and return the measurement; `run` returns when
+    its work is done.
 
     The warm-up ends when the median of the last five runs changes by less than 2 % from one run
     to the next; one that does not is told by `is_latency_settled`.
@@ -75,7 +78,9 @@ def _repeat_timed_run(
     limits: BenchLimits,
     enough: Callable[[Sequence[float]], bool],
 ) -> list[float]:
-    """Time runs until `enough` holds or a limit is reached; return the seconds of each."""
+    """Run a model again and again until `enough(seconds so far)` is true or a limit is reached;
+    return the seconds of each run.
+    """
     times: list[float] = []
     begin = clock()
     while (most is None or len(times) < most) and not enough(times):

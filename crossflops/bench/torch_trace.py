@@ -1,4 +1,4 @@
-"""A trace of torch.profiler -> the operators that ran, and the calls that they are.
+"""From a trace of torch.profiler: the operators that ran, and the recorded calls that they are.
 
 Operators are events of the category `cpu_op` (`aten::conv2d`); one that was called within another
 lies in its span. A run is a span named `model_run` or, as torch.profiler's schedule writes it,
@@ -34,14 +34,15 @@ class TraceMatch(NamedTuple):
 
 
 def is_torch(trace: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether the trace has operators of PyTorch."""
+    """Return whether the events of a trace come from PyTorch."""
     return any(event.get("cat") == "cpu_op" for event in trace)
 
 
 def match_torch_operators(
     trace: Sequence[Mapping[str, Any]], model: Trace, dropped: int = 0
 ) -> TraceMatch:
-    """Match the operators in a torch trace to the calls of the model, in order.
+    """Match the operators in a torch.profiler trace with the recorded calls of the model, by names
+    and order.
 
     Names in both that follow one another are matched; what stands between two matches on both
     sides is taken together. Raises InputError for a trace without operators, and for a model
@@ -66,12 +67,14 @@ def match_torch_operators(
 
 
 def _is_aten(target: str) -> bool:
-    """Return whether the target of a call is an ATen operator, not one of TensorFlow."""
+    """Return whether the target of a call is an operator of PyTorch, not of TensorFlow."""
     return "." in target and not target.startswith("tf")
 
 
 def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
-    """Return the operators of the busiest thread that no other operator encloses."""
+    """Return the operators of the thread with the most operators, without those that ran inside
+    another operator.
+    """
     threads: dict[Any, list[RanOperator]] = defaultdict(list)
     for event in trace:
         if event.get("cat") == "cpu_op" and event.get("ph", "X") == "X":
@@ -89,7 +92,9 @@ def _outermost(trace: Sequence[Mapping[str, Any]]) -> list[RanOperator]:
 def _torch_run_spans(
     trace: Sequence[Mapping[str, Any]], ops: list[RanOperator]
 ) -> list[tuple[float, float]]:
-    """Return start and end of each step in a torch trace, or of all operators."""
+    """Return (begin, end) in microseconds of each step in a trace, or of all operators if it marks
+    no steps.
+    """
     for name in ("model_run", "ProfilerStep#"):
         spans = [
             span(event)
@@ -103,14 +108,16 @@ def _torch_run_spans(
 
 
 def _operators_in_span(ops: list[RanOperator], begin: float, end: float) -> list[RanOperator]:
-    """Return the operators that begin between the two times."""
+    """Return the operators that begin between these two times."""
     return [op for op in ops if begin <= op.begin <= end]
 
 
 def _join_run_operators(
     runs: list[list[RanOperator]], spans: list[tuple[float, float]], calls: Sequence[Any]
 ) -> TraceMatch:
-    """Match the operators of all runs to those of the first; sum their seconds."""
+    """Return the operators of the first run, with their mean seconds over all runs, matched to the
+    model's calls.
+    """
     first = runs[0]
     names = _number_repeated_names(op.name for op in first)
     seconds = [0.0] * len(first)
@@ -144,7 +151,9 @@ def _join_run_operators(
 
 
 def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[range, range]]:
-    """Yield ranges of operators that match in both lists of names."""
+    """Yield pairs of index ranges, into `ran` and into `called`, that belong together; one range
+    may be empty.
+    """
     for tag, a, b, c, d in SequenceMatcher(None, ran, called, False).get_opcodes():
         if tag == "equal":
             yield from ((range(a + n, a + n + 1), range(c + n, c + n + 1)) for n in range(b - a))
@@ -155,7 +164,7 @@ def _align_operator_names(ran: list[str], called: list[str]) -> Iterator[tuple[r
 
 
 def _profiler_operator_name(target: str) -> str:
-    """Return an operator's name in traces: aten::conv2d for aten.conv2d.default."""
+    """Return the name that an operator has in traces: "aten::conv2d" for "aten.conv2d.default"."""
     space, _, rest = target.partition(".")
     return f"{space}::{rest.partition('.')[0]}"
 

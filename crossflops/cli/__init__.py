@@ -1,4 +1,5 @@
-"""The command line: one file per verb, whose options become one request and whose result a page.
+"""The command line: one file per verb, which turns options into one request and prints its result
+as a page.
 
 In: arguments. Out: a page on stdout or in a file, and an exit status.
 May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
@@ -77,11 +78,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` costs nothing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all verbs, in the order of --help."""
+        """Return the names of all verbs, in the order in which --help lists them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the verb of this name and return its command."""
+        """Import the file of a verb and return its command, or None if there is no such verb."""
         if cmd_name not in VERBS:
             return None
         module = import_module(
@@ -97,7 +98,9 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """Return completions: verbs and options that begin with the text."""
+        """Return what a shell can complete: the verbs and options that begin with the
+        typed text.
+        """
         from click.shell_completion import CompletionItem
 
         verbs = [
@@ -110,14 +113,16 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb of a command line; raise an error with similar names if unknown."""
+        """Return the verb of a command line as (name, command, other words). Raises
+        UnknownNameError for an unknown verb.
+        """
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
             raise UnknownNameError(f"unknown verb {name!r}", nearest_name_hint(name, VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs with one sentence each into --help, without importing them."""
+        """Write the verbs into --help, each with one sentence, without importing their files."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -168,7 +173,7 @@ def command_group(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit status; the command runs beside a process that can end it.
+    """Run one verb and return the exit status of the command.
 
     0 done; 1 done, and a check did not hold; 2 the request is wrong: two lines on stderr, what
     is wrong and what to do; 3 tools were tried and every one failed.
@@ -184,7 +189,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command() -> int:
-    """Run the verb of the command line; read the ONNX file of `count` in the background."""
+    """Run the verb of the command line and return its exit status; begin to read the ONNX file of
+    `count` in the background.
+    """
     verb, *words = sys.argv[1:] or ("",)
     file = next((word for word in words if word.endswith(".onnx")), "")
     if verb == "count" and file:
@@ -195,7 +202,7 @@ def _command() -> int:
 
 
 def _open_streams() -> None:
-    """Open the null device as each standard stream that the caller closed.
+    """Open the null device in place of each standard stream that the caller has closed.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
     """
@@ -207,7 +214,9 @@ def _open_streams() -> None:
 
 
 def _run_command_line(arguments: Sequence[str] | None) -> int:
-    """Run the command line, with warnings shown once; return the exit status."""
+    """Run the command line (None: the one of this process) and return its exit status; show each
+    warning once.
+    """
     if not sys.warnoptions:  # deprecations in frameworks do not concern a count
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", CrossflopsWarning)
@@ -227,7 +236,9 @@ def _run_command_line(arguments: Sequence[str] | None) -> int:
 
 
 def _run_verb_safely(arguments: Sequence[str] | None) -> int:
-    """Run the verb of a command line; print errors as messages; return the exit status."""
+    """Run the verb of a command line and return its exit status; print errors as two lines,
+    without a traceback.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     if any("\0" in word for word in words):  # no path and no name has one
         return _report_refusal(
@@ -257,7 +268,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
 
 
 def _report_unknown_exception(error: BaseException) -> int:
-    """Print an unexpected exception as a message with its cause; return the exit status."""
+    """Print an unexpected exception with its place and a hint, and return the exit status 2."""
     errors.print_traceback(error)
     message = errors.error_words(error) + errors.error_location(error)
     return _report_refusal(
@@ -269,28 +280,30 @@ _WARNED: set[str] = set()  # what this command has warned of
 
 
 def _print_warning_once(message: Warning | str, *_: object) -> None:
-    """Print a warning once: a verb that builds a model for each batch gets it from every build."""
+    """Print a warning to stderr, unless the same text was printed before."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))
         _say("warning", str(message))
 
 
 def _report_refusal(message: str, hint: str, status: int) -> int:
-    """Print an error and its hint to stderr; return the exit status."""
+    """Print an error and its hint to stderr, and return `status`."""
     _say("error", message)
     _say("hint", hint)
     return status
 
 
 def _say(word: str, text: str) -> None:
-    """Print "word: text" to stderr."""
+    """Print "WORD: TEXT" to stderr."""
     from crossflops.cli.output import say
 
     say(f"{word}: {text}")
 
 
 def _help(error: click.ClickException) -> str:
-    """Return the hint for a wrong command line: its --help, or a verb for several models."""
+    """Return the hint for a wrong command line: see its --help, or use a verb that takes several
+    models.
+    """
     context = error.ctx if isinstance(error, click.UsageError) else None
     extra = "unexpected extra argument" in error.message
     if extra and context and context.info_name in _OF_ONE_MODEL:

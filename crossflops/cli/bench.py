@@ -127,7 +127,9 @@ _OF_KERNELS = ("top", "write_trace", "optimization")
 
 
 def _parse_batch_sizes(text: str | None) -> tuple[int, ...] | str:
-    """Parse --batch: None gives (), "auto" itself, and "1,2,4" the batch sizes."""
+    """Return the value of --batch: () if not given, "auto", or the sizes in a text such as
+    "1,2,4". Raises InputError.
+    """
     if text is None or text == "auto":
         return text or ()
     parts = [part.strip() for part in text.split(",")]
@@ -140,7 +142,9 @@ def _parse_batch_sizes(text: str | None) -> tuple[int, ...] | str:
 
 
 def _parse_memory_size(text: str | None) -> int | None:
-    """Parse a memory size such as "4G" or "512M" into bytes; None gives None."""
+    """Return a memory size such as "4G" or "512M" in bytes, or None if not given. Raises
+    InputError.
+    """
     if text is None:
         return None
     size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", text.strip().lower())

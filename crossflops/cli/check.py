@@ -21,12 +21,14 @@ from crossflops.errors import InputError
 def _writable_junit_file(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> Path | None:
-    """Return the file for JUnit results as a path; raise an error if it cannot be written."""
+    """Return the path of the file for JUnit results, or None. Raises CrossflopsError if it cannot
+    be written.
+    """
     return None if value is None else writable(Path(value), "checks.xml")
 
 
 def _refuse_one_file(files: Sequence[Path | None]) -> None:
-    """Refuse one file for two outputs, since the later one would replace the other."""
+    """Raise InputError if two of these output files are the same file."""
     indices = [os.path.realpath(file) for file in files if file is not None]
     if len(set(indices)) < len(indices):
         raise InputError(
@@ -36,7 +38,7 @@ def _refuse_one_file(files: Sequence[Path | None]) -> None:
 
 
 def _refuse_revision(revision: str) -> None:
-    """Refuse a revision that is not in this repository before anything is counted."""
+    """Raise InputError if the git repository does not have this revision."""
     from crossflops.verbs.revisions import refuse_unknown
 
     try:

@@ -53,12 +53,16 @@ QUESTIONS: Group = option_group(
 
 
 def pop_report_questions(fields: dict[str, Any]) -> dict[str, Any]:
-    """Remove --between, --module and --consensus from the fields; return their values."""
+    """Remove the values of --between, --module and --consensus from `fields`, and return them by
+    name.
+    """
     return {name: fields.pop(name) for name in ("between", "module", "consensus")}
 
 
 def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -> bool:
-    """Return whether --between got no answer since a tool failed; print so."""
+    """Return whether a tool that --between names has failed; print a message for each
+    such tool.
+    """
     profiles = report.profiles or ()
     sides: list[tuple[Sequence[Profile | Failure], Sequence[str]]] = [(profiles, between or ())]
     if between and isinstance(report.against, Against):
@@ -97,7 +101,9 @@ _NO_FORMULA = (
 
 
 def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple[str, ...]) -> int:
-    """Show formulas for a language model and their differences; return the exit status."""
+    """Run `compare --llm` or `--as FORMULA`: print what formulas give for a language model; return
+    the exit status.
+    """
     from crossflops.verbs.compare.formulas import compare_with_formulas
 
     flag = "--as" if formula_texts else "--llm"
@@ -147,7 +153,8 @@ _AGAINST: Group = option_group(
 
 
 def _second_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of the second model (--against); {} without a second model.
+    """Remove the options of the second model (--against) from `fields`, and return them as
+    arguments of a comparison.
 
     Raises InputError for an option of a second model that there is not.
     """
@@ -264,7 +271,9 @@ def compare(
 
 
 def _comparison_exit_status(report: Report, strict: bool, alone: bool) -> int:
-    """Return the exit status of `compare`: 1 for a residual under --strict."""
+    """Return the exit status of `compare`: 3 if every tool failed, 1 for a residual or an
+    uncounted node with --strict, else 0.
+    """
     other = report.against if isinstance(report.against, Against) else None
     profiles = (*(report.profiles or ()), *(other.profiles if other else ()))
     if not profiles and not alone and not report.training:  # else a warning names those left out

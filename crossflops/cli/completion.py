@@ -22,7 +22,8 @@ _FILES = ("target", "targets", "first", "second")  # arguments that are models, 
 
 
 def print_completions(group: click.Group, name: str, variable: str) -> int:
-    """Print the completions that the shell requests by a variable, and return an exit status.
+    """Print the completions for which a shell asks by an environment variable; return an exit
+    status.
 
     Nothing is printed on any error.
     """
@@ -52,13 +53,13 @@ class _CompletableText(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the completions of an option's value that begin with the text."""
+        """Return the known values of the option that begin with the typed text."""
         items = [CompletionItem(text) for text in self._values() if text.startswith(incomplete)]
         return [*items, *([CompletionItem(incomplete, type="file")] if self._has_files else [])]
 
 
 def offer_values(command: click.Command) -> None:
-    """Give text options and arguments of a verb the completion of their values."""
+    """Let a shell complete the values of the text options and arguments of a verb."""
     for param in command.params:
         is_text = isinstance(param.type, click.types.StringParamType)
         if is_text and not getattr(param, "is_flag", False):
@@ -69,7 +70,7 @@ def offer_values(command: click.Command) -> None:
 
 
 def _values_of(command: click.Command, param: click.Parameter) -> Values:
-    """Return the function that lists completions for a parameter of a command."""
+    """Return the function that lists the known values of an option or argument."""
     for flag in param.opts:
         if flag in _VALUES:
             return _VALUES[flag]
@@ -77,26 +78,26 @@ def _values_of(command: click.Command, param: click.Parameter) -> Values:
 
 
 def _no_values() -> Iterable[str]:
-    """Return no completions."""
+    """Return no values: there is nothing to complete."""
     return ()
 
 
 def _tool_completions() -> Iterable[str]:
-    """Return the names of all tools with a known convention, sorted."""
+    """Return the ids of all tools with a known convention, sorted."""
     from crossflops.tools.registry import all_conventions
 
     return sorted({convention.tool for convention in all_conventions()})
 
 
 def _device_completions() -> Iterable[str]:
-    """Return the ids of all devices of the catalogue and of the configuration."""
+    """Return the ids of all devices in the catalogue and in the configuration."""
     from crossflops.hardware.devices.catalogue import additions, catalogue_devices
 
     return [device.id for device in catalogue_devices(additions(None))]
 
 
 def _names_of_pages() -> Iterable[str]:
-    """Return the names that `explain` accepts: causes and tools."""
+    """Return the names that `explain` accepts: terms, causes and tools."""
     from crossflops.causes import WORDS, all_causes
 
     return [*(cause.id for cause in (*WORDS, *all_causes())), *_tool_completions()]
@@ -112,7 +113,7 @@ def _budgets() -> Iterable[str]:
 
 
 def _precision_completions() -> Iterable[str]:
-    """Return the names of precisions, such as "fp16"."""
+    """Return the names of the known precisions, such as "fp16"."""
     from crossflops.hardware.step_traffic import PRECISIONS
 
     return PRECISIONS

@@ -1,5 +1,5 @@
-"""`crossflops devices`, and `crossflops peak` and `crossflops bandwidth`, which derive what a
-device can do.
+"""`crossflops devices`, and `crossflops peak` and `crossflops bandwidth`, which derive rates of a
+device.
 """
 
 import re
@@ -50,7 +50,9 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
                 ("precision",), "the page of all devices shows no peaks", "add --search or --json"
             )
     content, trouble = (
-        _machine(chosen) if chosen["here"] or chosen["measure"] else _look_up_devices(chosen)
+        _describe_machine(chosen)
+        if chosen["here"] or chosen["measure"]
+        else _look_up_devices(chosen)
     )
     deliver(content, as_json=as_json, file=file)
     if trouble is not None:
@@ -59,7 +61,7 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
 
 
 def _check_device_options(chosen: dict[str, Any]) -> None:
-    """Raise InputError if options of `devices` are combined that exclude each other."""
+    """Raise InputError if the options of `devices` exclude each other or have no effect."""
     provided = [question for question in _QUESTIONS if chosen[question]]
     if {"here", "measure"} >= set(provided):
         provided = provided[:1]
@@ -81,8 +83,10 @@ def _check_device_options(chosen: dict[str, Any]) -> None:
         )
 
 
-def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
-    """Describe this machine, and measure its peaks if --measure is given."""
+def _describe_machine(chosen: dict[str, Any]) -> tuple[Any, None]:
+    """Return the description of this machine, with measured peaks if --measure is given, and no
+    error.
+    """
     from crossflops.verbs.devices import this_machine
 
     doing = "measuring this machine" if chosen["measure"] else "looking at this machine"
@@ -91,7 +95,9 @@ def _machine(chosen: dict[str, Any]) -> tuple[Any, None]:
 
 
 def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
-    """Look up the devices that the options name; return a sheet or a list, and an error."""
+    """Return the devices that the options name, as one sheet or a list, and an error to raise
+    after it is shown (or None).
+    """
     from crossflops.hardware.devices.catalogue import (
         AmbiguousDeviceError,
         find_device,
@@ -120,15 +126,15 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
         device = find_device(chosen["name"], additional)
     except AmbiguousDeviceError as error:
         meant = build_device_list(error.candidates, f"{chosen['name']!r} may be", precision)
-        return meant, None if precision and _agree(meant) else error
+        return meant, None if precision and _have_equal_peaks(meant) else error
     reject_options(
         ("precision",), "a single device is always shown with all its peaks", "leave it out"
     )
     return sheet(device), None
 
 
-def _agree(meant: DeviceList) -> bool:
-    """Return whether all devices have the same peak in the requested precision."""
+def _have_equal_peaks(meant: DeviceList) -> bool:
+    """Return whether all these devices have the same peak in the precision of the list."""
     return len({device.peak for device in meant.devices}) == 1
 
 
@@ -139,7 +145,9 @@ _POWERS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 
 
 def hertz(ctx: click.Context, param: click.Parameter, text: str) -> float:
-    """Return the clock of a text such as 1.41GHz, 1215MHz or 1.41e9, in Hz."""
+    """Return a clock frequency in Hz, from a text such as "1.41GHz", "1215MHz" or "1.41e9". Raises
+    InputError.
+    """
     clock = _CLOCK.fullmatch(text.strip())
     if not clock:
         raise InputError(

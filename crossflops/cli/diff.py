@@ -23,7 +23,9 @@ from crossflops.errors import InputError
 def _parse_increase_share(
     ctx: click.Context, param: click.Parameter, text: str | None
 ) -> Fraction | None:
-    """Parse a share such as "2%" or "0.02" into a fraction."""
+    """Return the share of --max-increase as a fraction: 1/50 for "2%" or "0.02", None if not
+    given.
+    """
     if text is None:
         return None
     try:

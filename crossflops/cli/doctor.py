@@ -1,4 +1,4 @@
-"""`crossflops doctor` and `crossflops tools`: what is installed here, and works."""
+"""`crossflops doctor` and `crossflops tools`: what is installed here, and whether it works."""
 
 import platform
 import re
@@ -38,7 +38,9 @@ from crossflops.tools.registry import all_conventions
 
 
 def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
-    """Return a row of `doctor` for each tool that is known, installed or configured."""
+    """Return a row for each tool that is known, installed or configured, with the state of its
+    installation.
+    """
     known: dict[str, list[Convention]] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, []).append(convention)
@@ -54,7 +56,9 @@ def toolbox(interpreters: Mapping[str, str]) -> tuple[ToolRow, ...]:
 
 
 def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolRow:
-    """Build the row of `doctor` for a tool of this interpreter: version and state."""
+    """Return the row of a tool in this Python: its version, and whether it is missing, broken or
+    verified.
+    """
     version: str | None = None
     install = to_install([tool])  # "" for a convention that no plugin runs
     state: State = "missing" if _all_verified_versions(editions) and install else "no tool"
@@ -75,7 +79,7 @@ def _local_tool_row(tool: str, editions: list[Convention], there: bool) -> ToolR
 def _external_tool_row(
     tool: str, editions: list[Convention], offer: Offer | Failure, python: str
 ) -> ToolRow:
-    """Build the row of `doctor` for a tool that another Python interpreter provides."""
+    """Return the row of a tool that another Python runs, from what that Python offers."""
     if isinstance(offer, Failure):
         mends = "-m pip " in offer.hint
         message = offer.message if mends else f"{offer.message}; {offer.hint}"
@@ -97,7 +101,7 @@ def _doctor_tool_row(
     message: str = "",
     install: str = "",
 ) -> ToolRow:
-    """Build a row of `doctor`: the tool, its conventions, and the state of its installation."""
+    """Return the row of a tool: its conventions, its version and Python, and its state."""
     return ToolRow(
         tool=tool,
         editions=tuple(convention.edition for convention in editions),
@@ -111,12 +115,14 @@ def _doctor_tool_row(
 
 
 def _all_verified_versions(editions: Iterable[Convention]) -> tuple[str, ...]:
-    """Return the tool versions that the conventions were verified with."""
+    """Return the tool versions with which these conventions were verified."""
     return tuple(version for convention in editions for version in convention.verified)
 
 
 def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State, str]:
-    """Load the adapter of a tool; return its version, its state, and the error text if any."""
+    """Return (version, state, error text) of an installed tool: version None if it is broken, text
+    "" if it is not.
+    """
     try:
         adapter = load_plugin_adapter(tool)
         if isinstance(adapter, Failure):
@@ -128,7 +134,9 @@ def _inspect_tool(tool: str, verified: Iterable[str]) -> tuple[str | None, State
 
 
 def _state(version: str, verified: Iterable[str]) -> State:
-    """Return "ok" if the version was verified, else "unverified"."""
+    """Return "ok" if the conventions were verified with this version of the tool, else
+    "unverified".
+    """
     return "ok" if {version, version.split("+")[0]} & set(verified) else "unverified"
 
 
@@ -166,7 +174,9 @@ def tools(python: dict[str, str], **fields: Any) -> int:
 
 
 def _formula_rows() -> tuple[FormulaRow, ...]:
-    """Return a row for each distribution that brings formulas, with their number."""
+    """Return a row for each distribution that contains formulas, with the operators they count or
+    the error.
+    """
     by_origin: dict[tuple[str, str], list[str]] = {}
     for formula in formulas_in_force():
         if formula.origin.kind in ("distribution", "crossflops"):
@@ -184,7 +194,9 @@ def _formula_rows() -> tuple[FormulaRow, ...]:
 
 
 def _patches() -> tuple[PatchRow, ...]:
-    """Return a row for each attribute of a library that crossflops patches, with its state."""
+    """Return a row for each library attribute that crossflops replaces, with its state in the
+    installed release.
+    """
     rows = [
         PatchRow(
             library=target.patch.library,
@@ -202,7 +214,9 @@ def _patches() -> tuple[PatchRow, ...]:
 
 
 def _components() -> tuple[Component, ...]:
-    """Return the state of Python, of the core packages, of the extras, and of torchvision."""
+    """Return the state of Python, of the core packages, of the optional packages, and of
+    torchvision.
+    """
     python = Component(
         name="Python", version=platform.python_version(), python=sys.executable, state="ok"
     )
@@ -212,7 +226,7 @@ def _components() -> tuple[Component, ...]:
 
 
 def _package_component(name: str, install: str = "") -> Component:
-    """Return whether a package is installed, its version, and the command that installs it."""
+    """Return the state of a package: its version, or the command that installs it."""
     version = find_distribution_version(name)
     if version is None:
         return Component(name=name, version=None, state="missing", install=install)
@@ -220,7 +234,9 @@ def _package_component(name: str, install: str = "") -> Component:
 
 
 def _torchvision() -> Component:
-    """Return the state of torchvision: installed, missing, or built for another torch."""
+    """Return the state of torchvision: ok, missing, or broken because it requires
+    another torch.
+    """
     version, torch = find_distribution_version("torchvision"), find_distribution_version("torch")
     if version is None:
         install = f"{sys.executable} -m pip install --no-deps torchvision"
@@ -240,13 +256,16 @@ def _torchvision() -> Component:
 
 
 def _torch_of(distribution: str) -> str | None:
-    """Return the torch version that an installed distribution requires exactly."""
+    """Return the torch version that a distribution requires by "==", or None if it
+    requires none.
+    """
     pins = (re.match(r"torch \(?==([\d.]+)", pin) for pin in requires(distribution) or ())
     return next((pin[1] for pin in pins if pin), None)
 
 
 def _package_build_version(package: str) -> str:
-    """Return the version in a package's version.py, such as "0.28.0+cu130".
+    """Return the version in the file version.py of a package, such as "0.28.0+cu130"; "" if there
+    is none.
 
     PyPI's metadata leaves that label out. "" where the package does not say.
     """

@@ -313,7 +313,9 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
 
 
 def _efficiency_exit_status(result: EfficiencyReport) -> int:
-    """Return the exit status of `efficiency`: 0, or why the speed or tools are wrong."""
+    """Return the exit status of `efficiency`: 3 if every tool failed, 1 if a rate exceeds 100 %,
+    else 0; print why.
+    """
     profiles = (result.report.profiles if result.report else None) or ()
     if result.report and result.report.profiles == ():
         say("no tool is installed; see `crossflops doctor`")
@@ -336,12 +338,12 @@ def _efficiency_exit_status(result: EfficiencyReport) -> int:
 
 
 def _exceeds_bandwidth(answer: Efficiency) -> bool:
-    """Return whether the run uses more than 100 % of the memory bandwidth."""
+    """Return whether a run moved more bytes per second than the device's memory bandwidth."""
     return isinstance(answer.moved, MovedBytes) and (answer.moved.mbu or 0) > 1
 
 
 def _exceeds_peak(answer: Efficiency) -> bool:
-    """Return whether a run, one of its phases or modules uses more than 100 % of the peak."""
+    """Return whether a run, or a phase or a module of it, was faster than the device's peak."""
     phases = answer.step.phases if isinstance(answer.step, TimedStep) else ()
     shares = [answer.ratio, answer.hfu, *(phase.ratio for phase in phases)]
     shares += [module.ratio for module in answer.modules or ()]

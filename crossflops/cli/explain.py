@@ -23,12 +23,14 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
     WORDS search for a cause by its subject (`explain batchnorm`, `explain relu twice`). Terms of
     the reports have pages, too: `native`, `residual`, `mfu`, `roofline`, `6nd` ...
     """
-    deliver(_noun(" ".join(name)), **fields)
+    deliver(_find_page_subject(" ".join(name)), **fields)
     return 0
 
 
-def _noun(name: str) -> Cause | Convention | Matches:
-    """Return the cause or convention of a name, or the causes that contain the text."""
+def _find_page_subject(name: str) -> Cause | Convention | Matches:
+    """Return what `explain` shows for a name: a cause, a convention, or the causes that match the
+    words. Raises UnknownNameError.
+    """
     known: dict[str, Cause | Convention] = {}
     for convention in all_conventions():
         known.setdefault(convention.tool, convention)

@@ -1,4 +1,4 @@
-"""The options that verbs share, the request that they come to, and the help that shows them.
+"""Options that several verbs share, the request that they build, and their --help.
 
 A group is a tuple of options; a command has `@options(...)` over it, with groups and its own.
 """
@@ -37,15 +37,19 @@ _TITLES: dict[click.Parameter, str] = {}  # of options, which are as long here a
 
 
 def option_group(title: str, *decorators: Decorator) -> Group:
-    """Return the option decorators, each marked with the title of its group in --help."""
+    """Return these option decorators such that --help lists the options under `title`."""
     return tuple(_option_title_decorator(title, decorator) for decorator in decorators)
 
 
 def _option_title_decorator(title: str, decorator: Decorator) -> Decorator:
-    """Return the option decorator, extended to list its option under this title in --help."""
+    """Return an option decorator that also records the title under which --help lists
+    the option.
+    """
 
     def decorate(function: Any) -> Any:
-        """Add the option to the function, and record the title that --help lists it under."""
+        """Add the option to a command's function, and record the title under which --help lists
+        it.
+        """
         decorated = decorator(function)
         _TITLES[decorated.__click_params__[-1]] = title  # click.option puts what it makes there
         return decorated
@@ -64,7 +68,7 @@ class Verb(click.Command):
         self.example = example
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of a verb into --help, grouped under titles."""
+        """Write the options of the verb into --help, in groups with titles."""
         groups: dict[str, list[tuple[str, str]]] = {FIRST: []} if self.first else {}
         for param in sorted(self.get_params(ctx), key=self._place):
             record = param.get_help_record(ctx)
@@ -75,24 +79,28 @@ class Verb(click.Command):
                 formatter.write_dl(groups[heading])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the example command of a verb into --help."""
+        """Write the example command line of the verb into --help."""
         if self.example:
             with formatter.section("Example"):
                 formatter.write(f"{' ' * formatter.current_indent}{self.example}\n")
 
     def _place(self, param: click.Parameter) -> int:
-        """Return the position of an option in the list of first options, else after them."""
+        """Return the sort key of an option in --help: its position among the first options, or
+        their number for others.
+        """
         indices = [self.first.index(flag) for flag in param.opts if flag in self.first]
         return min(indices, default=len(self.first))
 
     def _heading(self, param: click.Parameter) -> str:
-        """Return the heading of --help under which an option is listed."""
+        """Return the title under which --help lists an option."""
         first = self._place(param) < len(self.first)
         return FIRST if first else _TITLES.get(param, OTHERS)
 
 
 def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any], Verb]:
-    """Return a decorator that makes a function a command of the command line."""
+    """Return a decorator that turns a function into a command; --help shows its example, and the
+    options `first` before others.
+    """
     return click.command(name, cls=Verb, example=example, first=first)
 
 
@@ -100,10 +108,10 @@ def verb(name: str, *, example: str, first: Sequence[str] = ()) -> Callable[[Any
 
 
 def command_options(*decorators: Decorator) -> Callable[[Function], Function]:
-    """Return a decorator that adds options and arguments to a command."""
+    """Return a decorator that adds these options and arguments to a command."""
 
     def decorate(function: Function) -> Function:
-        """Add all options of the verb to the function."""
+        """Add the options and arguments to the function of a command."""
         for decorator in reversed(decorators):
             function = decorator(function)
         return function
@@ -119,7 +127,9 @@ class Positive(click.FloatRange):
         self._most = most
 
     def convert(self, value: Any, *others: Any) -> Any:
-        """Convert the text of an option to a positive number, or fail."""
+        """Return the text of an option as a positive number, at most `most`; fail if it is not
+        one.
+        """
         number = super().convert(value, *others)
         if math.isnan(number) or (math.isinf(number) and self._most is None):
             return self.fail(f"must be a finite positive number, got {value}.", *others)
@@ -135,7 +145,9 @@ _ON_EVERY_WAY = ("as_json", "file", "debug")
 
 
 def command_line_options() -> dict[str, str]:
-    """Return the options of the command line, each with its longest flag."""
+    """Return the options that were given on the command line: the longest flag by
+    parameter name.
+    """
     context = click.get_current_context()
     source = click.core.ParameterSource.COMMANDLINE
     return {
@@ -148,25 +160,29 @@ def command_line_options() -> dict[str, str]:
 
 
 def reject_options_except(names: Collection[str], reason: str, hint: str) -> None:
-    """Raise InputError for each given option that is not among these names."""
+    """Raise InputError if an option was given that is not among these names."""
     reject_options(command_line_options().keys() - {*names, *_ON_EVERY_WAY}, reason, hint)
 
 
 def reject_options(names: Collection[str], reason: str, hint: str) -> None:
-    """Raise InputError if one of these options was given."""
+    """Raise InputError if one of the options with these names was given."""
     for name, flag in command_line_options().items():
         if name in names:
             raise InputError(f"{flag} has no effect here: {reason}", hint)
 
 
 def refuse_timeout(*requests: "Request") -> None:
-    """Raise InputError if --timeout is given and all models are files."""
+    """Raise InputError if --timeout was given although all models are ONNX files, which are only
+    read.
+    """
     if all(request.is_file for request in requests):
         reject_options(("timeout",), "only files are read", "leave it out")
 
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
-    """Raise InputError for options about the page if JSON is written."""
+    """Raise InputError if JSON is written and one of these options, which select parts of a page,
+    was given.
+    """
     if writes_json(fields):
         reject_options(
             names,
@@ -176,7 +192,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
 
 
 def writes_json(fields: Mapping[str, Any]) -> bool:
-    """Return whether the options request JSON instead of a page."""
+    """Return whether the result is written as JSON and not as a page."""
     file = fields["file"]
     if file is None:
         return bool(fields["as_json"])
@@ -192,7 +208,7 @@ BUILT = "The model and how it is built"
 
 
 def _use_formulas(ctx: click.Context, param: click.Parameter, files: tuple[str, ...]) -> None:
-    """Let the formulas of these files, and of the configuration, hold while the verb runs."""
+    """Put the formulas of these files, and of the configuration, in force while the verb runs."""
     if ctx.resilient_parsing:
         return
     sources = files
@@ -268,13 +284,16 @@ SIZES: Group = option_group(
 
 
 def pop_size_options(fields: dict[str, Any]) -> dict[str, int]:
-    """Remove --batch, --seq and --image-size from the fields; return those that are given."""
+    """Remove --batch, --seq and --image-size from `fields`, and return those that were given, by
+    name.
+    """
     provided = {name: fields.pop(name) for name in ("batch", "seq", "image_size")}
     return {name: size for name, size in provided.items() if size is not None}
 
 
 def request(fields: dict[str, Any], **others: Any) -> "Request":
-    """Build the request of the target and its options, removed from the fields.
+    """Return the request for a model, built from its target and its options, which are removed
+    from `fields`.
 
     `others` are fields of the request that the command has options for. Raises InputError.
     """
@@ -284,7 +303,9 @@ def request(fields: dict[str, Any], **others: Any) -> "Request":
 
 
 def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
-    """Remove the options about the model from the fields; return them as arguments."""
+    """Remove the options about the model from `fields`, and return them as arguments of
+    a request.
+    """
     from crossflops.ir.trace import Setting
 
     limit(fields.pop("timeout"))
@@ -297,7 +318,9 @@ def pop_model_options(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def pop_input_options(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Remove inputs, --arg and sizes with a prefix from the fields; return them parsed."""
+    """Remove the options about inputs and sizes from `fields`, and return their parsed values;
+    `prefix` begins their names.
+    """
     flag = f"--{prefix}".replace("_", "-")
     texts = {name: fields.pop(f"{prefix}{name}") for name in HOW}
     return {
@@ -325,7 +348,9 @@ HOW = {  # the flags that may be given for a second model, too
 
 
 def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Return the pairs by name. Raises InputError if a name has two values."""
+    """Return the values by name. Raises InputError if a name is given twice with
+    different values.
+    """
     named: dict[str, V] = {}
     for name, value in pairs:
         if name in named and named[name] != value:
@@ -338,7 +363,7 @@ def _unique_option_pairs(option: str, pairs: Iterable[tuple[str, V]]) -> dict[st
 
 
 def parse_name_number(option: str, text: str) -> tuple[str, int]:
-    """Parse NAME=N into name and integer. Raises InputError."""
+    """Return (NAME, N) from a text NAME=N. Raises InputError."""
     name, equals, value = text.rpartition("=")
     example = f"{option} {'Loop_1' if option == '--trips' else 'batch'}=8"
     if not equals or not name or not (value.isascii() and value.isdigit()):
@@ -354,7 +379,7 @@ def parse_name_number(option: str, text: str) -> tuple[str, int]:
 
 
 def branch(text: str) -> tuple[str, str]:
-    """Parse NODE=then|else|sum into node and branch. Raises InputError."""
+    """Return (NODE, branch) from a text NODE=then, NODE=else or NODE=sum. Raises InputError."""
     name, _, value = text.rpartition("=")
     if not name or value not in ("then", "else", "sum"):
         raise InputError(
@@ -365,7 +390,7 @@ def branch(text: str) -> tuple[str, str]:
 
 
 def argument(text: str) -> tuple[str, object]:
-    """Parse KEY=JSON into key and value. Raises InputError.
+    """Return (KEY, value) from a text KEY=JSON. Raises InputError.
 
     The name of a type (bfloat16) needs no quotes.
     """
@@ -432,7 +457,9 @@ OPTIMIZER: Group = option_group(
 
 
 def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Return the file name of a picture; raise an error if it cannot be made or written."""
+    """Return the file name of a picture unchanged; raise an error if its format is unknown or it
+    cannot be written.
+    """
     if value is not None:
         from crossflops.render.figures.files import require_picture_suffix
 
@@ -442,7 +469,9 @@ def picture(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def _destination(ctx: click.Context, param: click.Parameter, value: str | None) -> Path | None:
-    """Return the output path; raise an error for an unknown suffix or a missing folder."""
+    """Return the path of the output file, or None; raise an error if its format is unknown or it
+    cannot be written.
+    """
     if value is None:
         return None
     from crossflops.render.formats import FORMATS, suffix
@@ -458,7 +487,9 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 
 def writable(path: Path, example: str = "name") -> Path:
-    """Return the path; raise CrossflopsError if its folder is missing or it is a folder."""
+    """Return the path of a file to write. Raises CrossflopsError if its folder does not exist or
+    it is itself a folder.
+    """
     if not path.parent.is_dir():
         raise CrossflopsError(f"folder {path.parent} does not exist", f"mkdir -p {path.parent}")
     if path.is_dir():
@@ -492,7 +523,7 @@ STRICT = click.option(
 def _interpreters(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Parse the texts of an option into Python interpreters by tool (callback of click)."""
+    """Return the Python interpreter by tool id, from the texts TOOL=INTERPRETER of --python."""
     from crossflops.plugins.elsewhere import parse_interpreters
 
     return parse_interpreters(texts)
@@ -528,7 +559,9 @@ VIEW: Group = option_group(
 def apply_view_options(
     report: "Report", fields: dict[str, Any], unit: str
 ) -> "Report | ReportTable":
-    """Return the table that --by, --top and --depth request, or the report without them."""
+    """Return the table of the report that --by, --top and --depth select, or the whole report if
+    none is given.
+    """
     by: By | None = fields.pop("by")
     top, depth = fields.pop("top"), fields.pop("depth")
     if by is top is depth is None:

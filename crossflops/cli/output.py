@@ -1,4 +1,4 @@
-"""Where words go: results to stdout or to a file that is whole or not there, others to stderr."""
+"""Output: results go to stdout or completely to a file, messages to stderr."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..
 
 
 def deliver(result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
-    """Write the result to the requested file or stream.
+    """Write a result to stdout as a page or as JSON, or to a file in the format of its suffix.
 
     With `file` it goes there, in the format of the suffix, and to stdout only with `as_json`.
     Raises CrossflopsError when the file cannot be written; nothing half-written is left.
@@ -50,47 +50,53 @@ def deliver(result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "mac
 
 
 def say(text: str) -> None:
-    """Write a line to stderr, with control characters escaped."""
+    """Write a text as one line to stderr, with control characters escaped."""
     line = legible(localize_commands(" ".join(text.split())), WORD, _SAID)
     try:
         click.echo(line, err=True)
     except OSError:  # no stream is left for a message, and the exit status says it
-        _abandon(sys.stderr)
+        _redirect_to_null(sys.stderr)
 
 
 def colour() -> bool:
-    """Return whether to colour: on a terminal that supports it, unless NO_COLOR is set."""
+    """Return whether pages on stdout have colours: if it is a terminal, unless NO_COLOR is set."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
 
 
 def _print(text: str) -> None:
-    """Write text to stdout; ignore a closed pipe. Raises CrossflopsError on other errors."""
+    """Write text to stdout; do nothing if the reader has closed the pipe. Raises CrossflopsError
+    on other errors.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        _abandon(sys.stdout)
+        _redirect_to_null(sys.stdout)
     except OSError as error:
-        _abandon(sys.stdout)
+        _redirect_to_null(sys.stdout)
         message = f"cannot write to stdout: {error.strerror or error}"
         raise CrossflopsError(message, _TO_A_FILE) from error
 
 
-def _abandon(stream: TextIO) -> None:
-    """Redirect a closed pipe to the null device, so that Python's last flush succeeds."""
+def _redirect_to_null(stream: TextIO) -> None:
+    """Redirect a closed stream to the null device, so that Python can flush it at exit without an
+    error.
+    """
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _encoding() -> str:
-    """Return the encoding of stdout, or UTF-8 if it has none."""
+    """Return the encoding of stdout, or "utf-8" if it has none."""
     return getattr(sys.stdout, "encoding", None) or "utf-8"
 
 
 def _to_encodable_text(text: str) -> str:
-    """Return the text with characters that stdout cannot encode replaced."""
+    """Return the text with the characters that stdout cannot encode replaced by similar ones or
+    "?".
+    """
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
@@ -99,7 +105,7 @@ def _to_encodable_text(text: str) -> str:
 
 
 def _to_encodable_json(text: str) -> str:
-    """Return the JSON in characters that stdout can encode; only strings hold other ones."""
+    """Return the JSON text with non-ASCII characters escaped, if stdout cannot encode them."""
     try:
         text.encode(_encoding())
     except UnicodeEncodeError:
@@ -110,7 +116,7 @@ def _to_encodable_json(text: str) -> str:
 
 
 def keep_curve(bench: "Bench", plot: str) -> None:
-    """Write the picture of examples per second over batch sizes to a file.
+    """Write a picture to a file: examples per second for each batch size.
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing ran.
     """
@@ -126,7 +132,7 @@ def keep_curve(bench: "Bench", plot: str) -> None:
 
 
 def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
-    """Write the picture of the first roofline of a report to a file.
+    """Write a picture of the first roofline of an efficiency report to a file.
 
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
@@ -146,7 +152,8 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
 
 
 def keep_comparison(report: "Report", plot: str) -> None:
-    """Write the picture of a comparison: waterfalls, or bars for a name that begins so.
+    """Write a picture of a comparison to a file: a waterfall for each tool, or bars if the file
+    name begins with "bars".
 
     Raises CrossflopsError when the file cannot be written, and InputError where nothing differs.
     """
@@ -158,7 +165,7 @@ def keep_comparison(report: "Report", plot: str) -> None:
 
 
 def write_side_file(file: Path, data: bytes) -> None:
-    """Write bytes to a file and print its name to stderr."""
+    """Write bytes to a file, and print its name to stderr."""
     write_file(file, data)
     say(f"wrote {file}")
 
@@ -192,7 +199,7 @@ class Progress:
 
     @contextmanager
     def pausing_display(self) -> Iterator[None]:
-        """Pause the display in the block: nothing moves, and no thread runs."""
+        """Stop the display of progress during the block, so that no thread of it runs."""
         if self._status is not None:
             self._status.stop()
         try:
@@ -204,7 +211,7 @@ class Progress:
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """Show progress while the block runs, at first with this text.
+    """Show progress on stderr during the block, beginning with this text; yield the display.
 
     Nothing is written when stderr is no terminal. Whatever the model, a framework, a native
     library or a process of theirs prints meanwhile goes to stderr: stdout belongs to the result.
@@ -226,7 +233,9 @@ def progress(what: str) -> Iterator[Progress]:
 
 @contextmanager
 def _descriptor_on_stderr() -> Iterator[None]:
-    """Redirect the file descriptor of stdout to that of stderr, for writes that bypass Python."""
+    """Redirect the file descriptor of stdout to stderr during the block, for native code that
+    writes to it.
+    """
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     try:

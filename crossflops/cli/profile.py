@@ -131,7 +131,9 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
 
 
 def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
-    """Remove the options of depth from the fields; return how deep and how much to show."""
+    """Remove --depth, --top and --no-detail from `fields`, and return how much of a profile to
+    show.
+    """
     detailed = not fields.pop("no_detail")
     return ShownDepth(depth=fields.pop("depth"), top=fields.pop("top"), detailed=detailed)
 
@@ -139,7 +141,9 @@ def _pop_profile_depth(fields: dict[str, Any]) -> ShownDepth:
 def _limit_profile_modules(
     result: TrainingProfile, choice: ShownDepth, as_json: bool, file: Any
 ) -> ProfileView:
-    """Return the profile to show, without modules beyond --depth if it is JSON."""
+    """Return the profile to show; if it is written as JSON, without the modules below the
+    requested depth.
+    """
     if not writes_json({"as_json": as_json, "file": file}):
         return ProfileView(result, choice)
     depth = choice.depth if choice.detailed else 0
@@ -155,7 +159,9 @@ _OF_SCRIPTS = ("step", "depth", "top", "no_detail", "device", "precision", "peak
 def _profile_script(
     command: tuple[str, ...], as_json: bool, file: Any, fields: dict[str, Any]
 ) -> int:
-    """Return the status of the script; 0 without a profiled step is an error."""
+    """Profile a script and print the result; return the exit status of the script. Raises
+    CrossflopsError if no step was profiled.
+    """
     from crossflops.training_loops import script
 
     reject_options_except(

@@ -65,19 +65,19 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
 
     requested = pop_report_questions(fields)
     data = _read_report_bytes(file_)
-    if _has(data, "curve"):
+    if _has_json_key(data, "curve"):
         _reject_unused_render_options(fields, "a result of `bench`", "plot", pages=("top",))
         return _render_bench(_decode_report(file_, data, Bench), plot, fields)
-    if _has(data, "latencies"):
+    if _has_json_key(data, "latencies"):
         _reject_unused_render_options(fields, "a result of `profile`", pages=("top", "depth"))
         return _render_profile(_decode_report(file_, data, TrainingProfile), fields)
-    if _has(data, "efficiency"):
+    if _has_json_key(data, "efficiency"):
         _reject_unused_render_options(fields, "a result of `efficiency`", "plot")
         return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
-    if _has(data, "candidates"):
+    if _has_json_key(data, "candidates"):
         _reject_unused_render_options(fields, "a result of `identify`")
         return _render_whole(_decode_report(file_, data, Identification), fields)
-    if _has(data, "contradictions"):
+    if _has_json_key(data, "contradictions"):
         _reject_unused_render_options(fields, "a result of `audit`")
         return _render_whole(_decode_report(file_, data, Audit), fields)
     report = _decode_report(file_, data, Report)
@@ -94,13 +94,17 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
 def _reject_unused_render_options(
     fields: dict[str, Any], written: str, *names: str, pages: tuple[str, ...] = ()
 ) -> None:
-    """Raise InputError for options of `render` that this kind of report does not use."""
+    """Raise InputError if an option was given that this kind of report does not use; `names` and
+    `pages` are used.
+    """
     reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave it out")
     refuse_without_page(fields, *pages)
 
 
 def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
-    """Refuse options that a count or a comparison does not use."""
+    """Raise InputError if an option was given that this report, a count or a comparison, does not
+    use.
+    """
     if not report.profiles and report.against is UNSET:
         reject_options(
             ("between", "consensus"),
@@ -115,7 +119,9 @@ def _check_report_options(report: Report, fields: dict[str, Any]) -> None:
 
 
 def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
-    """Return the part of a report to show: a table, the module differences, or all."""
+    """Return what to show of a report: one table, a comparison with --top causes, or the whole
+    report.
+    """
     top = fields["top"]
     if report.profiles and top is not None and fields["by"] is fields["depth"] is None:
         for name in ("by", "top", "depth"):
@@ -124,8 +130,8 @@ def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
     return apply_view_options(report, fields, fields["unit"])
 
 
-def _has(data: bytes, key: str) -> bool:
-    """Return whether the bytes are a JSON object with this key."""
+def _has_json_key(data: bytes, key: str) -> bool:
+    """Return whether the bytes are a JSON object that has this key."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -134,7 +140,9 @@ def _has(data: bytes, key: str) -> bool:
 
 
 def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
-    """Render `--top` kernels of a bench."""
+    """Write a saved bench result, with its --top kernels, and its picture if requested; return the
+    exit status 0.
+    """
     shown = BenchView(bench, fields["top"] or TOP)
     deliver(shown, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
@@ -143,12 +151,15 @@ def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int
 
 
 def _render_whole(result: Identification | Audit, fields: dict[str, Any]) -> int:
+    """Write a saved result as a whole, and return the exit status 0."""
     deliver(result, as_json=fields["as_json"], file=fields["file"])
     return 0
 
 
 def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
-    """Render `--top` modules at each of `--depth` levels."""
+    """Write a saved profile with --depth levels and --top modules of each; return the exit status
+    0.
+    """
     usual, depth = ShownDepth(), fields["depth"]
     choice = ShownDepth(
         depth=usual.depth if depth is None else depth, top=fields["top"] or usual.top
@@ -158,7 +169,9 @@ def _render_profile(profile: TrainingProfile, fields: dict[str, Any]) -> int:
 
 
 def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[str, Any]) -> int:
-    """Write an efficiency report to stdout or a file, and its roofline plot if requested."""
+    """Write a saved efficiency report, and the picture of its roofline if requested; return the
+    exit status 0.
+    """
     deliver(report, as_json=fields["as_json"], file=fields["file"])
     if plot is not None:
         keep_roofline(report, plot)
@@ -166,7 +179,9 @@ def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[
 
 
 def _read_report_bytes(path: Path) -> bytes:
-    """Read the bytes of a saved report; raise an error if it cannot be read."""
+    """Return the decompressed bytes of a saved report. Raises CrossflopsError if it cannot be
+    read.
+    """
     try:
         return contents(path)
     except OSError as error:
@@ -174,7 +189,9 @@ def _read_report_bytes(path: Path) -> bytes:
 
 
 def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
-    """Decode a saved report of a kind; raise an error if it is invalid or of another schema."""
+    """Return the saved report in these bytes. Raises CrossflopsError if it is invalid or has
+    another schema.
+    """
     try:
         report = kind.from_json(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

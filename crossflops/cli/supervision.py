@@ -1,4 +1,4 @@
-"""The process of a verb, run beside one that can end it when a converter takes too long.
+"""Run a verb in a child process, which the parent can end if a converter takes too long.
 
 The process that was started does nothing but wait: it forks before anything is imported, the
 child runs the verb, and says over a pipe when a converter begins and when it ended. What runs
@@ -33,14 +33,15 @@ _limit = [TIMEOUT]
 
 
 def limit(seconds: float) -> None:
-    """Set the time limit of a model converter."""
+    """Set the number of seconds that a converter of a model may take."""
     _limit[0] = seconds
 
 
 def run_supervised(
     arguments: list[str], run: Callable[[], int], refuse: Callable[..., int]
 ) -> int:
-    """Return the exit status of `run()`, in a process of its own if a converter may be at work.
+    """Call `run()` in a child process, and return its exit status; without a child for other words
+    than verbs and on Windows.
 
     `refuse(message, hint, status)` says what is wrong. Where a system can fork, both processes end
     with that status here; where it cannot (Windows) the verb runs in this one, without a limit.
@@ -64,13 +65,13 @@ def run_supervised(
 
 
 def _exit_with_parent(alive: int) -> None:
-    """Exit this process when its parent ends."""
+    """Let this process exit when its parent ends; `alive` is a pipe that the parent holds open."""
     if sys.platform == "linux":
         end_with(alive, lambda: os._exit(_TOO_LONG))
         return
 
     def wait() -> None:
-        """Wait until the pipe to the parent process closes, then exit this process."""
+        """Wait until the parent has ended, then exit this process."""
         os.read(alive, 1)
         os._exit(_TOO_LONG)
 
@@ -78,11 +79,15 @@ def _exit_with_parent(alive: int) -> None:
 
 
 def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
-    """Run the verb in the child process; send the start and end of converters to the parent."""
+    """Call `run()` in the child process and return its exit status; tell the parent when
+    converters begin and end.
+    """
     from crossflops.frontends.conversion import listen
 
     def say(converter: str | None) -> None:
-        """Send the time limit and the name of the running converter to the parent process."""
+        """Tell the parent the name of the converter that begins (None at its end) and its time
+        limit.
+        """
         with contextlib.suppress(OSError):
             os.write(event_pipe, f"{_limit[0]} {converter or ''}\n".encode())
 
@@ -94,7 +99,8 @@ def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
 
 
 def _exit_without_teardown(status: int) -> int:
-    """Exit without interpreter finalization: run atexit handlers, flush, then os._exit.
+    """Run atexit handlers, flush the streams, and exit at once with this status, without Python's
+    slow cleanup.
 
     That takes a tenth of the time of a count, and in the process that waited a sixth of all page
     faults of a small one; the system does it at once. As multiprocessing leaves a forked process:
@@ -125,7 +131,9 @@ class _Supervisor:
         self._asked: list[int] = []  # the signals that somebody sent to end this
 
     def status(self, refuse: Callable[..., int]) -> int:
-        """Wait for the child process, and forward signals to it; return its exit status."""
+        """Wait for the child and return its exit status; end the child if its converter takes too
+        long; forward signals.
+        """
         heard = [
             sign for sign in _signals_to_forward() if signal.getsignal(sign) is not signal.SIG_IGN
         ]
@@ -162,14 +170,16 @@ class _Supervisor:
         return status
 
     def _poll_exit_status(self) -> int | None:
-        """Return the exit status of the child process, or None while it runs."""
+        """Return the exit status of the child (negative for a signal), or None while it runs."""
         with contextlib.suppress(ChildProcessError):
             process, status = os.waitpid(self._child, os.WNOHANG)
             return os.waitstatus_to_exitcode(status) if process else None
         return _TOO_LONG
 
     def _wait_for_event(self) -> None:
-        """Wait until the child writes an event or ends, or until its converter times out."""
+        """Wait a short time for a message of the child, at most until its converter's time is
+        over.
+        """
         left = _LOOK if self._end is None else min(_LOOK, max(0.0, self._end - time.monotonic()))
         if not select.select([self._news], [], [], left)[0]:
             return
@@ -177,7 +187,7 @@ class _Supervisor:
             time.sleep(0.001)
 
     def _read(self) -> bool:
-        """Read the events that the child wrote; return whether it will write more."""
+        """Read the messages of the child; return False if it has closed the pipe."""
         received = os.read(self._news, 4096)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
@@ -190,7 +200,9 @@ class _Supervisor:
         return bool(received)
 
     def _stop(self) -> None:
-        """Interrupt the child as Ctrl-C does, so that it cleans up; then kill it."""
+        """End the child: interrupt it like Ctrl-C, so that it cleans up, and kill it if it goes
+        on.
+        """
         for sign, wait in ((signal.SIGINT, _GRACE), (signal.SIGKILL, _GRACE)):
             os.kill(self._child, sign)
             end = time.monotonic() + wait
@@ -200,7 +212,7 @@ class _Supervisor:
                 time.sleep(0.02)
 
     def _forward(self, sign: int, _frame: Any) -> None:
-        """Forward a signal to the child process, which gets Ctrl-C itself; at last kill it.
+        """Handle a signal: forward it to the child, unless the terminal sends it Ctrl-C itself.
 
         A model that swallows interrupts is killed at the third one.
         """
@@ -212,12 +224,12 @@ class _Supervisor:
 
 
 def _signals_to_forward() -> tuple[signal.Signals, ...]:
-    """Return the signals that are forwarded to the child: interrupt, terminate and hang-up."""
+    """Return the signals that are forwarded to the child: SIGINT, SIGTERM and SIGHUP."""
     return signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 def _is_in_foreground() -> bool:
-    """Return whether this process group is the foreground group of its terminal."""
+    """Return whether Ctrl-C on the terminal reaches this process group."""
     with contextlib.suppress(OSError, ValueError):
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     return False

@@ -1,4 +1,4 @@
-"""Which nodes of a model no runtime can load: operators of a framework without an ONNX form.
+"""The nodes of a model that no runtime can load: operators of a framework without an ONNX form.
 
 And pools over more axes than onnxruntime has: onnxruntime/core/providers/cpu/nn/pool.cc.
 """
@@ -15,7 +15,8 @@ _POOLS, _MOST_AXES = ("MaxPool", "AveragePool", "LpPool"), 3
 
 
 def describe_unloadable(model: Any) -> str:
-    """Return one sentence about the nodes of a ModelProto that keep it from running, or "".
+    """Return a sentence that names the nodes because of which no runtime can run a ModelProto; ""
+    if there are none.
 
     Operators of ONNX, of onnxruntime and functions of the model itself can be loaded.
     """
@@ -59,7 +60,7 @@ def _onnx_node_name(node: Any) -> str:
 
 
 def _is_wide(node: Any) -> bool:
-    """Return whether the node is a pool over more axes than onnxruntime supports."""
+    """Return whether the node is a pooling over more axes than onnxruntime supports (3)."""
     kernel = next((stored.ints for stored in node.attribute if stored.name == "kernel_shape"), ())
     return not node.domain and node.op_type in _POOLS and len(kernel) > _MOST_AXES
 
@@ -76,7 +77,7 @@ def _is_known_operator(node: Any, opset: dict[str, int]) -> bool:
 
 
 def _iterate_onnx_nodes(levels: list[Any]) -> Iterator[Any]:
-    """Yield the nodes of graphs and functions, and of all bodies in them."""
+    """Yield the nodes of these graphs and functions, and of all graphs inside their nodes."""
     while levels:
         for node in levels.pop().node:
             yield node

@@ -61,7 +61,7 @@ def main_graph_field(data: Data) -> Field:
 
 
 def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
-    """Yield the nodes in the order of the file."""
+    """Yield the nodes of the main graph, in the order of the file."""
     number = 0
     for field in fields(data, graph.value, graph.end):
         if field.number == NODE and field.wire == BYTES:
@@ -70,7 +70,9 @@ def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
 
 
 def _parse_file_node(data: Data, number: int, field: Field) -> FileNode:
-    """Return name, operator type and first output of a node from its bytes in an ONNX file."""
+    """Return a node from its bytes in an ONNX file: its index, name, operator type and first
+    output.
+    """
     texts: dict[int, str] = {}
     for part in fields(data, field.value, field.end):
         if part.number in (_OUTPUT, _NAME, _OP_TYPE) and part.wire == BYTES:
@@ -111,7 +113,9 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The note as metadata entries of the node; an unknown count gets no number."""
+        """The counts as key and value texts for the node's metadata; only the reason if the node
+        is uncounted.
+        """
         if self.uncounted:
             return {f"{PREFIX}uncounted": self.uncounted}
         counts = {f"{PREFIX}{kind}": str(getattr(self.cost, kind)) for kind in _KINDS}
@@ -119,14 +123,14 @@ class NodeNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notes_of_graph(counted: Iterable[NodeCounts]) -> dict[str, NodeNote]:
-    """Return the counts of a graph's nodes as notes, by the key of the node."""
+    """Return the counts of a graph's nodes as notes, by node key."""
     return {node.key: _node_note(node.key, counts) for node, counts in counted}
 
 
 def notes_of_file(
     counted: Iterable[NodeCounts], nodes: Iterable[FileNode], model: Any
 ) -> dict[str, NodeNote]:
-    """Return the notes of the nodes in a file, by the name of their first result, which is unique.
+    """Return the counts as notes for the nodes of a file, by the name of a node's first output.
 
     What a function was inlined to has the key of the calling node before its own; the keys are
     those of `model`, the same nodes in topological order.
@@ -151,14 +155,18 @@ def notes_of_file(
 
 
 def _key_prefixes(key: str) -> Iterator[str]:
-    """Yield the key, then its prefixes that end before a slash, the longest first."""
+    """Yield the key, then its beginnings that end before a slash, the longest first:
+    "a/b", "a".
+    """
     while key:
         yield key
         key = key.rpartition("/")[0]
 
 
 def _node_note(name: str, counts: Sequence[CountedNode | UncountedNode]) -> NodeNote:
-    """Return the summed cost of a node's counts, with its exactness and a reason if uncounted."""
+    """Return the note of a node: the sum of its counts, its exactness, and a reason if a part is
+    uncounted.
+    """
     counted = [count for count in counts if isinstance(count, CountedNode)]
     grades = {count.exactness for count in counted}
     return NodeNote(
@@ -175,7 +183,9 @@ _BLOCK = 1 << 24
 
 @contextlib.contextmanager
 def mapping_onnx_file(path: str) -> Iterator[Data]:
-    """Map the bytes of a file. Raises TargetError."""
+    """Yield the bytes of a file, mapped into memory for the block. Raises TargetError if it cannot
+    be read.
+    """
     try:
         with (
             open(path, "rb") as file,
@@ -196,7 +206,8 @@ def copy_model(
     locations: Iterable[str] = (),
     parameters: ParameterNotes | None = None,
 ) -> list[Path]:
-    """Copy a model, with the notes of nodes by the name of their first result.
+    """Copy an ONNX file with notes at its nodes, by the name of their first output; return the
+    paths of the written files.
 
     `locations` are the files of its external data. `parameters` are those of the model that it
     was converted from. Returns what was written. Raises TargetError,
@@ -212,9 +223,11 @@ def copy_model(
 
 
 def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> None:
-    """Write a copy of an ONNX file to `out`, with counts as metadata of the noted nodes."""
+    """Write a copy of an ONNX file to `out`, with the counts of the noted nodes in their
+    metadata.
+    """
     graph = main_graph_field(data)
-    changed = [(node.field, _rewritten(data, node, notes)) for node in nodes_of(data, graph)]
+    changed = [(node.field, _rewrite_node(data, node, notes)) for node in nodes_of(data, graph)]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
     _copy_bytes(data, 0, graph.begin, out)
     out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
@@ -226,8 +239,10 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
     _copy_bytes(data, at, len(data), out)
 
 
-def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
-    """Return the bytes of a node's field with its counts as metadata, without older counts."""
+def _rewrite_node(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> bytes:
+    """Return the new bytes of a node's field: with its note in the metadata instead of older
+    counts, or unchanged without a note.
+    """
     note = notes.get(node.result)
     if note is None:
         return data[node.field.begin : node.field.end]
@@ -236,13 +251,13 @@ def _rewritten(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> byt
         for part in fields(data, node.field.value, node.field.end)
         if not _is_note(data, part)
     ]
-    entries = [_entry(key, value) for key, value in note.metadata.items()]
+    entries = [_metadata_entry_bytes(key, value) for key, value in note.metadata.items()]
     body = b"".join([*kept, *entries])
     return length_prefix(NODE, len(body)) + body
 
 
 def _is_note(data: Data, part: Field) -> bool:
-    """Return whether a field of a node is a metadata entry with one of crossflops' counts."""
+    """Return whether a field of a node is a metadata entry that crossflops wrote."""
     if part.number != METADATA or part.wire != BYTES:
         return False
     return any(
@@ -252,8 +267,8 @@ def _is_note(data: Data, part: Field) -> bool:
     )
 
 
-def _entry(key: str, value: str, field: int = METADATA) -> bytes:
-    """Return a key and its value as the protobuf bytes of a metadata entry."""
+def _metadata_entry_bytes(key: str, value: str, field: int = METADATA) -> bytes:
+    """Return a key and its value as a metadata entry, in the bytes of protobuf."""
     texts = (key.encode(), value.encode())
     parts = [length_prefix(number, len(text)) + text for number, text in enumerate(texts, 1)]
     body = b"".join(parts)
@@ -261,24 +276,26 @@ def _entry(key: str, value: str, field: int = METADATA) -> bytes:
 
 
 def append_parameters(file: str | Path, notes: ParameterNotes) -> None:
-    """Append a record of the model's parameters to a file that has none.
+    """Append a record of the model's parameters to an ONNX file that has no such record.
 
     A message may have its fields in any order.
     """
     with mapping_onnx_file(str(file)) as data:
         model = parse_model_proto(weightless(data))
     with open(file, "ab") as out:
-        out.write(_entry(KEY, notes_text_with_digest(notes, model), _OF_MODEL))
+        out.write(_metadata_entry_bytes(KEY, notes_text_with_digest(notes, model), _OF_MODEL))
 
 
 def _copy_bytes(data: Data, begin: int, end: int, out: IO[bytes]) -> None:
-    """Copy the bytes from `begin` to `end` of `data` to a file, block by block."""
+    """Write the bytes from `begin` to `end` of `data` to `out`, block by block."""
     for at in range(begin, end, _BLOCK):
         out.write(data[at : min(at + _BLOCK, end)])
 
 
 def data_locations(model: Any) -> list[str]:
-    """Return the files of external data that the tensors of a (weightless) model name."""
+    """Return the names of the external data files to which the tensors of a model refer,
+    sorted.
+    """
     locations: dict[str, None] = {}
     todo = [model]
     while todo:
@@ -295,7 +312,9 @@ def data_locations(model: Any) -> list[str]:
 
 
 def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
-    """Copy a model's external data files to the target's folder, if it is another one."""
+    """Copy external data files to another folder, unless they are there already; return the paths
+    of the new files.
+    """
     if source.resolve() == target.resolve():
         return []
     names = list(locations)
@@ -313,7 +332,9 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
 
 
 def _check_data(source: Path, target: Path, name: str) -> None:
-    """Raise TargetError if a copy of an external data file would overwrite its source."""
+    """Raise CrossflopsError if an external data file cannot be copied: outside the model's folder,
+    missing, or in conflict with another file.
+    """
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise CrossflopsError(
             f"the external data file {name!r} is outside the folder of the model",
@@ -346,7 +367,8 @@ _GRADIENT = (
 
 
 def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
-    """Return the text of a JSON file with the count of each node, ending with a newline.
+    """Return node data for model-explorer as JSON text, with the MACs or FLOPs of each counted
+    node.
 
     A node without a count has no value, which is not zero.
     """

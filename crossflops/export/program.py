@@ -1,4 +1,6 @@
-"""A model in memory, or a file whose inputs get sizes -> a file with its weights."""
+"""Write a file with weights, from a model in memory or from a file whose input sizes are now
+fixed.
+"""
 
 import os
 import shutil
@@ -32,7 +34,8 @@ def save_program(
     parameters: ParameterNotes | None = None,
     limit: int = LIMIT,
 ) -> list[Path]:
-    """Save a model, with the notes of its nodes by their keys, and those of its parameters.
+    """Save a model in memory as an ONNX file, with notes by node key; return the paths of the
+    written files.
 
     Weights of more than `limit` bytes go to a file of external data, NAME.data beside it.
     Returns what was written. Raises CrossflopsError.
@@ -77,7 +80,8 @@ def save_program(
 
 
 def _open_statistics(graph: Any) -> None:
-    """Give running statistics among training inputs a default, since a training step changes them.
+    """Make running statistics of a training graph inputs with a default value, since a training
+    step changes them.
 
     onnxruntime merges constants that are equal, and writes the new statistics over the old ones:
     over a bias of zeros, too, where it takes a mean of zeros for the same constant.
@@ -93,7 +97,7 @@ def _open_statistics(graph: Any) -> None:
 
 
 def _weight_nbytes(tensor: Any) -> int:
-    """Return the bytes of a stored tensor; strings are few, and have no such size."""
+    """Return the size of a stored tensor in bytes; 0 for strings and for None."""
     import onnx_ir as ir
 
     return 0 if tensor is None or tensor.dtype == ir.DataType.STRING else int(tensor.nbytes)
@@ -104,7 +108,8 @@ _LARGE = 1 << 20  # bytes of a weight
 
 
 def _write_single_file(model: Any, path: str) -> None:
-    """Save a model as one file, its large weights one by one: together they fill the memory.
+    """Save a model as one file and write its large weights one by one, since all together fill the
+    memory.
 
     A message may have its fields in any order, so the weights are the end of the graph, and the
     graph is the end of the model.
@@ -127,11 +132,11 @@ def _write_single_file(model: Any, path: str) -> None:
     finally:
         for name, tensor in large.items():
             weights[name].const_value = tensor
-    _stream(proto, large, path)
+    _stream_weights(proto, large, path)
 
 
 def save_uniform(data: bytes, target: Path) -> None:
-    """Save a model whose large weights have only a shape, filled with one repeated number.
+    """Save a model in which large weights have only a shape, each filled with one repeated number.
 
     Raises CrossflopsError beyond the size that a file may have.
     """
@@ -149,11 +154,11 @@ def save_uniform(data: bytes, target: Path) -> None:
     for tensor in all_graph_tensors(model.graph):
         if is_dataless_tensor(tensor) and tensor.name not in uniform:
             fill_tensor_data(tensor)
-    _stream(model, uniform, str(target))
+    _stream_weights(model, uniform, str(target))
 
 
-def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
-    """Write a ModelProto whose `large` weights are streamed to the file one by one."""
+def _stream_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
+    """Write a ModelProto to a file, with the data of the `large` weights one after another."""
     heads = []
     for stored in proto.graph.initializer:
         size = 0
@@ -182,7 +187,8 @@ def _stream(proto: Any, large: Mapping[str, Any], path: str) -> None:
 
 
 def save_bound(file: OnnxFile, target: Path) -> list[Path]:
-    """Write a model file with its weights, and its inputs fixed to the sizes that `file` binds.
+    """Write an ONNX model with its weights and with the input sizes that `file` binds; return the
+    paths of the written files.
 
     Raises as `load_bound_model` does.
     """

@@ -34,10 +34,12 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether the file computes the same as the model."""
+        """Whether the file ran and all its outputs agree with those of the model."""
         return not self.problem and all(output.agrees for output in self.outputs)
 
     @property
     def is_proven(self) -> bool:
-        """Whether the file agrees, and no output hides a fault behind rounding."""
+        """Whether all outputs agree, and for each of them a fault would make a larger difference
+        than rounding.
+        """
         return self.holds and all(output.tells for output in self.outputs)

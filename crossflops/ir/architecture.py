@@ -38,11 +38,13 @@ class AttentionSizes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs_per_pair(self) -> int:
-        """MACs of one query with one key: H (dqk + dv)."""
+        """The MACs of one query with one key, over all heads: heads x (head_dim + value_dim)."""
         return self.heads * (self.head_dim + self.value_dim)
 
     def window_pairs(self, tokens: int) -> int:
-        """Return the number of (query, key) pairs of causal attention over these tokens."""
+        """Return the number of (query, key) pairs of a causal attention over so many tokens,
+        within the window.
+        """
         width = min(self.window or tokens, tokens)
         return tokens * width - width * (width - 1) // 2
 
@@ -64,22 +66,22 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def matrices(self) -> int:
-        """The number of matrices: 3 if gated, otherwise 2."""
+        """The number of weight matrices of one feed-forward layer: 3 if gated, otherwise 2."""
         return 3 if self.gated else 2
 
     @property
     def active_width(self) -> int:
-        """The width that a token passes, over all its experts."""
+        """The inner width that one token uses, summed over its active and shared experts."""
         return (self.width * self.active if self.experts else self.width) + self.shared_width
 
     @property
     def macs(self) -> int:
-        """MACs of a token, the router apart."""
+        """The forward MACs of one token, without those of the router."""
         return self.matrices * self.hidden * self.active_width
 
     @property
     def inactive(self) -> int:
-        """Elements of the experts that a token does not pass."""
+        """The number of weights of the experts that one token does not use."""
         return (self.experts - self.active) * self.matrices * self.hidden * self.width
 
 
@@ -125,32 +127,36 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
     parameters: ParameterTable
 
     def sum_layers(self, amount: Callable[[DecoderLayer], int]) -> int:
-        """Return the sum of an amount over all layers of the model."""
+        """Return the sum of `amount(layer)` over all layers of the model."""
         return sum(map(amount, self.layers))
 
     @property
     def projections(self) -> int:
-        """MACs of the projections around attention."""
+        """The forward MACs of one token in the projections around attention, over all layers."""
         return self.sum_layers(lambda layer: layer.attention.projections)
 
     @property
     def ffn(self) -> int:
-        """MACs of feed-forward layers, with the experts that a token passes."""
+        """The forward MACs of one token in all feed-forward layers, with the experts that it uses,
+        without routers.
+        """
         return self.sum_layers(lambda layer: layer.ffn.macs)
 
     @property
     def router(self) -> int:
-        """MACs that choose experts."""
+        """The forward MACs of one token in the routers, which choose its experts, over
+        all layers.
+        """
         return self.sum_layers(lambda layer: layer.ffn.router)
 
     @property
     def inactive(self) -> int:
-        """Elements of matrices of experts that a token does not pass."""
+        """The number of weights, over all layers, of the experts that one token does not use."""
         return self.sum_layers(lambda layer: layer.ffn.inactive)
 
     @property
     def inactive_biases(self) -> int:
-        """Elements of biases of experts that a token does not pass."""
+        """The number of bias elements of the experts that one token does not use."""
         active = next((layer.ffn for layer in self.layers if layer.ffn.experts), None)
         if active is None:
             return 0
@@ -159,28 +165,28 @@ class LanguageArchitecture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def head(self) -> int:
-        """MACs of the output matrix: V h."""
+        """The forward MACs of one token in the output matrix: vocabulary x hidden."""
         return self.vocabulary * self.hidden
 
     @property
     def linear(self) -> int:
-        """MACs of every matrix that a token passes."""
+        """The forward MACs of one token in all matrix products, attention scores excluded."""
         return self.projections + self.ffn + self.router + self.head
 
     @property
     def macs_per_pair(self) -> int:
-        """MACs of one query with one key, over all layers."""
+        """The MACs of one query with one key, over all heads and layers."""
         return self.sum_layers(lambda layer: layer.attention.macs_per_pair)
 
     @property
     def window_attentions(self) -> tuple[AttentionSizes, ...]:
-        """The attention of layers with a window."""
+        """The attentions of the layers that limit attention to a window."""
         attentions = (layer.attention for layer in self.layers)
         return tuple(attention for attention in attentions if attention.window)
 
     @property
     def experts(self) -> int:
-        """The experts of a layer that has some; 0 where none has."""
+        """The largest number of experts of a layer; 0 if no layer has experts."""
         return max((layer.ffn.experts for layer in self.layers), default=0)
 
 
@@ -192,7 +198,9 @@ class TokenSequence(msgspec.Struct, frozen=True):
 
     @property
     def macs(self) -> int:
-        """Forward MACs, attention square: what the graph of the model computes."""
+        """The forward MACs of the sequence, with attention over all tokens x tokens pairs, masked
+        ones included.
+        """
         model = self.architecture
         return self.tokens * (model.linear + model.macs_per_pair * self.tokens)
 
@@ -201,7 +209,9 @@ class TokenSequence(msgspec.Struct, frozen=True):
         amount: Callable[[AttentionSizes], int],
         among: Iterable[AttentionSizes] | None = None,
     ) -> int:
-        """Return the sum of an amount over the attention of all layers, or of the given ones."""
+        """Return the sum of `amount(attention)` over the attentions of all layers, or over those
+        in `among`.
+        """
         every = (layer.attention for layer in self.architecture.layers)
         return sum(map(amount, every if among is None else among))
 

@@ -69,7 +69,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The label that distinguishes the device from every other one."""
+        """The unique name of the device in the catalogue: its board variant, or else its id."""
         return self.variant or self.id
 
 

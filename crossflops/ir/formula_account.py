@@ -35,7 +35,7 @@ class FormulaAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> int:
-        """The FLOPs that no explanation covers."""
+        """The part of `delta`, in FLOPs, that no explanation covers."""
         return self.delta - sum(int(row.amount) for row in self.explanations)
 
 
@@ -54,6 +54,8 @@ class FormulaReport(msgspec.Struct, frozen=True, kw_only=True):
     accounts: tuple[FormulaAccount, ...]
 
     def per_token(self, amount: int) -> int | float:
-        """Return an amount divided by the tokens of the report, an int if it divides exactly."""
+        """Return an amount of all sequences divided by the number of their tokens; an int if it
+        divides exactly.
+        """
         share = Fraction(amount, self.tokens * self.sequences)
         return share.numerator if share.denominator == 1 else float(share)

@@ -40,19 +40,21 @@ class TensorSpec(msgspec.Struct, frozen=True):
 
     @property
     def storage_dtype(self) -> str:
-        """The type in which memory holds the tensor."""
+        """The element type in which memory holds the tensor."""
         return self.storage or self.dtype
 
     @property
     def numel(self) -> int:
-        """Number of elements. Raises ValueError when the shape is not known."""
+        """The number of elements. Raises ValueError if the shape is not known."""
         if self.shape is None:
             raise ValueError(f"the shape of {self.name!r} is not known")
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the dense tensor, sub-byte types packed. A string counts no bytes."""
+        """The size of the dense tensor in bytes, with elements below one byte packed; 0 for
+        strings.
+        """
         if self.shape is None:
             raise ValueError(f"the shape of {self.name!r} is not known")
         return _shape_nbytes(self.storage or self.dtype, self.shape)
@@ -209,17 +211,21 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_for_itself(self) -> bool:
-        """Whether the node is an operation of the model, not one that a converter wrote for it."""
+        """Whether the node is itself an operation of the model, not one that a converter wrote in
+        place of another.
+        """
         return self.conversion.stands_for is None
 
     @property
     def operations_to_count(self) -> "tuple[Node, ...]":
-        """The counted operations: the node itself, or those that it was written for."""
+        """The operations that are counted for this node: the node itself, or the framework
+        operations for which a converter wrote it.
+        """
         operations = self.conversion.stands_for
         return (self,) if operations is None else operations
 
     def with_training(self, **changes: Any) -> "Node":
-        """Return the node with these fields of its `training` replaced."""
+        """Return a copy of the node with these fields of its `training` annotation changed."""
         return replace(self, training=replace(self.training, **changes))
 
 
@@ -281,7 +287,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def as_written(self) -> "Graph":
-        """The graph with all nodes that its file has."""
+        """The graph with all nodes of its file, also those on which no output depends."""
         return self.whole or self
 
 

@@ -44,7 +44,9 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flops(self) -> int:
-        """2 x MACs + adds + muls + divs + compares + specials. A count, not a rate."""
+        """The number of FLOPs, a count and not a rate: 2 x MACs + adds + muls + divs + compares +
+        specials.
+        """
         return 2 * self.macs + self.adds + self.muls + self.divs + self.compares + self.specials
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -120,12 +122,12 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def counted(self) -> Iterator[CountedNode]:
-        """The nodes that have a cost."""
+        """The nodes that have a cost, in the order of the graph."""
         return (count for count in self.counts if isinstance(count, CountedNode))
 
     @property
     def uncounted(self) -> tuple[UncountedNode, ...]:
-        """The nodes without a known cost."""
+        """The nodes without a known cost, in the order of the graph."""
         return tuple(count for count in self.counts if isinstance(count, UncountedNode))
 
     @cached_property
@@ -135,7 +137,9 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def macs_by_precision(self) -> dict[str, int]:
-        """MACs by the precision of the contraction."""
+        """The MACs of all counted nodes, by the precision of the contraction, such as
+        "float32".
+        """
         macs: dict[str, int] = {}
         for count in self.counted:
             if count.cost.macs:
@@ -144,7 +148,7 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def costs_by_call(self) -> dict[str, Cost]:
-        """Cost by the key of the operator call that produced the nodes."""
+        """The cost of the counted nodes, by the key of the operator call that produced them."""
         by_key: dict[str, Cost] = {}
         for count in self.counted:
             by_key[count.node.call] = by_key.get(count.node.call, ZERO) + count.cost
@@ -152,7 +156,9 @@ class Ledger(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def converter_by_call(self) -> dict[str, int]:
-        """MACs that only a converter inserted, by the key of the operator call."""
+        """The MACs that the source model does not have and a converter added, by the key of the
+        operator call.
+        """
         by_key: dict[str, int] = {}
         for count in self.counted:
             by_key[count.node.call] = by_key.get(count.node.call, 0) + count.converter_macs

@@ -57,7 +57,8 @@ class Unfit(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="un
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the nearest-rank percentile: the smallest value that `percent` of them do not exceed.
+    """Return the nearest-rank percentile: the smallest of the values such that `percent` % of them
+    are not larger.
 
     >>> percentile([3.0, 1.0, 2.0, 4.0], 50), percentile([3.0, 1.0, 2.0, 4.0], 90)
     (2.0, 4.0)
@@ -69,7 +70,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def measurement_of_runs(
     batch: int, seconds: Sequence[float], warmup: int, *, settled: bool = True, mode: str = ""
 ) -> Measurement:
-    """Return the measurement of runs that took `seconds` each. There is at least one."""
+    """Return the measurement of timed runs of one batch size, from the seconds of each run (at
+    least one).
+    """
     return Measurement(
         batch=batch,
         seconds=tuple(seconds),

@@ -57,7 +57,9 @@ class Formulas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction]") -> Polynomial:
-    """Return a polynomial of terms given by their powers, the highest total degree first."""
+    """Return a polynomial from its coefficients by powers, terms of the highest total degree
+    first, without zero terms.
+    """
     order = sorted((powers for powers in terms if terms[powers]), key=_term_rank, reverse=True)
     return tuple(
         Term(
@@ -69,17 +71,19 @@ def polynomial(names: tuple[str, ...], terms: "Mapping[tuple[int, ...], Fraction
 
 
 def _term_rank(powers: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
-    """Return the sort key of a term by its powers: total degree, highest power, all powers."""
+    """Return the sort key of a term, from its powers: (total degree, highest power, all
+    powers).
+    """
     return sum(powers), max(powers, default=0), powers
 
 
 def _coefficient_value(value: "Fraction") -> int | str:
-    """Return a whole coefficient as an int and any other as the text of its fraction."""
+    """Return the coefficient as an int if it is whole, else as text such as "3/2"."""
     return value.numerator if value.denominator == 1 else str(value)
 
 
 def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
-    """Return the value of a polynomial at these sizes."""
+    """Return the value of a polynomial for these sizes of its named dimensions."""
     from fractions import Fraction
 
     total = Fraction(0)
@@ -92,7 +96,7 @@ def evaluate(formula: Polynomial, sizes: Mapping[str, int]) -> "Fraction":
 
 
 def polynomial_text(formula: Polynomial) -> str:
-    """Return the polynomial as text: "18432 batch seq^2 + 84934656 batch seq"."""
+    """Return the polynomial as text, such as "18432 batch seq^2 + 84934656 batch seq"."""
     from fractions import Fraction
 
     text = ""

@@ -38,7 +38,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_title(model: str, digest: str, options: object) -> str:
-    """Return the title of a report: the target, or the name of the model for an object.
+    """Return the title of a report: the typed target, or the model's name with the beginning of
+    its graph's digest.
 
     Objects of one class have one name, and files in other folders may: the digest of the graph
     tells them apart.

@@ -96,12 +96,12 @@ class ParamsReconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Amount:
-        """The tool's number minus ours."""
+        """The tool's number of parameters minus ours."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> Amount:
-        """The part that no explanation covers."""
+        """The part of `delta` that no explanation covers, in parameters."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -144,12 +144,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Amount:
-        """The tool's number minus ours."""
+        """The number that the tool printed minus the native MACs."""
         return self.theirs - self.ours
 
     @property
     def residual(self) -> Amount:
-        """The part that no explanation covers."""
+        """The part of `delta` that no explanation covers."""
         return self.delta - sum(explanation.amount for explanation in self.explanations)
 
 
@@ -240,12 +240,12 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def delta(self) -> Work:
-        """The second model's work minus the first's."""
+        """The work of the second model minus that of the first."""
         return self.second_work - self.first_work
 
     @property
     def residual(self) -> Work:
-        """The work of the difference that no cause covers."""
+        """The part of `delta` that no cause covers."""
         left = self.delta
         for cause in self.causes:
             left = left - Work(macs=cause.macs, flops=cause.flops, params=cause.params)
@@ -253,5 +253,7 @@ class Alignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether the layers are equal, one by one, with no differing node between them."""
+        """Whether nothing differs: no cause was found, and every node of both models has a native
+        count.
+        """
         return not self.causes and not any(self.uncounted)

@@ -29,7 +29,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bytes(self) -> int:
-        """All bytes that are moved."""
+        """All bytes that the node moves: weights, cache and activations."""
         return self.weights + self.cache + self.activations
 
 
@@ -126,7 +126,9 @@ class StepBound(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shortest(self) -> float:
-        """The shortest time of the step in seconds, node by node if that is known."""
+        """The shortest time of the step in seconds: the sum over its nodes, or that of the model
+        as a whole if the nodes are not known.
+        """
         return self.whole_seconds if self.seconds is None else self.seconds
 
 

@@ -75,7 +75,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """A short name: "eval grad", "train no_grad hooked", "train grad step" ..."""
+        """A short name of the setting: "eval grad", "train no_grad hooked", "train grad
+        step" ...
+        """
         words = ["train" if self.training else "eval", "grad" if self.grad else "no_grad"]
         words += ["step"] if self.step else []
         words += ["hooked"] if self.hooked else []
@@ -112,12 +114,12 @@ class Parameter(msgspec.Struct, frozen=True):
 
     @property
     def numel(self) -> int:
-        """Number of elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the stored tensor."""
+        """The size of the stored tensor in bytes."""
         return TensorSpec(self.name, self.dtype, self.shape).nbytes
 
 
@@ -138,12 +140,14 @@ class Module(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def class_name(self) -> str:
-        """The class without its package and outer classes: `type(module).__name__`."""
+        """The name of the class without its package and outer classes: `type(module).__name__`."""
         return self.bases[0].rpartition(".")[2] if self.bases else ""
 
     @property
     def path(self) -> str:
-        """The name in reports: the first one."""
+        """The path of the module in reports: its first name, or "(unregistered)" if it
+        has none.
+        """
         return self.names[0] if self.names else "(unregistered)"
 
 
@@ -209,13 +213,15 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def rows(self) -> int | None:
-        """The positions that a padding mask left, in a setting where it made a nested tensor."""
+        """The number of positions that a padding mask kept, if a setting made a nested tensor of
+        them; else None.
+        """
         nested = (kernel for kernel in self.fused.values() if kernel.startswith(NESTED))
         shape = next(nested, "").removeprefix(NESTED)
         return int(shape) if shape else None
 
     def input(self, name: str) -> TensorSpec | None:
-        """Return the input of that name, or None."""
+        """Return the tensor input with this name, or None if the call has none."""
         return next((spec for spec in self.inputs if spec.name == name), None)
 
 
@@ -254,25 +260,27 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def calls_by_key(self) -> dict[str, Call]:
-        """Call by key."""
+        """All calls, those of real runs included, by their keys."""
         return {call.key: call for call in (*self.calls, *self.observed)}
 
     @cached_property
     def children(self) -> dict[str | None, tuple[Call, ...]]:
-        """Calls by the key of their parent; the roots stand under None."""
+        """The direct inner calls of each call, by the key of the outer call; the outermost calls
+        are under None.
+        """
         by_parent: dict[str | None, list[Call]] = {}
         for call in self.calls:
             by_parent.setdefault(call.parent, []).append(call)
         return {key: tuple(calls) for key, calls in by_parent.items()}
 
     def operator_around(self, call: Call) -> Call | None:
-        """Return the nearest operator call that encloses a call, or None."""
+        """Return the nearest operator call that encloses this call, or None if there is none."""
         enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
         return next(enclosing, None)
 
     @cached_property
     def last_calls(self) -> frozenset[str]:
-        """The keys of the last calls of every module by `__call__`."""
+        """The key of the last call of each module that was called by `__call__`."""
         by_module = {
             call.module: call.key
             for call in self.calls
@@ -307,8 +315,8 @@ class Times(msgspec.Struct, frozen=True):
 
 
 def subtree(module: int, modules: Modules) -> tuple[Parameter, ...]:
-    """Return the parameters of a module and of all beneath it, each storage once:
-    `.parameters()`.
+    """Return the parameters of a module and of all modules inside it, as `.parameters()` does:
+    each stored tensor once.
     """
     parameters: dict[int, Parameter] = {}
     todo, reached = [module], {module}
@@ -325,7 +333,8 @@ def subtree(module: int, modules: Modules) -> tuple[Parameter, ...]:
 def module_chains(
     modules: Modules, ends: frozenset[str] = frozenset()
 ) -> dict[int, dict[int, int]]:
-    """Return, by module, the number of chains to it from itself and from each enclosing module.
+    """Return, by module id, how many paths lead to the module from itself (1) and from each
+    enclosing module, by the id of that module.
 
     A child stands once in each parent. No chain goes on beneath a module of a class in `ends`.
     """
@@ -338,7 +347,9 @@ def module_chains(
     known: dict[int, dict[int, int]] = {}
 
     def count_ancestor_chains(module: int) -> dict[int, int]:
-        """Return the number of paths from a module to each ancestor, and itself, by number."""
+        """Return the number of paths to a module from itself (1) and from each enclosing module,
+        by id.
+        """
         if module not in known:
             counts = {module: 1}
             for parent in parents.get(module, ()):
@@ -351,7 +362,8 @@ def module_chains(
 
 
 def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[int, int]:
-    """Number of chains of parents from the root to the module, each child once per parent.
+    """Return, by module id, the number of paths from the root to the module; a child is counted
+    once per parent.
 
     0 for a module that is registered nowhere. No chain goes on beneath a module of a class in
     `ends`.
@@ -360,12 +372,16 @@ def child_paths(modules: Modules, ends: frozenset[str] = frozenset()) -> dict[in
 
 
 def child_paths_squared(modules: Modules) -> dict[int, int]:
-    """Square of the number of chains: hooks are registered per chain, and sums follow each."""
+    """Return, by module id, the square of the number of paths from the root: such a tool registers
+    a hook for each path and adds up along each path.
+    """
     return {module: count**2 for module, count in child_paths(modules).items()}
 
 
 def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
-    """Return, by module, its paths from each ancestor times its paths from the root."""
+    """Return, by module id and enclosing module id, the paths from that module times the paths
+    from the root.
+    """
     return {
         module: {outer: count * counts.get(0, 0) for outer, count in counts.items()}
         for module, counts in module_chains(modules).items()
@@ -373,12 +389,16 @@ def chains_squared(modules: Modules) -> dict[int, dict[int, int]]:
 
 
 def registration_counts(modules: Modules) -> dict[int, int]:
-    """Once for each registered module, for any number of names and parents."""
+    """Return, by module id, 1 if the module is registered in the model, under any number of names,
+    else 0.
+    """
     return {module: min(count, 1) for module, count in child_paths(modules).items()}
 
 
 def containment_counts(modules: Modules) -> dict[int, dict[int, int]]:
-    """Return, by module, 1 for itself and 1 for each module that contains it."""
+    """Return, by module id, 1 for the module itself and 1 for each module that contains it, by the
+    id of that module.
+    """
     return {module: dict.fromkeys(counts, 1) for module, counts in module_chains(modules).items()}
 
 

@@ -31,12 +31,12 @@ class TrainingStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward(self) -> Cost:
-        """The gradients of inputs and of weights."""
+        """The cost of the gradients of inputs and of weights, without recomputed work."""
         return self.inputs + self.weights
 
     @property
     def macs(self) -> int:
-        """All MACs."""
+        """The MACs of the whole step: forward, backward and recomputed."""
         return (self.forward + self.backward + self.recomputed).macs
 
     def __add__(self, other: "TrainingStep") -> "TrainingStep":
@@ -121,7 +121,7 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def checkpointed(self) -> dict[str, Cost]:
-        """The recomputed work of checkpoints for each node, where there is any."""
+        """The work that checkpoints recompute, by node key; only nodes that have such work."""
         steps = self.by_key.items()
         return {key: step.checkpointed for key, step in steps if step.checkpointed != ZERO}
 
@@ -140,7 +140,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_step(cls, step: TrainingStep) -> "Training":
-        """Return the counts of a training step as plain integers for a report."""
+        """Return the MACs and FLOPs of a training step as plain integers, for a report."""
         return cls(
             forward_macs=step.forward.macs,
             backward_input_macs=step.inputs.macs,
@@ -154,13 +154,13 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """All MACs of the step."""
+        """The MACs of the whole step: forward, backward and recomputed."""
         backward = self.backward_input_macs + self.backward_weight_macs
         return self.forward_macs + backward + self.recomputed_macs
 
     @property
     def flops(self) -> int:
-        """All FLOPs of the step, a count and not a rate."""
+        """The FLOPs of the whole step, a count and not a rate."""
         backward = self.backward_input_flops + self.backward_weight_flops
         return self.forward_flops + backward + self.recomputed_flops
 
@@ -179,7 +179,9 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_cost(cls, cost: Cost) -> "StepWork":
-        """Build the work of a cost. Raises ValueError if it has MACs."""
+        """Return a cost as the work of a step, with its FLOPs. Raises ValueError if the cost has
+        MACs.
+        """
         if cost.macs:
             raise ValueError(f"{cost.macs} MACs where there are no contractions")
         return cls(**{name: getattr(cost, name) for name in cls.__struct_fields__})
@@ -212,7 +214,9 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
         tensors: int,
         sources: tuple[str, ...],
     ) -> "OptimizerStep":
-        """Return an optimizer's step: the work of the update and of gradient clipping, if any."""
+        """Return an optimizer's step, from the cost of the update and of gradient clipping (None
+        without clipping).
+        """
         return cls(
             **msgspec.structs.asdict(StepWork.from_cost(update)),
             clipping=UNSET if clipping is None else StepWork.from_cost(clipping),
@@ -225,7 +229,7 @@ class OptimizerStep(StepWork, frozen=True, kw_only=True):
 
     @property
     def all_flops(self) -> int:
-        """The FLOPs of the update and of clipping."""
+        """The FLOPs of the update and of gradient clipping together."""
         return self.flops + (self.clipping.flops if isinstance(self.clipping, StepWork) else 0)
 
 
@@ -238,32 +242,40 @@ GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
 def gradients_of(call: str) -> str:
-    """Return the key of the gradients of an operator call."""
+    """Return the key of the call that stands for the gradients of an operator call."""
     return f"{call} (gradients)"
 
 
 def score_rerun_key(call: str) -> str:
-    """Return the key of the attention scores that a call's backward pass recomputes."""
+    """Return the key of the call that stands for the attention scores which the backward pass of
+    `call` recomputes.
+    """
     return f"{call} (scores again)"
 
 
 def rerun_of(call: str) -> str:
-    """Return the key of an operator call that a checkpoint runs again."""
+    """Return the key of the call that stands for the second run of an operator call in a
+    checkpoint.
+    """
     return f"{call} (run again)"
 
 
 def checkpoint_stop_key(call: str) -> str:
-    """Return the key of a call at which a checkpoint's recomputation stops."""
+    """Return the key of the call that stands for an operator call at which the recomputation of a
+    checkpoint stops.
+    """
     return f"{call} (begun again)"
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a glob pattern matches a module's name or that of a module around it."""
+    """Return whether a glob pattern matches a name, or the name of a module that contains it."""
     return bool(name) and (fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*"))
 
 
 def is_trained(names: Collection[str], trainable: bool, step: StepSetting) -> bool:
-    """Return whether a step trains a parameter with these names, by patterns and `trainable`."""
+    """Return whether a step trains a parameter with these names: by the patterns of the step, else
+    by `trainable`.
+    """
     frozen, named = (
         any(matches(name, pattern) for name in names for pattern in patterns)
         for patterns in (step.frozen, step.trainable)

@@ -76,7 +76,7 @@ class GenerationPhase(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def intensity(self) -> float:
-        """FLOPs for each byte that must be moved."""
+        """The FLOPs for each byte that must be moved; 0.0 if no bytes are."""
         return self.amounts.flops / self.moved_bytes if self.moved_bytes else 0.0
 
 

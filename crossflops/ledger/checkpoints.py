@@ -28,11 +28,13 @@ class CheckpointPart(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The kind of checkpoint: how it runs again."""
+        """The kind of checkpoint, which says how it runs again, such as "reentrant"."""
         return self.checkpoint.kind
 
     def inner_checkpoint(self, node: Node) -> Checkpoint | None:
-        """Return the outermost checkpoint of the node that is nested in this one, or None."""
+        """Return the outermost checkpoint inside this one that contains the node, or None if there
+        is none.
+        """
         inner = None
         for checkpoint in enclosing(node):
             if checkpoint.number == self.checkpoint.number:
@@ -41,7 +43,9 @@ class CheckpointPart(NamedTuple):
         return None
 
     def pieces(self, piece: Callable[[Node], str]) -> dict[str | int, tuple[Node, ...]]:
-        """Return the checkpoint's nodes grouped by nested checkpoint, or by the key of `piece`."""
+        """Return the nodes in groups: those of each nested checkpoint by its number, all others by
+        `piece(node)`.
+        """
         pieces: dict[str | int, tuple[Node, ...]] = {}
         for node in self.nodes:
             checkpoint = self.inner_checkpoint(node)
@@ -51,7 +55,7 @@ class CheckpointPart(NamedTuple):
 
 
 def enclosing(node: Node) -> Iterator[Checkpoint]:
-    """Yield the activation checkpoints that contain a node, the innermost first."""
+    """Yield the checkpoints that contain a node, the innermost first."""
     checkpoint = node.training.checkpoint
     while checkpoint is not None:
         yield checkpoint
@@ -59,7 +63,9 @@ def enclosing(node: Node) -> Iterator[Checkpoint]:
 
 
 def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
-    """Return the activation checkpoints of one graph level, each before those nested in it."""
+    """Return the checkpoints of a graph with their nodes, inputs and results, each before those
+    nested in it.
+    """
     inside: dict[int, list[Node]] = {}
     checkpoints: dict[int, Checkpoint] = {}
     users: dict[str, list[frozenset[int]]] = {spec.name: [frozenset()] for spec in graph.outputs}
@@ -88,7 +94,7 @@ def parts_of_checkpoints(graph: Graph) -> tuple[CheckpointPart, ...]:
 
 
 def _checkpoint_tensor_names(specs: Iterable[object]) -> set[str]:
-    """Return the non-empty names of tensor specs."""
+    """Return the names of these tensors, without empty names and None."""
     return {name for spec in specs if (name := getattr(spec, "name", ""))}
 
 
@@ -105,7 +111,8 @@ def run_again(
     kept: Callable[[Node, Checkpoint | None], Kept],
     piece: Callable[[Node], str],
 ) -> RecomputedNodes:
-    """Return the nodes of a checkpoint that run again if some of their results are needed.
+    """Return the nodes of a PyTorch checkpoint that run again in the backward pass, if some of
+    their results are needed.
 
     `keeps` says of a piece (a call, or what else `piece` names) whether PyTorch keeps anything for
     it, `kept` what that is, of a node or of a checkpoint in this one in which it stands.
@@ -130,7 +137,8 @@ def run_again(
 
 
 def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
-    """Return which nodes run again, except those whose results a selective policy saves.
+    """Return the nodes that run again: all except those whose results a selective checkpoint
+    saves.
 
     See create_selective_checkpoint_contexts.
     """
@@ -144,7 +152,9 @@ def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
 
 
 def node_retention(node: Node) -> Kept:
-    """Return the kind of tensors that a node in a checkpoint keeps for backward, or "nothing"."""
+    """Return what a node in a checkpoint keeps for the backward pass: "operands", "results", ...
+    or "nothing".
+    """
     checkpoint = node.training.checkpoint
     return checkpoint.keeps if checkpoint else "nothing"
 
@@ -163,7 +173,8 @@ _BIASED = ("Gemm", "Conv", "ConvTranspose")
 def jax_recomputation(
     part: CheckpointPart, requested: Mapping[str, frozenset[int]]
 ) -> RecomputedNodes:
-    """Return what JAX runs again; `requested` are the operands with a gradient, by node key.
+    """Return the nodes of a JAX checkpoint that run again; `requested` has the positions of the
+    operands with a gradient, by node key.
 
     What is saved stays; what of the body of a loop is needed is not followed.
     """
@@ -184,7 +195,7 @@ def jax_recomputation(
 
 
 def _operands_kept(node: Node, indices: frozenset[int]) -> set[str]:
-    """Return the names of the inputs that the gradients of the inputs at `indices` need."""
+    """Return the names of the inputs that the gradients of the inputs at these positions need."""
     kind = node.op.type
     if not indices:
         return set()

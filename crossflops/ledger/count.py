@@ -1,4 +1,4 @@
-"""From a graph to its ledger: every node gets a cost, or the reason why it has none.
+"""Count a graph: every node gets a cost, or the reason why it has none.
 
 With it goes the precision that a contraction runs in: how its operands are stored, not what
 carries them. A runtime folds DequantizeLinear, and the shuffling behind it, into the kernel of the
@@ -29,7 +29,8 @@ _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
 
 
 def count(graph: Graph) -> Ledger:
-    """Count every node of a graph, with the nodes in loops and branches; return the ledger.
+    """Return the ledger of a graph: a count for every node, with the nodes inside loops, branches
+    and functions.
 
     A node without a rule, or with an unknown shape that its rule needs, is uncounted and says so.
     Bytes are those of the unfused model: each node reads its inputs, the same tensor once, and
@@ -45,7 +46,7 @@ def count(graph: Graph) -> Ledger:
 
 
 def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
-    """Return the counts of a graph's dead nodes, whose results no output needs."""
+    """Return the counts of the dead nodes of a graph, whose results no output needs."""
     if graph.whole is None:
         return ()
     work = _Work()
@@ -54,7 +55,8 @@ def count_dead(graph: Graph) -> tuple[CountedNode | UncountedNode, ...]:
 
 
 def count_whole(graph: Graph) -> Ledger:
-    """Return one count for each live node of a graph, its loop and branch bodies included.
+    """Return a ledger with one count for each node of a graph, which includes its loop, branch and
+    function bodies.
 
     What has no count inside a node is left out of that node's. A tool looks at a graph so, with
     sizes that it believes and that no run may have: operands are not held against each other.
@@ -65,7 +67,7 @@ def count_whole(graph: Graph) -> Ledger:
 
 
 def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | UncountedNode:
-    """Return one count for a node and its bodies together, or the reason why it is uncounted."""
+    """Return one count for a node together with its bodies, or the reason why it is uncounted."""
     if node.dead:
         return _zero_count(node, "0: no output depends on it", exact=True)
     if not node.bodies:
@@ -81,7 +83,7 @@ def _count_node_with_bodies(graph: Graph, node: Node) -> CountedNode | Uncounted
 def count_node(
     node: Node, stored: Mapping[str, str] = {}, checked: bool = True
 ) -> CountedNode | UncountedNode:
-    """Count one node that has no body. `stored`: see `precision_of_results`.
+    """Return the count of one node without bodies, or the reason why it is uncounted.
 
     Raises OperandError where it is `checked` and cannot take its operands.
     """
@@ -116,7 +118,9 @@ def count_node(
 
 
 def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
-    """Return the part of a node's cost that depends only on constant operands, over all runs."""
+    """Return the part of a node's cost that depends on constant operands alone, summed over its
+    runs.
+    """
     if known.constant_part is None:
         return ZERO
     part = known.constant_part
@@ -126,7 +130,7 @@ def _constant_part(known: OperatorRule, node: Node, work: Cost) -> Cost:
 def _count_source_operations(
     node: Node, stored: Mapping[str, str], checked: bool
 ) -> CountedNode | UncountedNode:
-    """Return the cost of the source operations that a converter wrote as this node.
+    """Return the count of the framework operations for which a converter wrote this node.
 
     What the node multiplies itself, beyond that, is the converter's.
     """
@@ -154,7 +158,8 @@ def _count_source_operations(
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return the exactness of a node's count: "bound" instead of "exact" with sparse operands.
+    """Return the exactness of a count: "bound" in place of "exact" if the node has sparse
+    operands.
 
     Shapes do not tell how much a sparse operand stores.
     """
@@ -162,7 +167,8 @@ def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
 
 
 def _node_cost_key(node: Node) -> tuple[Any, ...]:
-    """Return a key of operator, attributes and shapes; nodes with equal keys cost the same.
+    """Return a key made of operator, attributes and shapes: nodes with equal keys have equal
+    costs.
 
     It says which tensors are the same, but not their names.
     """
@@ -191,7 +197,9 @@ class _Runs(NamedTuple):
 
     @property
     def key(self) -> tuple[int, tuple[str, ...]]:
-        """The key of a shared function's call; calls with the same key cost the same."""
+        """The identity of the function body and its operands' precisions; runs with equal keys
+        have equal counts.
+        """
         return id(self.body), self.precisions
 
 
@@ -203,8 +211,8 @@ class _Work:
         self._alike: dict[Any, CountedNode] = {}
 
     def counts(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
-        """Yield the counts; `outer` are the precisions of dequantized values around these
-        nodes.
+        """Yield the counts of these nodes and their bodies; `outer` has the precisions of
+        dequantized values made before them, by name.
         """
         stored = dict(outer)
         for node in nodes:
@@ -225,7 +233,7 @@ class _Work:
                 yield UncountedNode(node, missing_rule_reason(node.op))
 
     def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
-        """Count a node without bodies; reuse the count of an equal node."""
+        """Return the count of a node without bodies; reuse the count of an equal node."""
         if stored or not node.stands_for_itself:
             return count_node(node, stored)
         similar = _node_cost_key(node)
@@ -238,10 +246,8 @@ class _Work:
         return counted
 
     def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counts of a loop or an If with its bodies.
-
-        In detail: the counts of a loop or an If. Raises OperandError if it, or a node in it, has
-        invalid operands.
+        """Return the counts of a loop or an If with its bodies. Raises OperandError if it, or a
+        node in it, has invalid operands.
         """
         inside = self._loop if node.op.type in _LOOPS else self._branches
         counts = inside(node, stored)
@@ -250,13 +256,17 @@ class _Work:
         return counts
 
     def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
-        """Yield the count of a node and the counts of its bodies, each of which runs once."""
+        """Yield the count of a node and the counts of the nodes in its bodies, each of which runs
+        once.
+        """
         yield count_node(msgspec.structs.replace(node, bodies=()), stored)
         for body in node.bodies:
             yield from _counts_within_holder(node, self.counts(body.nodes, stored), 1)
 
     def flat(self, counts: Counts) -> Iterator[CountedNode | UncountedNode]:
-        """Yield all counts, those of shared functions times the number of their calls."""
+        """Yield all counts one by one; the body of a shared function comes once, times the number
+        of its runs.
+        """
         order: list[_Runs] = []
         self._visit(counts, order, set())
         times: Counter[tuple[int, tuple[str, ...]]] = Counter()
@@ -275,7 +285,7 @@ class _Work:
                     )
 
     def _visit(self, counts: Counts, order: list[_Runs], seen: set[Any]) -> None:
-        """Append the calls of shared functions to `order`, each after those in its own body."""
+        """Append each shared function to `order` after the functions that it calls."""
         for count in counts:
             if isinstance(count, _Runs) and count.key not in seen:
                 seen.add(count.key)
@@ -283,7 +293,9 @@ class _Work:
                 order.append(count)
 
     def _function(self, runs: _Runs) -> Counts:
-        """Return the counts of a shared function's body, computed at its first call only."""
+        """Return the counts of one run of a shared function's body, computed at the first request
+        only.
+        """
         if runs.key not in self._functions:
             names = (spec.name for spec in runs.body.inputs)
             stored = {n: p for n, p in zip(names, runs.precisions, strict=False) if n and p}
@@ -291,7 +303,9 @@ class _Work:
         return self._functions[runs.key]
 
     def _loop(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counts of a loop: its body times the iterations, uncounted if unknown."""
+        """Return the counts of a loop and its body times its iterations; one uncounted node if
+        their number is unknown.
+        """
         if node.trips is None:
             reason = f"the number of iterations depends on data: give --trips {node.key}=N"
             return (UncountedNode(node, f"{node.op}: {reason}"),)
@@ -301,7 +315,8 @@ class _Work:
         )
 
     def _branches(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counts of the branch that an If runs, or of the largest one that it may run.
+        """Return the counts of an If and of the branch that it runs; if that is not known, of the
+        larger branch.
 
         The branch with more MACs, with more FLOPs where these are equal, and with more uncounted
         nodes where these are, too; unless a constant condition or the caller chooses.
@@ -326,7 +341,7 @@ class _Work:
         )
 
     def _either(self, node: Node, stored: Precisions) -> Counts:
-        """Return the counts of the larger of an If's branches, as a bound.
+        """Return the counts of an If and of its larger branch, as an upper bound.
 
         Raises OperandError if none of them can run.
         """
@@ -353,14 +368,16 @@ class _Work:
         )
 
     def _size(self, counts: Counts) -> tuple[int, int, int]:
-        """Return the MACs, the FLOPs and the number of uncounted nodes of some counts."""
+        """Return the MACs, the FLOPs and the number of uncounted nodes of these counts, as a
+        tuple.
+        """
         inner = tuple(self.flat(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
         return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
-    """Return a count of zero for a node whose work is counted at the nodes in its body."""
+    """Return a count of zero operations for a node, with `formula` as the reason."""
     return CountedNode(
         node=node,
         cost=ZERO,
@@ -371,7 +388,9 @@ def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """Return the counts of a branch with "bound" in place of "exact", since it may not run."""
+    """Return the counts with the exactness "bound" in place of "exact", since their branch may not
+    run.
+    """
     return tuple(
         msgspec.structs.replace(count, exactness="bound")
         if isinstance(count, CountedNode) and count.exactness == "exact"
@@ -381,12 +400,16 @@ def _upper_bound_counts(counts: Counts) -> Counts:
 
 
 def _counts_within_holder(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
-    """Return the counts of a node's body, multiplied by `times` and named under that node."""
+    """Return the counts of nodes inside the node `holder`, times `times`, with the key of `holder`
+    before theirs.
+    """
     return tuple(_count_of_repetitions(holder, count, times) for count in counts)
 
 
 def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
-    """Return a count of a body's node, multiplied by `times`, with its holder's call and path."""
+    """Return the count of a node inside `holder`, times `times`, with the holder's key, and its
+    call and path where it has none.
+    """
     if isinstance(count, _Runs):
         return count._replace(times=count.times * times)
     node = msgspec.structs.replace(
@@ -422,12 +445,12 @@ def _repeat_count(
 
 
 def _sum_of_costs(counts: Iterable[CountedNode | UncountedNode]) -> Cost:
-    """Return the sum of the costs of the counted nodes."""
+    """Return the sum of the costs of the counted nodes; uncounted ones add nothing."""
     return sum((count.cost for count in counts if isinstance(count, CountedNode)), ZERO)
 
 
 def _with_bytes(work: Cost, read: int, written: int) -> Cost:
-    """Return a cost with the given numbers of bytes read and written."""
+    """Return a copy of the cost with these numbers of bytes read and written."""
     return msgspec.structs.replace(work, bytes_read=read, bytes_written=written)
 
 
@@ -435,9 +458,8 @@ def _with_bytes(work: Cost, read: int, written: int) -> Cost:
 
 
 def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]:
-    """Return by name the precision of a node's results if it is not their element type's.
-
-    `known` are the precisions of dequantized values so far.
+    """Return the precision of a node's results by name, if it differs from their element type; {}
+    otherwise.
 
     `known` are the precisions of dequantized values so far.
     """
@@ -461,7 +483,8 @@ def precision_of_results(node: Node, known: Mapping[str, str]) -> dict[str, str]
 
 
 def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
-    """Return the precision of a contraction's operands, "" if the type of none is known.
+    """Return the precision in which the operands of a contraction are stored, such as "int8"; ""
+    if none is known.
 
     Its operands are those that its rule names; what it packs into bytes has a precision beside.
     """
@@ -475,13 +498,17 @@ def precision_of_contraction(node: Node, known: Mapping[str, str]) -> str:
 
 
 def _join_precisions(names: Iterable[str]) -> str:
-    """Return the distinct element types joined by "x", unsigned ones under their signed names."""
+    """Return the distinct element types joined by "x", such as "float32xint4"; unsigned types
+    appear as signed ones.
+    """
     unsigned = [name.removeprefix("u") if name.startswith("uint") else name for name in names]
     return "x".join(dict.fromkeys(name for name in unsigned if name))
 
 
 def precision_of_computation(operand: int, node: Node) -> str:
-    """Return the element type in which a node that is not a contraction computes."""
+    """Return the element type in which a node computes: that of its input `operand`, else of its
+    first tensor.
+    """
     first = node.inputs[operand] if operand < len(node.inputs) else None
     specs: tuple[TensorSpec | None, ...] = (first, *node.inputs, *node.outputs)
     return next((spec.dtype for spec in specs if spec is not None), "")

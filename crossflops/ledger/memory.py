@@ -1,4 +1,4 @@
-"""Memory of nodes and of a model: access cost, intensity, peak.
+"""The memory of nodes and of a model: bytes moved, arithmetic intensity, peak of activations.
 
 The byte model is the unfused one of the ledger: every node reads its inputs (the same tensor once)
 and writes its outputs, weights are read once by each node that uses them, and nothing stays in a
@@ -24,7 +24,7 @@ Size: TypeAlias = Callable[[TensorSpec], int]
 
 
 def tensor_bytes(spec: TensorSpec) -> int:
-    """Return the bytes of a tensor."""
+    """Return the size of a tensor in bytes."""
     return spec.nbytes
 
 
@@ -36,7 +36,8 @@ def numel(spec: TensorSpec) -> int:
 def traffic(
     known: OperatorRule, node: Node, works: bool, size: Size = tensor_bytes
 ) -> tuple[int, int]:
-    """Return the bytes that a node reads and writes; raise ValueError if a shape is unknown.
+    """Return how much a node reads and writes, as (read, written), in the unit of `size` (bytes by
+    default).
 
     A folded node reads its scales alone, and writes nothing.
     "view" and "alias" move nothing, unless the node works: Dropout is one in inference only.
@@ -62,7 +63,7 @@ def traffic(
 
 
 def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tuple[int, int]:
-    """Return bytes read and written by a formula, converted to elements or one element type.
+    """Return (read, written) of a formula that gives bytes, converted to the unit of `size`.
 
     A formula says how many bytes move, and not of which elements: they are taken for such as the
     first operand has.
@@ -76,7 +77,7 @@ def _formula_traffic(byte_counts: tuple[int, int], node: Node, size: Size) -> tu
 
 
 def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:
-    """Return the sum of `size` over the tensors that are present, each name once."""
+    """Return the sum of `size(tensor)` over the tensors that are not None, each name once."""
     if len(specs) == 1 and specs[0] is not None:
         return size(specs[0])
     return sum({spec.name: size(spec) for spec in specs if spec is not None}.values())
@@ -91,7 +92,7 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def footprint(graph: Graph, ledger: Ledger) -> Memory:
-    """Return the memory figures of a counted graph. The traffic of uncounted nodes is unknown."""
+    """Return the memory figures of a counted graph; uncounted nodes add no traffic."""
     read, written = _traffic_elements(ledger)
     cost = ledger.total
     moved = cost.bytes_read + cost.bytes_written
@@ -112,14 +113,16 @@ def footprint(graph: Graph, ledger: Ledger) -> Memory:
 
 
 def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
-    """Return the bytes of a graph's parameters by element type, or UNSET if they do not add up."""
+    """Return the bytes of the parameters by element type; UNSET if a type is unknown or the sum
+    does not fit.
+    """
     by_type = dict(graph.param_bytes_by_type)
     is_known = "" not in by_type and sum(by_type.values()) == graph.param_bytes
     return by_type if is_known else UNSET
 
 
 def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
-    """Return the bytes that counted nodes read and write, by element type."""
+    """Return the bytes that the counted nodes read and write together, by element type."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:
         for node in counted.node.operations_to_count:
@@ -141,12 +144,16 @@ def _traffic_bytes_by_type(ledger: Ledger) -> dict[str, int]:
 
 
 def _size_in_type(dtype: str) -> Size:
-    """Return a function that gives a tensor's bytes if it is stored as `dtype`, else 0."""
+    """Return a function that gives the bytes of a tensor stored in the type `dtype`, and 0 for any
+    other.
+    """
     return lambda spec: spec.nbytes if spec.storage_dtype == dtype else 0
 
 
 def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
-    """Return how many tensor elements the counted nodes of a ledger read and write."""
+    """Return the numbers of tensor elements that the counted nodes read and write, as (read,
+    written).
+    """
     read = written = 0
     for counted in ledger.counted:
         for node in counted.node.operations_to_count:
@@ -159,7 +166,8 @@ def _traffic_elements(ledger: Ledger) -> tuple[int, int]:
 
 
 def activation_peak(graph: Graph) -> Peak:
-    """Return the largest bytes of activations alive at once, over the nodes in their order.
+    """Return the peak of a graph: the most bytes of activations alive at once while the nodes run
+    in their order.
 
     While node i runs, alive are: the inputs of the graph, from first to last (the caller holds
     them); every result made by a node up to i that i or a later node reads, or that the graph
@@ -177,7 +185,7 @@ def activation_peak(graph: Graph) -> Peak:
 
 
 def _distinct_functions(graph: Graph) -> list[Graph]:
-    """Return each called local function once, after the functions that it calls."""
+    """Return the body of each called local function once, after the functions that it calls."""
     functions: list[Graph] = []
     visited: set[int] = set()
     todo = [(graph, False, False)]  # what to look at, whether it is a function, whether it is done
@@ -195,12 +203,10 @@ def _distinct_functions(graph: Graph) -> list[Graph]:
 
 
 def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, Peak]) -> Peak:
-    """Return the peak of activation bytes of a graph.
-
-    In detail: the peak of a graph; `separate` are values without bytes here, `functions` peaks of
-    callees.
+    """Return the peak of activations of a graph. Tensors in `separate` have no bytes here;
+    `functions` has the peaks of called functions, by id of the body.
     """
-    owner, constant = _owners(graph, separate)
+    owner, constant = _memory_owners(graph, separate)
     inside = [
         _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
     ]
@@ -229,7 +235,7 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
 def _peaks_of_bodies(
     node: Node, separate: frozenset[str], functions: dict[int, Peak]
 ) -> list[Peak]:
-    """Return the peak activation bytes of each body of a node.
+    """Return the peak of activations of each body of a node.
 
     Operands and results of a function belong to its caller.
     """
@@ -239,8 +245,12 @@ def _peaks_of_bodies(
     return [functions[id(body)]]
 
 
-def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
-    """Return by tensor the one whose bytes it shares, such as a view's base, and the constants."""
+def _memory_owners(
+    graph: Graph, separate: frozenset[str]
+) -> tuple[dict[str, str], frozenset[str]]:
+    """Return two values: the tensor whose memory each alias shares, by the name of the alias, and
+    the names of constant tensors.
+    """
     owner: dict[str, str] = {}
     constant = set(separate)
     for node in graph.nodes:
@@ -265,7 +275,8 @@ def _owners(graph: Graph, separate: frozenset[str]) -> tuple[dict[str, str], fro
 def _activation_tensors(
     graph: Graph, owner: Mapping[str, str], constant: frozenset[str]
 ) -> Iterator[tuple[int, TensorSpec]]:
-    """Yield the tensors that take bytes, each with the index of the node that makes it.
+    """Yield the tensors that take memory of their own, each with the index of the node that makes
+    it (0 for inputs).
 
     They are the inputs, and the results that are neither aliases nor constant.
     """
@@ -279,10 +290,8 @@ def _activation_tensors(
 
 
 def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
-    """Return by tensor the index of the last node that reads it.
-
-    In detail: the position of the last node that reads each tensor; outputs of the graph have
-    none.
+    """Return the index of the last node that reads a tensor, by its name; the number of nodes for
+    outputs of the graph.
     """
     last: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
@@ -294,13 +303,15 @@ def _last_uses(graph: Graph, owner: Mapping[str, str]) -> dict[str, int]:
 
 
 def _names_that_node_reads(node: Node) -> Iterable[str]:
-    """Return the names of the tensors that a node reads, in its bodies too."""
+    """Return the names of the tensors that a node reads, also those that its bodies read from
+    outside.
+    """
     names = [spec.name for spec in node.inputs if spec is not None]
     return [*names, *_reads_inside(node)] if node.bodies else names
 
 
 def _reads_inside(node: Node) -> Iterator[str]:
-    """Yield the names of outer tensors that the bodies of a node read."""
+    """Yield the names of the tensors from outside that the bodies of a node read."""
     for body in node.bodies if node.choice != "function" else ():  # it sees its operands alone
         defined: set[str] = {spec.name for spec in body.inputs}
         for inner in body.nodes:
@@ -310,5 +321,5 @@ def _reads_inside(node: Node) -> Iterator[str]:
 
 
 def _present_tensor_names(specs: Iterable[TensorSpec | None]) -> Iterator[str]:
-    """Yield the names of the tensor specs that are not None."""
+    """Yield the names of these tensors, without None."""
     return (spec.name for spec in specs if spec is not None)

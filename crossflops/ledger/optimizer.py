@@ -1,4 +1,4 @@
-"""Cost of an optimizer's step, for each trained parameter tensor: operations and bytes.
+"""The cost of an optimizer's step, for each trained parameter tensor: operations and bytes.
 
 A subtraction is an add, `rsqrt` a special and a division. Numbers that follow from the step alone
 (bias corrections, a decayed rate) are made once by the host, and are left out. Bytes are those of
@@ -34,10 +34,12 @@ CLIP = "clip_norm"  # an option of all of them
 
 
 def _register_optimizer(name: str, *, source: str, **options: float) -> Callable[[Update], Update]:
-    """Return a decorator that registers an optimizer's update formula by name."""
+    """Return a decorator that registers a function as the update of an optimizer, with the
+    defaults of its options.
+    """
 
     def declare(update: Update) -> Update:
-        """Register an update formula as the optimizer `name`."""
+        """Register the function as the update of the optimizer `name`, and return it."""
         OPTIMIZERS[name] = Optimizer(name, update, {**options, CLIP: 0.0}, source)
         return update
 
@@ -45,18 +47,24 @@ def _register_optimizer(name: str, *, source: str, **options: float) -> Callable
 
 
 def optimizer_equation(name: str) -> str:
-    """Return the words of an optimizer's update: the first paragraph of its docstring."""
+    """Return the text of an optimizer's update: the first paragraph of the docstring of its
+    function.
+    """
     return (getdoc(OPTIMIZERS[name].update) or "").partition("\n\n")[0].replace("\n", " ")
 
 
 def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Cost:
-    """Return the traffic of reading and writing so many elements of the parameter's type."""
+    """Return the bytes of reading and of writing so many elements of the parameter's type, as a
+    cost.
+    """
     width = parameter.nbytes // parameter.numel if parameter.numel else 0
     return Cost(bytes_read=read * width, bytes_written=written * width)
 
 
 def _norm_cost(count: int) -> Cost:
-    """Return the cost of an L2 norm of `count` numbers: multiply, add and one square root."""
+    """Return the cost of the L2 norm of `count` numbers: `count` muls, `count` - 1 adds and a
+    square root.
+    """
     return Cost(muls=count, adds=max(count - 1, 0), specials=1)
 
 
@@ -73,7 +81,8 @@ def _norm_cost(count: int) -> Cost:
     dampening=0.0, weight_decay=0.0,
 )  # fmt: skip
 def sgd(parameter: Parameter, options: Options) -> Cost:
-    """g += wd p; m = mu m + (1 - d) g; g = m, or with nesterov g + mu m; p -= lr g.
+    """Return the cost of an SGD step: g += wd p; m = mu m + (1 - d) g; g = m, or with nesterov g +
+    mu m; p -= lr g.
 
     A mul and an add for each line that is on, and a mul more with a dampening d. The first step,
     which copies g into m, is not told apart.
@@ -95,7 +104,9 @@ _ADAM = "torch/optim/adam.py: _single_tensor_adam"
 
 
 def _adam_family_update(parameter: Parameter, options: Options, decay: Cost) -> Cost:
-    """Return the cost of an Adam-like update of a parameter; `decay` is its cost per element."""
+    """Return the cost of an Adam or AdamW step of a parameter; `decay` is the cost of the weight
+    decay per element.
+    """
     element = Cost(muls=5, adds=5, divs=1, specials=1)
     if options["bias_correction"]:
         element = element + Cost(divs=1)
@@ -112,7 +123,8 @@ def _adam_family_update(parameter: Parameter, options: Options, decay: Cost) -> 
 
 @_register_optimizer("adam", source=_ADAM, weight_decay=0.0, bias_correction=1.0, amsgrad=0.0)
 def adam_update(parameter: Parameter, options: Options) -> Cost:
-    """g += wd p; m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; p -= s m / (sqrt(v) / c + eps).
+    """Return the cost of an Adam step: g += wd p; m += (1 - b1)(g - m); v = b2 v + (1 - b2) g g; p
+    -= s m / (sqrt(v) / c + eps).
 
     5 muls, 5 adds, 2 divs and a root; without a bias correction c a division less; amsgrad keeps
     the largest v, a compare; a weight decay is a mul and an add. s has the other correction in it.
@@ -128,7 +140,7 @@ def adam_update(parameter: Parameter, options: Options) -> Cost:
     amsgrad=0.0,
 )
 def adamw(parameter: Parameter, options: Options) -> Cost:
-    """p *= 1 - lr wd; then as Adam without a weight decay.
+    """Return the cost of an AdamW step: p *= 1 - lr wd, then Adam without a weight decay.
 
     The decay is one mul.
     """
@@ -139,8 +151,9 @@ def adamw(parameter: Parameter, options: Options) -> Cost:
     "adafactor", source="torch/optim/_adafactor.py: _single_tensor_adafactor", weight_decay=0.0
 )
 def adafactor(parameter: Parameter, options: Options) -> Cost:
-    """R, C = lerp to the means of g^2 over rows and columns; V = R C / mean(R); u = g / sqrt(V);
-    p -= max(eps, |p| / sqrt(n)) rho / max(1, |u| / (sqrt(n) d)) u.
+    """Return the cost of an Adafactor step: R, C = lerp to the means of g^2 over rows and columns;
+    V = R C / mean(R); u = g / sqrt(V); p -= max(eps, |p| / sqrt(n)) rho / max(1, |u| / (sqrt(n)
+    d)) u.
 
     The last two axes r x c are factored. Of a row of c: a norm, its square, / c, and a lerp (2
     adds, a mul); columns likewise; R C has n muls, the mean r - 1 adds, a division and a compare,
@@ -181,8 +194,8 @@ def adafactor(parameter: Parameter, options: Options) -> Cost:
     "lamb", source="You et al., 1904.00962, algorithm 2", weight_decay=0.01, bias_correction=1.0
 )
 def lamb(parameter: Parameter, options: Options) -> Cost:
-    """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; r = (m / c1) / (sqrt(v / c2) + eps) + wd p;
-    p -= lr |p| / |r| r, the norms over the tensor.
+    """Return the cost of a LAMB step: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; r = (m / c1)
+    / (sqrt(v / c2) + eps) + wd p; p -= lr |p| / |r| r, with norms over the tensor.
 
     2 muls and an add; 3 muls and an add; 3 divs, a root and an add, without the corrections one
     div; a weight decay is a mul and an add; two norms, a div, a mul; a mul and an add.
@@ -204,7 +217,8 @@ CLIPPING = "torch/nn/utils/clip_grad.py: clip_grad_norm_"
 
 
 def clipping(parameters: Iterable[Parameter]) -> Cost:
-    """The norm of every gradient, that of these norms, min(1, max / (norm + eps)), and g times it.
+    """Return the cost of clipping gradients by their common norm: the norm of each gradient, the
+    norm of these norms, and each gradient times min(1, max / (norm + eps)).
 
     An add, a division and a compare beside the norms; PyTorch multiplies even by 1. Two passes:
     gradients are read twice and written once.
@@ -227,7 +241,9 @@ _WORDS = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 
 
 def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
-    """Return an optimizer with all its options. Raises UnknownNameError and InputError."""
+    """Return the optimizer that a text such as "adamw,weight_decay=0" names, and the values of all
+    its options.
+    """
     name, *pairs = (part.strip() for part in text.split(","))
     chosen = OPTIMIZERS.get(name.casefold())
     if chosen is None:
@@ -249,7 +265,9 @@ def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
 
 
 def _parse_optimizer_option(pair: str, value: str) -> float:
-    """Return the value of an optimizer's option as a number; raise InputError if invalid."""
+    """Return the value of an option NAME=NUMBER of an optimizer (`pair` is the whole text). Raises
+    InputError if it is invalid.
+    """
     try:
         number = _WORDS[value] if value in _WORDS else float(value)
     except ValueError:
@@ -263,7 +281,8 @@ def _parse_optimizer_option(pair: str, value: str) -> float:
 
 
 def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
-    """Return one step over the parameters with a gradient, each storage once.
+    """Return the work of one optimizer step over all parameters that have a gradient, each stored
+    tensor once.
 
     Raises what `parse_optimizer` raises.
     """
@@ -283,7 +302,7 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
 
 
 def parameters_to_update(trace: Trace, exact: Steps) -> list[Parameter]:
-    """Return the parameters that get a gradient, tied ones once; others are skipped."""
+    """Return the parameters that get a gradient, each stored tensor once."""
     named = {
         f"{path}.{parameter.name}".removeprefix("."): parameter
         for module in trace.modules

@@ -1,4 +1,4 @@
-"""A trace and a ledger of the forward pass become those of a training step.
+"""Turn the trace and the ledger of a forward pass into those of a training step.
 
 Each operator call is joined by one for its gradients and, where something runs again, by one for
 that. They stand beneath the same calls, so that a tool's rules and the walk to its number go over
@@ -27,7 +27,8 @@ from crossflops.ir.training import (
 
 
 def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger]:
-    """Return trace and ledger with the MACs of a training step in place of the forward pass.
+    """Return the trace and the ledger extended by the backward pass and the recomputation of a
+    training step, in MACs.
 
     What a checkpoint runs again is a call of the same operator. Where the trace itself has calls
     that do the work of a call beside it, each has an equal part of it.
@@ -51,7 +52,7 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
     calls = [replace(call, of=tuple(next(names[key]) for key in call.of)) for call in calls]
 
     def without_absent_calls(call: Call) -> Call:
-        """Return a call whose list of source calls has only calls that are in the trace."""
+        """Return the call with `of` limited to calls that are in the trace."""
         return replace(call, of=tuple(key for key in call.of if key in keys))
 
     return (
@@ -65,15 +66,15 @@ def with_step(trace: Trace, ledger: Ledger, exact: Steps) -> tuple[Trace, Ledger
 
 
 def _call_part_keys(key: str, times: Mapping[str, int]) -> list[str]:
-    """Return the call's key, and those of further parts if several calls do its work."""
+    """Return the key of a call and, if several calls do its work, a key for each further part:
+    "KEY, part 2".
+    """
     return [key, *(f"{key}, part {number}" for number in range(2, times.get(key, 0) + 1))]
 
 
 def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator[CountedNode]:
-    """Yield a node's count split equally over the calls that do its work.
-
-    In detail: the count, in equal parts for the calls that do its work; the first one has the
-    rest.
+    """Yield the count of a node in equal parts, one for each call that does its work; the first
+    part has the remainder.
     """
     names = _call_part_keys(count.node.call, times)
     share, rest = divmod(count.cost.macs, len(names))
@@ -84,7 +85,9 @@ def _equal_count_parts(count: CountedNode, times: Mapping[str, int]) -> Iterator
 
 
 def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode]:
-    """Yield for each node the products that a training step does beyond its forward pass."""
+    """Yield counts of the MACs that a training step adds to each node: gradients, recomputed
+    scores, reruns in checkpoints.
+    """
     for count in ledger.counted:
         step = exact.by_key.get(count.node.key, NO_STEP)
         rerun = step.checkpointed.macs
@@ -102,10 +105,8 @@ def _counts_beyond_forward(ledger: Ledger, exact: Steps) -> Iterator[CountedNode
 def _training_calls(
     above: Call, worked: Container[str], begun: Container[str], has_reruns: bool
 ) -> Iterator[Call]:
-    """Yield the backward and recomputation calls that a training step adds to a call.
-
-    In detail: the calls of the step that belong to a call: gradients, and recomputation if it has
-    any.
+    """Yield the calls that a training step adds to an operator call: its gradients and, if it has
+    any, its recomputation.
 
     Where the trace tells what runs again, a tool's rules are about its calls, and about no other.
     """

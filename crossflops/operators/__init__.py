@@ -47,7 +47,7 @@ _FOREIGN = {JAX: "an equation of JAX", TENSORFLOW: "an operation of TensorFlow"}
 
 @cache
 def _onnx() -> tuple[ModuleType, ...]:
-    """Return the modules that define rules of the ONNX standard's operators."""
+    """Return the modules that declare the operators of the ONNX standard."""
     from crossflops.operators import (
         attention,
         convolution_and_pooling,
@@ -75,7 +75,7 @@ def _onnx() -> tuple[ModuleType, ...]:
 
 
 def _families(domain: str) -> tuple[ModuleType, ...]:
-    """Return the modules that define rules of a domain's operators."""
+    """Return the modules that declare the operators of a domain."""
     if domain in (MICROSOFT, NCHWC, NHWC, QONNX, FINN, BREVITAS):
         from crossflops.operators.contrib import FAMILIES
 
@@ -101,7 +101,9 @@ def _families(domain: str) -> tuple[ModuleType, ...]:
 def _editions(
     files: tuple[ModuleType, ...],
 ) -> dict[tuple[str, str], list[tuple[int, OperatorRule]]]:
-    """Return rules by (domain, operator type), each with its first version, newest first."""
+    """Return the rules of these modules by (domain, operator type), as pairs (first version,
+    rule), the newest first.
+    """
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
     table = assemble(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
@@ -110,12 +112,13 @@ def _editions(
 
 
 def _domain(op: Op) -> str:
-    """Return an operator's domain, with "" for the ONNX standard."""
+    """Return the domain of an operator, with "" for the ONNX standard ("ai.onnx")."""
     return "" if op.domain == "ai.onnx" else op.domain
 
 
 def find_operator_rule(op: Op) -> OperatorRule | None:
-    """Return the rule of the newest version that is not newer than `op`, or None if there is none.
+    """Return the rule that counts an operator: the newest one for its version or an older one;
+    None if there is none.
 
     An operator that no rule is about may have a formula of one's own: see `formula_sources`.
     """
@@ -125,26 +128,28 @@ def find_operator_rule(op: Op) -> OperatorRule | None:
 
 @lru_cache(maxsize=4096)
 def _find_package_rule(op: Op) -> OperatorRule | None:
-    """Return the rule of the package for an operator in its opset, or None."""
+    """Return the rule that crossflops itself has for an operator in its version, or None."""
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     return next((known for since, known in editions if since <= op.since), None)
 
 
 def is_counted_by_package(op: Op) -> bool:
-    """Return whether the package has a rule for the operator, or says why there is none."""
+    """Return whether crossflops itself has a rule for the operator, or declares why it
+    has none.
+    """
     return _find_package_rule(op) is not None or find_unruled_operator(op) is not None
 
 
 def _find_formula_rule(op: Op) -> OperatorRule | None:
-    """Return the rule that a registered formula gives an operator, or None."""
+    """Return the rule made of a registered formula for this operator, or None."""
     from crossflops.operators.formula_sources import find_formula_rule
 
     return find_formula_rule(op)
 
 
 def find_counted_operator(name: str) -> str:
-    """Return the full name "domain::Op" of an operator with a rule, "" for an unknown name."""
+    """Return the full name of the operator if crossflops itself has a rule for it, else ""."""
     domain, _, kind = name.partition("::")
     domain = "" if domain == "ai.onnx" else domain
     dotted = f"{domain}.{kind}"
@@ -157,7 +162,9 @@ def find_counted_operator(name: str) -> str:
 
 
 def find_unruled_operator(op: Op) -> UnruledOperator | None:
-    """Return the declaration of an operator that has no formula in any version, or None."""
+    """Return the declaration which says why an operator has no rule in any version, or None if
+    there is no such declaration.
+    """
     domain = _domain(op)
     name = str(Op(domain, op.type, op.since))
     files = _families(domain)
@@ -165,7 +172,7 @@ def find_unruled_operator(op: Op) -> UnruledOperator | None:
 
 
 def missing_rule_reason(op: Op) -> str:
-    """Return the reason why an operator has no rule, in words."""
+    """Return a text which says why the operator has no rule."""
     known = find_unruled_operator(op)
     if known is not None:
         return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
@@ -179,15 +186,13 @@ def missing_rule_reason(op: Op) -> str:
 
 @cache
 def all_operator_rules() -> Mapping[Op, OperatorRule]:
-    """Return all rules, by operator and first version. Imports the modules of every domain."""
+    """Return all rules of crossflops, by operator with the first version for which each holds."""
     return MappingProxyType(assemble(file.operator for file in _all_operator_families()))
 
 
 @cache
 def not_counted() -> Mapping[str, str]:
-    """Return the names of the operators without a rule, each with the reason. Imports the modules
-    of every domain.
-    """
+    """Return the reason, by operator name, for each operator that is declared to have no rule."""
     named = {
         name: known.why
         for file in _all_operator_families()
@@ -197,5 +202,5 @@ def not_counted() -> Mapping[str, str]:
 
 
 def _all_operator_families() -> tuple[ModuleType, ...]:
-    """Return the modules that define operator rules, of all domains."""
+    """Return the modules that declare operators, of all domains."""
     return (*_families(MICROSOFT), *_families(ML), *_families(TORCH))

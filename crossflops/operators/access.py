@@ -1,4 +1,4 @@
-"""Reading a node: its shapes and attributes, or a ValueError that says what is missing.
+"""Read the shapes and attributes of a node; a ValueError says what is missing.
 
 The counter turns that error into "uncounted, because ...", so a formula checks nothing itself.
 """
@@ -9,17 +9,17 @@ from crossflops.ir.graph import Node, TensorSpec
 
 
 def has_input(node: Node, index: int) -> bool:
-    """Return whether the node has this (optional) input."""
+    """Return whether the node is given the (optional) input at this index."""
     return index < len(node.inputs) and node.inputs[index] is not None
 
 
 def has_output(node: Node, index: int) -> bool:
-    """Return whether the node has this (optional) output."""
+    """Return whether the node has the (optional) output at this index."""
     return index < len(node.outputs) and node.outputs[index] is not None
 
 
 def input_spec(node: Node, index: int) -> TensorSpec:
-    """Return the input of that index. Raise ValueError when it is left out."""
+    """Return the input tensor at this index. Raises ValueError if it is not given."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     if spec is None:
         raise ValueError(f"{node.op} has no input {index}")
@@ -27,7 +27,7 @@ def input_spec(node: Node, index: int) -> TensorSpec:
 
 
 def output_spec(node: Node, index: int = 0) -> TensorSpec:
-    """Return the output of that index. Raise ValueError when it is left out."""
+    """Return the output tensor at this index. Raises ValueError if the node does not have it."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     if spec is None:
         raise ValueError(f"{node.op} has no output {index}")
@@ -35,7 +35,7 @@ def output_spec(node: Node, index: int = 0) -> TensorSpec:
 
 
 def input_element_count(node: Node, index: int = 0) -> int:
-    """Return the number of elements of an input; 0 when an optional input is left out."""
+    """Return the number of elements of an input; 0 if it is not given."""
     return input_spec(node, index).numel if has_input(node, index) else 0
 
 
@@ -45,8 +45,8 @@ def output_element_count(node: Node) -> int:
 
 
 def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> tuple[int, ...]:
-    """Return the shape of a tensor. Raise ValueError when it is unknown or has not the required
-    rank.
+    """Return the shape of a tensor. Raises ValueError if it is unknown or has another rank than
+    required.
     """
     if spec.shape is None:
         raise ValueError(f"the shape of {spec.name!r} is unknown")
@@ -58,7 +58,9 @@ def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> 
 
 
 def integer(node: Node, name: str, default: int | None = None) -> int:
-    """Return an integer attribute. Raise ValueError when it is missing and has no default."""
+    """Return an integer attribute, or its default. Raises ValueError if it is missing without a
+    default.
+    """
     value = node.attrs.get(name, default)
     if not isinstance(value, int):
         raise ValueError(f"{node.op} has no integer attribute {name!r}")
@@ -66,7 +68,7 @@ def integer(node: Node, name: str, default: int | None = None) -> int:
 
 
 def positive(node: Node, name: str, default: int | None = None) -> int:
-    """Return an integer attribute that must be at least 1. Raise ValueError when it is less."""
+    """Return an integer attribute, or its default. Raises ValueError if it is less than 1."""
     value = integer(node, name, default)
     if value < 1:
         raise ValueError(f"attribute {name!r} of {node.op} is {value}")
@@ -74,7 +76,7 @@ def positive(node: Node, name: str, default: int | None = None) -> int:
 
 
 def float_attribute(node: Node, name: str, default: float) -> float:
-    """Return a float attribute, or its default. Raise ValueError for a complex number."""
+    """Return a float attribute, or its default. Raises ValueError if it is a complex number."""
     value = node.attrs.get(name, default)
     if f"{name}_imag" in node.attrs:
         raise ValueError(f"attribute {name!r} of {node.op} is a complex number")
@@ -84,7 +86,9 @@ def float_attribute(node: Node, name: str, default: float) -> float:
 
 
 def string_attribute(node: Node, name: str, default: str | None = None) -> str:
-    """Return a string attribute. Raise ValueError when it is missing and has no default."""
+    """Return a text attribute, or its default. Raises ValueError if it is missing without a
+    default.
+    """
     value = node.attrs.get(name, default)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
@@ -94,7 +98,7 @@ def string_attribute(node: Node, name: str, default: str | None = None) -> str:
 
 
 def texts(node: Node, name: str) -> tuple[str, ...]:
-    """Return an attribute that is a list of strings, () when it is missing."""
+    """Return an attribute that is a list of texts; () if it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} of {node.op} is not a list")
@@ -102,7 +106,9 @@ def texts(node: Node, name: str) -> tuple[str, ...]:
 
 
 def kernel_positions(node: Node) -> int:
-    """Return the number of positions of the window in the attribute `kernel_shape`, at least 1."""
+    """Return the number of elements of a window of the size `kernel_shape` (an attribute), at
+    least 1. Raises ValueError.
+    """
     value = node.attrs.get("kernel_shape")
     if not isinstance(value, tuple) or not all(isinstance(k, int) and k > 0 for k in value):
         raise ValueError(f"{node.op} has no kernel_shape")
@@ -110,7 +116,9 @@ def kernel_positions(node: Node) -> int:
 
 
 def axis_of(node: Node, rank: int, default: int) -> int:
-    """Return the attribute `axis`, counted from the front. Raise ValueError when out of range."""
+    """Return the attribute `axis` as an index from 0 to `rank`. Raises ValueError if it is out of
+    range.
+    """
     axis = integer(node, "axis", default)
     if not -rank <= axis <= rank:
         raise ValueError(f"axis {axis} of {node.op} is out of range for rank {rank}")
@@ -118,7 +126,8 @@ def axis_of(node: Node, rank: int, default: int) -> int:
 
 
 def reduction_operations(before: int, after: int) -> int:
-    """Return the operations that combine `before` elements into `after`: one fewer per result.
+    """Return the number of operations that reduce `before` elements to `after` results: the
+    difference, at least 0.
 
     An empty sum takes none, so the difference never goes below zero.
     """

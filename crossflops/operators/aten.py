@@ -1,4 +1,4 @@
-"""Operators of PyTorch for which ONNX has no form: the export keeps each as one opaque node.
+"""The cost of PyTorch operators that have no ONNX form: the exporter keeps each as one node.
 
 A node has the tensors of the call as inputs, lists flattened, and its plain arguments as
 attributes, by the names of PyTorch's schema (native_functions.yaml).
@@ -69,10 +69,8 @@ _CELLS = {
 
 
 def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of stacked recurrent layers, by requested operand.
-
-    In detail: the gradient work of a recurrent layer stack: each product again for each operand
-    with a gradient.
+    """Return the cost of the gradients of stacked recurrent layers, for each requested operand:
+    each product again.
 
     The input of a layer has a gradient where x requires one, or a weight of a lower layer does;
     its states where that holds, or a weight of the layer itself requires one. That concerns all
@@ -131,7 +129,8 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     backward=_cells_backward,
 )
 def aten_lstm_cost(node: Node) -> Cost:
-    """aten.lstm.input: the LSTM of nn.LSTM, ht = Whr*(ot*tanh(ct)) where it projects.
+    """Return the cost of nn.LSTM (aten.lstm.input) over all layers, directions and steps, with the
+    projection if it has one.
 
     Per step, sample and cell of H units: 4*H*(I+P) MACs for the gates, P*H for the projection
     (P = H without one), with biases 2 adds per gate; per unit 3 muls, 1 add, 3 sigmoids, 2
@@ -153,7 +152,8 @@ def aten_lstm_cost(node: Node) -> Cost:
     backward=_cells_backward,
 )
 def aten_packed_rnn_cost(node: Node) -> Cost:
-    """aten.lstm.data, gru.data, rnn_tanh.data, rnn_relu.data: a recurrence on packed sequences.
+    """Return the cost of a recurrent layer on packed sequences (aten.lstm.data, gru.data,
+    rnn_tanh.data, rnn_relu.data).
 
     As that on padded ones, for as many steps as there are rows: data [N, I] holds the N steps of
     all sequences, none of them padding. GRU: 3 muls, 3 adds, 2 sigmoids, 1 tanh per unit; RNN:
@@ -168,7 +168,8 @@ def aten_packed_rnn_cost(node: Node) -> Cost:
 
 
 def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Cost:
-    """Return the cost of all layers and directions of a recurrent layer for one step.
+    """Return the cost of one step of one sequence in a recurrent layer stack: all layers and
+    directions.
 
     That is one step of one sequence.
 
@@ -194,7 +195,7 @@ def _recurrent_cells_cost(node: Node, gates: int, before: int, unit: Cost) -> Co
 
 
 def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of an embedding bag, by requested operand.
+    """Return the cost of the gradients of an embedding bag, for each requested operand.
 
     each of n indices adds its gradient to a row, n*D adds; mean: n*D divs; weights n*D muls.
     """
@@ -213,7 +214,8 @@ def _bag_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     backward=_bag_backward,
 )
 def embedding_bag(node: Node) -> Cost:
-    """aten.embedding_bag: the rows of a table that n indices name, combined bag by bag.
+    """Return the cost of aten.embedding_bag, which combines table rows bag by bag: an add or
+    compare for each further row.
 
     (n - bags)*D adds, for the largest compares; the mean takes bags*D divs, weights of samples
     n*D muls. An upper bound: what padding_idx leaves out is not known. weight [V, D].
@@ -231,7 +233,8 @@ def embedding_bag(node: Node) -> Cost:
 
 
 def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of pairwise p-norm distances, by requested operand.
+    """Return the cost of the gradients of p-norm distances of pairs of rows, for each requested
+    operand.
 
     dx1 = sum(dY d |d|^(p-2) / Y^(p-1)), d = x1 - x2 again, for each of both operands.
 
@@ -255,7 +258,8 @@ def _cdist_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     backward=_cdist_backward,
 )
 def cdist(node: Node) -> Cost:
-    """aten._cdist_forward: the p-norm of the differences of all pairs of rows.
+    """Return the cost of aten._cdist_forward: the p-norm of the difference of each pair of rows of
+    two matrices.
 
     Per pair M subtractions; p = 2: M muls, M-1 adds, a root; p = 1: M signs, M-1 adds; p = inf:
     M signs, M-1 compares; p = 0: M compares, M-1 adds; else M signs, M+1 powers, M-1 adds.
@@ -277,7 +281,8 @@ def cdist(node: Node) -> Cost:
 
 
 def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of pairwise Euclidean distances by a product.
+    """Return the cost of the gradients of Euclidean distances that are computed by one product,
+    for each requested operand.
 
     dx1 = dY/Y x2 - sum(dY/Y) x1, dx2 likewise: both products, whichever gradient is wanted.
 
@@ -296,7 +301,8 @@ def _euclidean_backward(node: Node, requested: Wanted, forward: Cost) -> Gradien
     backward=_euclidean_backward,
 )
 def euclidean(node: Node) -> Cost:
-    """aten._euclidean_dist, which torch.cdist is for p = 2 and more than 25 rows, as it is made.
+    """Return the cost of aten._euclidean_dist: the distance of each pair of rows, computed by one
+    matrix product.
 
     [-2 x1, |x1|^2, 1] [x2, 1, |x2|^2]^T, kept from below 0, and its root. x1 [..., P, M],
     x2 [..., R, M], result [..., P, R]. Source: _euclidean_dist in
@@ -318,14 +324,14 @@ _EXPANDED = ("expand1", "expand2", "expand3", "sumdim")
 
 
 def _attribute_axes(node: Node, name: str) -> tuple[int, ...]:
-    """Return the axes that an attribute names."""
+    """Return the axes in an attribute that is a list of integers."""
     value = node.attrs.get(name, ())
     axes = value if isinstance(value, tuple) else (value,)
     return tuple(axis for axis in axes if isinstance(axis, int))
 
 
 def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of _trilinear, by requested operand.
+    """Return the cost of the gradients of aten._trilinear, for each requested operand.
 
     each gradient is _trilinear again, with dY in place of its operand.
 
@@ -352,7 +358,8 @@ def _trilinear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
     backward=_trilinear_backward,
 )
 def trilinear(node: Node) -> Cost:
-    """aten._trilinear: the sum over some axes of x1 x2 x3, each without the axes it expands to.
+    """Return the cost of aten._trilinear: the sum, over some axes, of the product of three
+    broadcast tensors.
 
     PyTorch cuts all three along `unroll_dim`. Of each slice x1 x2 is made, summed over the axes
     that x3 has not, then that times x3. A product of two counts as MACs, whether it sums or not.
@@ -369,7 +376,9 @@ def _trilinear_work(
     summed_axes: tuple[int, ...],
     unrolled: int,
 ) -> Cost:
-    """Return the cost of one call on these shapes. Raises ValueError where axes do not fit."""
+    """Return the cost of one trilinear call on tensors of these shapes. Raises ValueError if their
+    sizes differ.
+    """
     extents: dict[int, int] = {}
     has: list[set[int]] = []
     for dims, missing in zip(shapes, expanded, strict=True):
@@ -381,7 +390,9 @@ def _trilinear_work(
     slices = extents.get(unrolled, 1)
 
     def elements(axes: set[int]) -> int:
-        """Return the product of the extents of these axes, without the unrolled axis."""
+        """Return the product of the sizes of these axes, without the axis along which the call is
+        cut.
+        """
         return prod(extents[axis] for axis in axes - {unrolled})
 
     first = has[0] | has[1]
@@ -392,8 +403,8 @@ def _trilinear_work(
 
 
 def sum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work of beta * C + alpha * A B (inputs in this order): dA and dB are
-    products, dC is the sum of dY.
+    """Return the cost of the gradients of beta * C + alpha * A B (inputs in this order): a product
+    each for A and B, sums for C.
 
     alpha other than 0 and 1: n(Y) muls, once; beta: n(C) muls (derivatives.yaml: addmm).
     """
@@ -416,7 +427,8 @@ def sum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=sum_backward,
 )
 def sparse_addmm(node: Node) -> Cost:
-    """aten._sparse_addmm: beta * C + alpha * A B, A sparse; at most the M*K*N MACs of a dense A.
+    """Return the cost of beta * C + alpha * A B with a sparse A (aten._sparse_addmm): at most the
+    M*K*N MACs of a dense A.
 
     Shapes do not tell how many elements of A are there: an upper bound. C [M, N], A [M, K],
     B [K, N]. With beta other than 0 M*N adds, with beta or alpha other than 0 and 1 M*N muls each.
@@ -475,8 +487,9 @@ for name, page in (
 # Products of PyTorch for which ONNX has no form: complex ones, and those of groups of rows.
 
 
-def _complex(work: Cost) -> Cost:
-    """Return the cost of the same work on complex numbers, in real operations.
+def _complex_cost(work: Cost) -> Cost:
+    """Return the cost of the same operations on complex numbers: 4 real products for a product, 2
+    real adds for an add.
 
     A product is 4 real ones, and its 2 sums are 2 adds.
 
@@ -493,7 +506,8 @@ def _complex(work: Cost) -> Cost:
     backward=each_operand(0, 1, bias=2),
 )
 def complex_linear(node: Node) -> Cost:
-    """aten.linear of complex numbers, whose two parts are the last axis: 4*rows*I*O MACs.
+    """Return the cost of aten.linear on complex numbers, with their 2 parts on the last axis: 4
+    MACs per complex product.
 
     With a bias 2 adds per result. input [..., I, 2], weight [O, I, 2].
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.linear.html
@@ -501,11 +515,13 @@ def complex_linear(node: Node) -> Cost:
     outputs, inputs, _ = spec_shape(input_spec(node, 1), rank=3)
     rows = prod(spec_shape(input_spec(node, 0), at_least=2)[:-2])
     added = rows * outputs if has_input(node, 2) else 0
-    return _complex(Cost(macs=rows * inputs * outputs, adds=added))
+    return _complex_cost(Cost(macs=rows * inputs * outputs, adds=added))
 
 
 def _without_parts(node: Node) -> Node:
-    """Return the node of the same einsum of real numbers, without the axis of two parts."""
+    """Return the einsum node of real numbers with the same equation: its tensors lack the last
+    axis, of the 2 parts.
+    """
     parts = {
         field: tuple(_without_last(spec) for spec in getattr(node, field))
         for field in ("inputs", "outputs")
@@ -514,17 +530,19 @@ def _without_parts(node: Node) -> Node:
 
 
 def _without_last(spec: TensorSpec | None) -> TensorSpec | None:
-    """Return a tensor spec without its last axis."""
+    """Return the tensor without its last axis; None stays None."""
     if spec is None or spec.shape is None:
         return spec
     return msgspec.structs.replace(spec, shape=spec.shape[:-1])
 
 
 def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work of the real sum, with 4 real products for each product."""
+    """Return the cost of the gradients of an einsum of complex numbers: 4 times the products of
+    the real one.
+    """
     real = einsum_backward(_without_parts(node), requested, forward)
-    work = {index: _complex(cost) for index, cost in real.operands.items()}
-    return Gradient(work, inner=_complex(real.inner))
+    work = {index: _complex_cost(cost) for index, cost in real.operands.items()}
+    return Gradient(work, inner=_complex_cost(real.inner))
 
 
 @operator(
@@ -534,11 +552,12 @@ def _complex_einsum_backward(node: Node, requested: Wanted, forward: Cost) -> Gr
     backward=_complex_einsum_backward,
 )
 def complex_einsum(node: Node) -> Cost:
-    """aten.einsum of complex numbers, whose two parts are the last axis.
+    """Return the cost of aten.einsum on complex numbers, with their 2 parts on the last axis: 4
+    real products for each.
 
     https://docs.pytorch.org/docs/stable/generated/torch.einsum.html
     """
-    return _complex(onnx_einsum_cost(_without_parts(node)))
+    return _complex_cost(onnx_einsum_cost(_without_parts(node)))
 
 
 # The second is what transformers runs where PyTorch's own does not take the tensors.
@@ -557,7 +576,8 @@ def complex_einsum(node: Node) -> Cost:
     backward=no_gradient,
 )
 def aten_grouped_mm_cost(node: Node) -> Cost:
-    """A product whose rows meet the matrix of their group, however many a group has: n(Y)*K.
+    """Return the cost of a product in which each row meets only the matrix of its group: K MACs
+    per element of the result.
 
     self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N]. Two matrices are cut along K instead, and
     the results of the G pieces stand side by side: M*K*N in all.
@@ -585,7 +605,8 @@ def aten_grouped_mm_cost(node: Node) -> Cost:
     backward=no_gradient,
 )
 def narrow_product(node: Node) -> Cost:
-    """A product with a matrix of few bits, packed or not: n(Y)*K. self [..., K].
+    """Return the cost of a product with a matrix in few bits, packed or not: K MACs per element of
+    the result.
 
     https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml
     """
@@ -593,7 +614,7 @@ def narrow_product(node: Node) -> Cost:
 
 
 def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a matrix exponential.
+    """Return the cost of the gradient of a matrix exponential.
 
     the exponential of [[A^T, dY], [0, A^T]], which is 2n x 2n: 8 times the products.
 
@@ -610,7 +631,8 @@ def _exponential_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
     backward=_exponential_backward,
 )
 def matrix_exponential(node: Node) -> Cost:
-    """aten.linalg_matrix_exp: a polynomial of degree 18 by 5 products of [n, n].
+    """Return the estimated cost of aten.linalg_matrix_exp: 5 products of [n, n] matrices, for a
+    polynomial of degree 18.
 
     An estimate: a matrix with a small norm takes a lower degree and fewer products, one with a
     large norm is scaled first, and each halving is a square behind it. Source: mexp_impl in
@@ -622,7 +644,7 @@ def matrix_exponential(node: Node) -> Cost:
 
 
 def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a matrix power.
+    """Return the cost of the gradient of a matrix power.
 
     two products for each one of the forward pass, and two for the gradient of the inverse.
     """
@@ -639,7 +661,8 @@ def _matrix_power_backward(node: Node, requested: Wanted, forward: Cost) -> Grad
     backward=_matrix_power_backward,
 )
 def matrix_power(node: Node) -> Cost:
-    """aten.linalg_matrix_power of a negative exponent: a power of the inverse.
+    """Return the estimated cost of aten.linalg_matrix_power with a negative exponent: the inverse,
+    then its power by products.
 
     https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html
     """
@@ -650,7 +673,9 @@ def matrix_power(node: Node) -> Cost:
 
 
 def _square_matrix_rows(node: Node) -> int:
-    """Return the number of rows of the node's square matrix, from its number of elements."""
+    """Return the number of rows of the square matrix that is the first input. Raises ValueError if
+    it is not square.
+    """
     rows = isqrt(input_element_count(node, 0))
     if rows * rows != input_element_count(node, 0):
         raise ValueError(
@@ -683,7 +708,8 @@ operator(
     backward="is two more solutions and a product, which are not derived",
 )
 def cholesky_solve(node: Node) -> Cost:
-    """aten.cholesky_solve: A X = B by the factor of A. self [..., n, columns], input2 [..., n, n].
+    """Return the estimated cost of aten.cholesky_solve: two triangular solves for each column of
+    B.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
     """
@@ -698,7 +724,8 @@ def cholesky_solve(node: Node) -> Cost:
     backward="adds up over the pairs of each row, which is not derived",
 )
 def pdist(node: Node) -> Cost:
-    """aten._pdist_forward: the p-norms of the differences of rows, each pair once. self [R, M].
+    """Return the cost of aten._pdist_forward: the p-norm of the difference of each pair of rows of
+    one matrix, each pair once.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.pdist.html
     """
@@ -713,7 +740,8 @@ def pdist(node: Node) -> Cost:
     backward=elementwise_backward(Cost(muls=1), ZERO),
 )
 def observer_rounding_cost(node: Node) -> Cost:
-    """What training for quantization does to a tensor: its range, and each element rounded.
+    """Return the cost of observing a tensor's range and rounding each element to a quantized
+    value, as training for quantization does.
 
     The observer compares each element with the least and the largest; then as QuantizeLinear and
     DequantizeLinear with a zero point.
@@ -729,7 +757,8 @@ def observer_rounding_cost(node: Node) -> Cost:
     backward=elementwise_backward(Cost(muls=1), ZERO),
 )
 def rounding(node: Node) -> Cost:
-    """Each element rounded by the scale of its channel: QuantizeLinear, then DequantizeLinear.
+    """Return the cost of rounding each element by the scale of its channel: as QuantizeLinear,
+    then DequantizeLinear.
 
     https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
     """
@@ -746,7 +775,8 @@ def rounding(node: Node) -> Cost:
     backward="has gradients of its scale and zero point, which are not derived",
 )
 def learnable_rounding_cost(node: Node) -> Cost:
-    """The same with a scale and a zero point that are trained.
+    """Return the cost of rounding each element by a trained scale and zero point: as
+    QuantizeLinear, then DequantizeLinear.
 
     https://docs.pytorch.org/docs/stable/generated/torch.fake_quantize_per_channel_affine.html
     """
@@ -761,7 +791,7 @@ def learnable_rounding_cost(node: Node) -> Cost:
     backward=elementwise_backward(Cost(muls=1, divs=1)),
 )
 def hypot(node: Node) -> Cost:
-    """sqrt(x^2 + y^2) for each element.
+    """Return the cost of sqrt(x^2 + y^2): 2 muls, an add and a square root per element.
 
     https://docs.pytorch.org/docs/stable/generated/torch.hypot.html
     """
@@ -775,7 +805,7 @@ def hypot(node: Node) -> Cost:
     backward=no_gradient,
 )
 def signbit(node: Node) -> Cost:
-    """Whether each element has its sign bit set: as much as Sign.
+    """Return the cost of testing the sign bit: a compare per element.
 
     https://docs.pytorch.org/docs/stable/generated/torch.signbit.html
     """
@@ -819,7 +849,9 @@ operator(
 
 
 def _window_length(node: Node) -> int:
-    """Return the number of elements of a window function node."""
+    """Return the number of elements that a window function computes: one more than it returns if
+    it is periodic.
+    """
     length = output_element_count(node)
     periodic = bool(node.attrs.get("periodic", True))
     return length + periodic if length > 1 else 0  # one element is 1, and nothing is computed
@@ -834,7 +866,8 @@ for form in ("default", "periodic"):
         backward=no_gradient,
     )
     def bartlett(node: Node) -> Cost:
-        """2k/(L-1) up to the middle, and 2 - 2k/(L-1) behind it.
+        """Return the cost of a Bartlett window of L elements: 2k/(L-1) up to the middle and 2 -
+        2k/(L-1) behind it.
 
         https://docs.pytorch.org/docs/stable/generated/torch.bartlett_window.html
         """
@@ -852,7 +885,8 @@ for form in ("default", "periodic", "beta"):
         backward=no_gradient,
     )
     def kaiser(node: Node) -> Cost:
-        """i0(beta sqrt(1 - x^2)) / i0(beta), x = 2k/(L-1) - 1, and no root of less than 0.
+        """Return the cost of a Kaiser window of L elements: i0(beta sqrt(1 - x^2)) / i0(beta) with
+        x = 2k/(L-1) - 1.
 
         https://docs.pytorch.org/docs/stable/generated/torch.kaiser_window.html
         """
@@ -871,7 +905,8 @@ for form in ("default", "periodic", "beta"):
     backward=_TWICE,
 )
 def convolution_backward(node: Node) -> Cost:
-    """The gradients of a convolution that `output_mask` asks for: of x, of w, of the bias.
+    """Return the cost of those gradients of a convolution that `output_mask` asks for: of the
+    input, the weight and the bias.
 
     Each of the first two costs the MACs of the convolution, each position of dY (transposed: of
     x) times a kernel; that of the bias n(dY) - n(channels) adds. dY [N, M, o...], x [N, C, i...],
@@ -900,7 +935,8 @@ def convolution_backward(node: Node) -> Cost:
     backward=_TWICE,
 )
 def attention_backward(node: Node) -> Cost:
-    """The gradients of a fused attention, which makes its scores again from q and k.
+    """Return the cost of the gradients of a fused attention, which computes its scores again from
+    queries and keys.
 
     Five products: s = q k^T again, dp = dY v^T, dv = p^T dY, dq = ds k, dk = ds^T q. For each
     score p = exp(c s - l), delta = sum(dY y) from each result, and ds = c p (dp - delta). dY, q,
@@ -921,7 +957,8 @@ def attention_backward(node: Node) -> Cost:
     backward=_TWICE,
 )
 def silu_backward(node: Node) -> Cost:
-    """dY s (1 + X (1 - s)) with s the sigmoid of X, for each element.
+    """Return the cost of dY s (1 + X (1 - s)), with s the sigmoid of X: a sigmoid, 3 muls and 2
+    adds per element.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.SiLU.html
     """

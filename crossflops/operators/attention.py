@@ -1,4 +1,4 @@
-"""Attention, and what goes with it."""
+"""The cost of attention, rotary embeddings and linear attention."""
 
 from math import prod
 from typing import NamedTuple
@@ -43,13 +43,13 @@ class Heads(NamedTuple):
 
     @property
     def scores(self) -> int:
-        """The number of scores, S = B * Hq * Sq * St."""
+        """The number of attention scores: batch * query heads * queries * keys."""
         return self.batch * self.heads * self.queries * self.total
 
 
 def attention_dimensions(node: Node) -> Heads:
-    """Return the dimensions, from 4-D operands [B, H, S, D] or 3-D ones [B, S, H*D] with head
-    counts.
+    """Return the dimensions of an attention, from inputs [B, H, S, D], or [B, S, H*D] and the
+    attributes with head counts.
 
     Past keys are input 4, [B, Hkv, Sp, D].
     """
@@ -67,7 +67,9 @@ def attention_dimensions(node: Node) -> Heads:
 
 
 def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
-    """Return (batch, heads, tokens, head size) of an attention's input."""
+    """Return (batch, heads, tokens, head size) of an input of attention: 0 query, 1 key,
+    2 value.
+    """
     dims = spec_shape(input_spec(node, index), at_least=3)
     if len(dims) == 4:
         return dims
@@ -79,7 +81,9 @@ def _head_dimensions(node: Node, index: int) -> tuple[int, ...]:
 
 
 def _key_sharing_constraint(node: Node) -> str:
-    """Check that query heads divide into groups, one for each key head."""
+    """Return what is wrong with the heads, or "" if nothing is: the query heads must be a multiple
+    of the key heads.
+    """
     query, key = operand_shape(node, 0), operand_shape(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
@@ -93,7 +97,9 @@ def _key_sharing_constraint(node: Node) -> str:
 
 
 def _attention_mask_constraint(node: Node) -> str:
-    """Check that attn_mask broadcasts to the scores; its last axis may end before the last key."""
+    """Return what is wrong with attn_mask, or "" if nothing is: it must broadcast to the scores,
+    but may have fewer keys.
+    """
     mask = operand_shape(node, 3)
     if any(dims_of(node, index) is None for index in (0, 1, 2)):
         return ""
@@ -108,7 +114,8 @@ def _attention_mask_constraint(node: Node) -> str:
 
 
 def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of attention, by requested operand.
+    """Return the cost of the gradients of attention, for each requested operand, with the scores
+    that are computed again.
 
     dV = P^T dO; dP = dO V^T; dS by the softmax; dQ = dS K, dK = dS^T Q, each scaled.
 
@@ -171,7 +178,8 @@ def _attention_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
     backward=_attention_backward,
 )
 def onnx_attention_cost(node: Node) -> Cost:
-    """Attention: softmax(softcap(Q * K^T * scale) + bias) * V; MACs = B*Hq*Sq*St*(D + Dv).
+    """Return the cost of Attention, softmax(softcap(Q * K^T * scale) + bias) * V: B*Hq*Sq*St*(D +
+    Dv) MACs, and work per score.
 
     Q [B, Hq, Sq, D], K [B, Hkv, Skv, D], V [B, Hkv, Skv, Dv]; St = Skv + past. Queries that
     share keys all count: Hq, not Hkv. A causal mask saves nothing (dense). S = B*Hq*Sq*St.
@@ -192,7 +200,7 @@ def onnx_attention_cost(node: Node) -> Cost:
 
 
 def _has_score_mask(node: Node) -> bool:
-    """Return whether an attention node has a mask: an input, a causal flag or a window."""
+    """Return whether an attention masks its scores: by an input, a causal flag or a window."""
     windows = (integer(node, f"{side}_window_size", -1) for side in ("left", "right"))
     return (
         has_input(node, 3)
@@ -211,7 +219,8 @@ def _has_score_mask(node: Node) -> bool:
     backward="its scores go through bodies of their own, which have no formula backward yet",
 )
 def flex_attention(node: Node) -> Cost:
-    """FlexAttention: prob_mod(softmax(score_mod(Q * K^T * scale))) * V.
+    """Return the cost of FlexAttention, prob_mod(softmax(score_mod(Q * K^T * scale))) * V: D + Dv
+    MACs, and more, per score.
 
     S*(D + Dv) MACs, scale S muls, softmax. Q [B, Hq, Sq, D], K [B, Hkv, Sk, D],
     V [B, Hkv, Sk, Dv]; S = B*Hq*Sq*Sk. What is in the
@@ -224,7 +233,7 @@ def flex_attention(node: Node) -> Cost:
 
 
 def _rotary_cache_constraint(node: Node) -> str:
-    """Return why the cosine and sine caches do not fit the positions, or "".
+    """Return what is wrong with the caches of cosines and sines, or "" if they fit the positions.
 
     Checks cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R / 2].
     """
@@ -252,7 +261,8 @@ def _rotary_cache_constraint(node: Node) -> str:
 
 
 def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a rotary embedding, which rotates the gradient back.
+    """Return the cost of the gradient of a rotary embedding: the rotation back costs as much as
+    the rotation.
 
     dX is rotated back, as much work as forward. Raise ValueError for trained rotations.
     """
@@ -269,7 +279,8 @@ def _rotary_backward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_rotary_backward,
 )
 def rotary_embedding(node: Node) -> Cost:
-    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) for each pair of rotated elements.
+    """Return the cost of RotaryEmbedding: 4 muls and 2 adds for each pair of elements that it
+    rotates.
 
     X [B, H, S, D] or [B, S, H*D]: per pair 4 muls and 2 adds; rotary_embedding_dim of each
     head's D rotate, all of them when it is 0.
@@ -285,7 +296,9 @@ def rotary_embedding(node: Node) -> Cost:
 
 
 def _decay_constraint(node: Node) -> str:
-    """Check the decay: one for each head, or for each of its D: [B, T, k] or [B, T, k*D]."""
+    """Return what is wrong with the decay, or "" if nothing is: per token one number for each key
+    head, or for each key element.
+    """
     key, decay, heads = (
         operand_shape(node, 1),
         operand_shape(node, 4),
@@ -297,7 +310,9 @@ def _decay_constraint(node: Node) -> str:
 
 
 def _beta_constraint(node: Node) -> str:
-    """Check beta: one for each head, or one for all: [B, T, k] or [B, T, 1]."""
+    """Return what is wrong with beta, or "" if nothing is: per token one number for each key head,
+    or one for all heads.
+    """
     beta, heads = operand_shape(node, 5), integer(node, "kv_num_heads")
     if beta[-1] in (1, heads):
         return ""
@@ -305,7 +320,8 @@ def _beta_constraint(node: Node) -> str:
 
 
 def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: each product of a token again for each operand with a gradient.
+    """Return the cost of the gradients of linear attention: each product of a token again for each
+    operand with a gradient.
 
     dq, and dS of the read product; dk, and d(new), of the written product; for delta rules dk, and
     dS, of the retrieved product. The first state has a gradient where a past or a decay requires
@@ -360,7 +376,8 @@ def _linear_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     backward=_linear_backward,
 )
 def linear_attention(node: Node, shared_queries: bool = False) -> Cost:
-    """LinearAttention: per token S += k v^T, o = scale * q^T S; MACs = B*T*dk*dv*(Hkv + Hq).
+    """Return the cost of LinearAttention, per token S += k v^T and o = scale * q^T S:
+    B*T*dk*dv*(Hkv + Hq) MACs, and more by its rule.
 
     query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv]; the state S [Hkv, dk, dv].
     delta rules retrieve S^T k first: B*T*Hkv*dk*dv MACs, and dv (add, mul by beta) per head.
@@ -393,8 +410,8 @@ def recurrence(
     rule: str,
     decay: int,
 ) -> Cost:
-    """Return the cost of linear attention: `readers` heads read `kv_heads` states of depth x
-    value_depth per token.
+    """Return the cost of linear attention over `tokens` tokens, with `kv_heads` states of depth x
+    value_depth and `readers` heads that read them.
 
     `decay` is the number of gates of a gated rule. See `linear_attention`.
     """

@@ -1,5 +1,5 @@
-"""Operators of PyTorch on complex numbers that its exporter converts only for real ones: the
-export keeps each as one opaque node.
+"""The cost of PyTorch operators on complex numbers, which the exporter converts only for real ones
+and keeps as one node.
 
 The last axis of a complex tensor holds its two parts, as everywhere in such an export.
 """
@@ -35,7 +35,8 @@ operator = Operators(TORCH)
 
 
 def _inner_size_problem(node: Node, first: int) -> str:
-    """Return why the inner sizes of two complex matrices differ, or "".
+    """Return why the inner sizes of two complex matrices differ (inputs `first` and the next one);
+    "" if they are equal.
 
     They are read before the axis of the two parts.
     """
@@ -50,12 +51,16 @@ def _inner_size_problem(node: Node, first: int) -> str:
 
 
 def _complex_inner_constraint(node: Node) -> str:
-    """Return why the inner sizes of a complex matrix product differ, or ""."""
+    """Return why the inner sizes of the two factors of a complex product differ; "" if they are
+    equal.
+    """
     return _inner_size_problem(node, 0)
 
 
 def _inner_of_sum(node: Node) -> str:
-    """Return why the inner sizes of a complex product that is added differ, or ""."""
+    """Return why the inner sizes of the factors of beta * C + alpha * A B differ, inputs C, A, B;
+    "" if they are equal.
+    """
     return _inner_size_problem(node, 1)
 
 
@@ -124,7 +129,8 @@ for page, names in {
     backward=moves_back,
 )
 def index_put(node: Node) -> Cost:
-    """aten.index_put: values to their places; accumulated, an add for each part of each value.
+    """Return the cost of aten.index_put on complex numbers: 0; if it accumulates, an add for each
+    part of each value.
 
     Then the values are the last input.
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_put.html
@@ -201,14 +207,14 @@ _FUNCTIONS: dict[str, tuple[Cost, str, Cost | str]] = {
 
 
 def _each_number(*work: Cost) -> Backward:
-    """Return a backward function with a given cost per complex number of the result.
-
-    In detail: a backward function with this much work for each complex number of the result, by
-    operand.
+    """Return a backward function with this cost per complex number of the result: one cost for
+    each operand, the last for all further ones.
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost: `work` per complex number, plus sums over broadcast axes."""
+        """Return the cost of the gradients: `work` per complex number of the result, plus sums
+        over broadcast axes.
+        """
         count = output_element_count(node) // 2
         return Gradient(
             {
@@ -224,7 +230,8 @@ def _complex_number_formula(cost: Cost) -> Formula:
     """Return a formula that counts `cost` for each complex number of the result."""
 
     def formula(node: Node) -> Cost:
-        """Return `cost` for each complex number of the result, whose two parts are the last axis.
+        """Return `cost` times the number of complex numbers in the result, whose two parts are the
+        last axis.
 
         It is from textbook formulas: an estimate.
         """
@@ -234,9 +241,7 @@ def _complex_number_formula(cost: Cost) -> Formula:
 
 
 def _complex_compare_cost(node: Node) -> Cost:
-    """Return the cost of comparing both parts of each number; the result has one element for each
-    number.
-    """
+    """Return the cost of comparing complex numbers: 2 compares for each element of the result."""
     return Cost(compares=2 * output_element_count(node))
 
 
@@ -281,7 +286,8 @@ operator(
     ),
 )
 def complex_norm_cost(node: Node) -> Cost:
-    """aten.linalg_vector_norm of order 2: the root of the sum of the squares of all parts.
+    """Return the cost of the 2-norm of complex numbers: the square root of the sum of the squares
+    of all parts.
 
     https://docs.pytorch.org/docs/stable/generated/torch.linalg.vector_norm.html
     """
@@ -292,7 +298,7 @@ def complex_norm_cost(node: Node) -> Cost:
 
 
 def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a complex power, by requested operand.
+    """Return the cost of the gradients of a complex power, for each requested operand.
 
     z^2: dY 2 z; z^p: dY p z^(p-1); c^z: dY Y log c; w^z: dY z w^(z-1), and dY Y log w.
 
@@ -316,7 +322,8 @@ def _power_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_power_backward,
 )
 def complex_power_cost(node: Node) -> Cost:
-    """aten.pow: z^2 is one product, z^p exp(p log z), c^z exp(z log c), w^z exp(z log w).
+    """Return the estimated cost of aten.pow on complex numbers: z^2 as a product, z^p as exp(p log
+    z), c^z as exp(z log c).
 
     p is a real number and c a positive one, whose log is taken once and not counted.
     https://docs.pytorch.org/docs/stable/generated/torch.pow.html
@@ -339,7 +346,8 @@ def complex_power_cost(node: Node) -> Cost:
     backward=_each_number(_PRODUCT + _SUM + _QUOTIENT),
 )
 def running_product(node: Node) -> Cost:
-    """aten.cumprod of complex numbers: a product for each of them, as of real ones.
+    """Return the cost of aten.cumprod on complex numbers: a product, 4 muls and 2 adds, for each
+    number.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cumprod.html
     """
@@ -353,7 +361,7 @@ def running_product(node: Node) -> Cost:
     backward=per_input(Cost(adds=1)),
 )
 def running_sum(node: Node) -> Cost:
-    """aten.cumsum of complex numbers: an add for each part of each of them, as of real ones.
+    """Return the cost of aten.cumsum on complex numbers: an add for each part of each number.
 
     https://docs.pytorch.org/docs/stable/generated/torch.cumsum.html
     """
@@ -361,7 +369,9 @@ def running_sum(node: Node) -> Cost:
 
 
 def _whole_back(node: Node) -> Cost:
-    """Return the backward cost of dY Y for each result, divided by z for each number."""
+    """Return the cost of the gradient of a product of all complex numbers: dY Y for each result,
+    divided by z for each number.
+    """
     return _PRODUCT * (output_element_count(node) // 2) + _QUOTIENT * (
         input_element_count(node) // 2
     )
@@ -374,7 +384,8 @@ def _whole_back(node: Node) -> Cost:
     backward=first_operand_backward(_whole_back),
 )
 def whole_product(node: Node) -> Cost:
-    """aten.prod of n complex numbers into m: n-m products.
+    """Return the cost of aten.prod of n complex numbers to m results: n - m products of 4 muls and
+    2 adds.
 
     https://docs.pytorch.org/docs/stable/generated/torch.prod.html
     """
@@ -382,7 +393,7 @@ def whole_product(node: Node) -> Cost:
 
 
 def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of complex addcmul or addcdiv, by requested operand.
+    """Return the cost of the gradients of complex addcmul or addcdiv, for each requested operand.
 
     self: dY. a * b: dY b, dY a. a / b: dY / b, -dY a / b^2. By a value other than 1: 2 muls.
     """
@@ -401,7 +412,8 @@ def _addcmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_addcmul_backward,
 )
 def complex_addcmul_cost(node: Node) -> Cost:
-    """aten.addcmul, addcdiv of complex numbers: self + value * a * b, self + value * a / b.
+    """Return the cost of self + value * a * b (aten.addcmul) or self + value * a / b (addcdiv) on
+    complex numbers.
 
     https://docs.pytorch.org/docs/stable/generated/torch.addcmul.html
     """
@@ -412,7 +424,8 @@ def complex_addcmul_cost(node: Node) -> Cost:
 
 
 def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of adding complex rows at indices, by requested operand.
+    """Return the cost of the gradients of adding complex rows at indices, for each requested
+    operand.
 
     self: dY. The source: dY at its indices, times alpha other than 1.
     """
@@ -428,7 +441,8 @@ def _index_add_backward(node: Node, requested: Wanted, forward: Cost) -> Gradien
     backward=_index_add_backward,
 )
 def complex_index_add_cost(node: Node) -> Cost:
-    """aten.index_add, scatter_add of complex numbers: an add for each part of each source.
+    """Return the cost of aten.index_add or scatter_add on complex numbers: an add for each part of
+    each added number.
 
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add.html
     """
@@ -444,7 +458,8 @@ def complex_index_add_cost(node: Node) -> Cost:
     backward=each_operand(0, 1),
 )
 def complex_product_cost(node: Node) -> Cost:
-    """aten.mm, bmm, mv and dot of complex numbers: 4 MACs for each pair, K pairs per result.
+    """Return the cost of aten.mm, bmm, mv or dot on complex numbers: 4 MACs for each product of
+    two numbers.
 
     mm: [M, K, 2] and [K, N, 2]; bmm: [B, M, K, 2] and [B, K, N, 2]; mv: [M, K, 2] and [K, 2];
     dot: [K, 2] twice. The result has 2 parts for each number.
@@ -462,7 +477,8 @@ def complex_product_cost(node: Node) -> Cost:
     backward=sum_backward,
 )
 def product_and_sum(node: Node) -> Cost:
-    """aten.addmm and baddbmm of complex numbers, with real factors: beta * C + alpha * A B.
+    """Return the cost of beta * C + alpha * A B on complex numbers with real factors (aten.addmm,
+    baddbmm).
 
     As the product alone, and an add for each part of the result. C, A, B in this order.
     https://docs.pytorch.org/docs/stable/generated/torch.addmm.html

@@ -1,4 +1,4 @@
-"""Windows that slide over data: convolutions and pools, and whether their attributes fit."""
+"""The cost of convolutions and pools, and checks whether their attributes fit."""
 
 from collections.abc import Hashable
 from functools import lru_cache
@@ -65,15 +65,15 @@ class _Sizes(NamedTuple):
 def window_constraint(
     data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
 ) -> Constraint:
-    """Return a constraint: the data have at least `least` window positions along each axis behind
-    N and C.
+    """Return a constraint which requires that a window fits `least` times or more into the data
+    along each spatial axis.
 
     The window's extents are those of the weight [M, C/group, k...], or `kernel_shape`. With
     `least` 0 a window may be larger than its padded data, and the result empty.
     """
 
     def constraint(node: Node) -> str:
-        """Return why the input is too small for the window or lacks axes, or ""."""
+        """Return why the window does not fit into the data; "" if nothing is wrong."""
         shape = operand_shape(node, data)
         if len(shape) < 3:
             return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
@@ -96,12 +96,16 @@ def window_constraint(
 
 
 def _window_cache_key(node: Node) -> Hashable:
-    """Return the shapes and attributes that decide whether a node's sizes fit, as a key."""
+    """Return a key made of all shapes and attributes of a node that decide whether its window
+    fits.
+    """
     return operand_shapes(node), tuple(node.attrs.items())
 
 
 def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
-    """Return the kernel size along each spatial axis, or None if it is unknown."""
+    """Return the size of the window along each spatial axis: of the weight, or `kernel_shape`;
+    None if unknown.
+    """
     if weight is None:
         return ints(node, "kernel_shape")
     shape = dims_of(node, weight)
@@ -109,7 +113,9 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
 
 
 def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, before: int) -> str:
-    """Return the message that the window is larger than the padded input along an axis."""
+    """Return the message that the window is longer than the padded data along the spatial axis
+    `index`.
+    """
     count = len(sizes.extents)
     padding = sizes.pads[index] + sizes.pads[index + count]
     reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
@@ -119,12 +125,14 @@ def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, befor
 
 
 def _has_auto_pad(node: Node) -> bool:
-    """Return whether a node pads automatically (auto_pad other than NOTSET)."""
+    """Return whether the node computes its pads: whether auto_pad is not NOTSET."""
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
 def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
-    """Return why weight or window attributes do not have one number per spatial axis, or ""."""
+    """Return why the weight or an attribute of the window does not have one number per spatial
+    axis; "" if nothing is wrong.
+    """
     shape = None if weight is None else dims_of(node, weight)
     if weight is not None and shape is not None and len(shape) != digits + 2:
         has = f"{operand_label(node, weight)} has rank {len(shape)}"
@@ -150,7 +158,7 @@ def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> st
 
 
 def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
-    """Return extents, kernel, strides, dilations and pads of a window node."""
+    """Return the sizes of data and window of a node, with its strides, dilations and pads."""
     ones = (1,) * len(extents)
     pads = None if _has_auto_pad(node) else ints(node, "pads")
     return _Sizes(
@@ -166,7 +174,7 @@ def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
 
 @lru_cache(maxsize=4096)
 def _window_positions(sizes: _Sizes) -> Shape:
-    """Return the output size along each spatial axis of a window operator."""
+    """Return the number of positions of the window along each spatial axis."""
     extents = []
     count = len(sizes.extents)
     for index, extent in enumerate(sizes.extents):
@@ -182,7 +190,7 @@ def _window_positions(sizes: _Sizes) -> Shape:
 
 
 def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
-    """Return the extents of the result behind N and M; None where they are unknown."""
+    """Return the spatial sizes of a convolution's result; None if they are unknown."""
     shape, kernel = dims_of(node, data), dims_of(node, weight)
     if shape is None or kernel is None:
         return None
@@ -190,8 +198,8 @@ def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
 
 
 def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = True) -> Constraint:
-    """Return a constraint on a transposed window [C, M/group, k...], which extends the result at
-    every position.
+    """Return a constraint which requires that the data and the weight [C, M/group, k...] of a
+    transposed convolution fit.
 
     A window of the same strides must lead from the result, or the attribute `output_shape`, to the
     data: output_padding is smaller than a stride or a dilation. Unless it is `padded` by
@@ -199,7 +207,9 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     """
 
     def constraint(node: Node) -> str:
-        """Return why input and weight do not fit a transposed convolution, or ""."""
+        """Return why data and weight do not fit a transposed convolution; "" if nothing
+        is wrong.
+        """
         shape, kernel = operand_shape(node, data), operand_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
@@ -220,7 +230,9 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
 
 
 def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
-    """Return why the result of a transposed convolution would be empty along an axis, or ""."""
+    """Return why the result of a transposed convolution would be empty along an axis; "" if
+    nothing is wrong.
+    """
     count = len(sizes.extents)
     more = ints(node, "output_padding") or (0,) * count
     extents = ints(node, "output_shape")
@@ -245,7 +257,9 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
 
 
 def empty_members(node: Node, data: int = 0) -> str:
-    """Return why an axis of a pooling's input other than the batch is empty, or ""."""
+    """Return why the data of a pooling are empty along another axis than the batch; "" if nothing
+    is wrong.
+    """
     shape = dims_of(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
@@ -255,7 +269,7 @@ def empty_members(node: Node, data: int = 0) -> str:
 
 
 def pads_within(node: Node) -> str:
-    """Return why a pad of a pooling is not smaller than its window, or "".
+    """Return why a pad of a pooling is not smaller than its window; "" if nothing is wrong.
 
     A larger one would make a window that covers pads alone.
     """
@@ -275,10 +289,8 @@ def pads_within(node: Node) -> str:
 
 
 def _window_product_count(node: Node, index: int) -> int:
-    """Return the MACs per output element of a convolution.
-
-    In detail: the products per output (or input) element: the weight's size without its first
-    dimension.
+    """Return the number of MACs per element of a convolution: the size of the weight without its
+    first axis.
 
     `kernel_shape` may be absent, so the weight's own dimensions are used.
     """
@@ -299,7 +311,8 @@ CONV: tuple[Constraint, ...] = (
     backward=each_operand(0, 1, bias=2),
 )
 def onnx_conv_cost(node: Node) -> Cost:
-    """Conv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds.
+    """Return the cost of Conv: (C / group) * prod(k) MACs per element of Y, and an add for the
+    bias B.
 
     X [N, C, d...], W [M, C/group, k...], B [M], Y [N, M, o...]. Padding zeros count (dense).
     https://onnx.ai/onnx/operators/onnx__Conv.html
@@ -308,7 +321,9 @@ def onnx_conv_cost(node: Node) -> Cost:
 
 
 def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
-    """Return the cost of a convolution: MACs from its window, additions from its bias."""
+    """Return the cost of a convolution with these inputs as weight and bias: MACs, and an add per
+    result for the bias.
+    """
     out = output_element_count(node)
     adds = out if bias is not None and has_input(node, bias) else 0
     return Cost(macs=out * _window_product_count(node, weight), adds=adds)
@@ -325,7 +340,8 @@ def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
     backward=each_operand(0, 1, bias=2),
 )
 def conv_transpose(node: Node) -> Cost:
-    """ConvTranspose: MACs = n(X) * (M / group) * prod(k); bias n(Y) adds.
+    """Return the cost of ConvTranspose: (M / group) * prod(k) MACs per element of X, and an add
+    per element of Y for the bias B.
 
     X [N, C, d...], W [C, M/group, k...], B [M], Y [N, M, o...]. Every input element meets its
     whole window, whatever strides and pads are: what pads crop away is computed (dense).
@@ -348,7 +364,8 @@ def conv_transpose(node: Node) -> Cost:
     backward=no_gradient,
 )
 def conv_integer(node: Node) -> Cost:
-    """ConvInteger: as Conv; n(x) adds and n(w) adds where they have zero points.
+    """Return the cost of ConvInteger: as Conv, with an add per element of x and of w for each zero
+    point.
 
     x [N, C, d...], w [M, C/group, k...], y [N, M, o...].
     https://onnx.ai/onnx/operators/onnx__ConvInteger.html
@@ -376,7 +393,8 @@ QLINEAR_CONV: tuple[Constraint, ...] = (
     backward=QUANTIZED,
 )
 def qlinear_conv(node: Node) -> Cost:
-    """QLinearConv: as Conv with w as input 3, B as input 8; zero points n(x) + n(w) adds.
+    """Return the cost of QLinearConv: as Conv, with an add per element for each zero point, and
+    requantized results.
 
     Then each output is requantized: one mul by the combined scale, round, add, two compares.
     https://onnx.ai/onnx/operators/onnx__QLinearConv.html
@@ -389,8 +407,8 @@ def qlinear_conv(node: Node) -> Cost:
     )
 
 
-def _offsets(node: Node) -> str:
-    """Return why offsets and mask do not fit a deformable convolution, or "".
+def _offsets_constraint(node: Node) -> str:
+    """Return why offsets and mask do not fit a deformable convolution; "" if nothing is wrong.
 
     Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
     """
@@ -422,7 +440,9 @@ class _Sampling(NamedTuple):
 
 
 def _sampling(node: Node) -> _Sampling:
-    """Return the samples and costs of a deformable convolution's bilinear sampling."""
+    """Return the number of samples of a deformable convolution, and what their bilinear sampling
+    costs.
+    """
     out_shape, channels = (
         spec_shape(output_spec(node), at_least=3),
         spec_shape(input_spec(node, 0), at_least=3)[1],
@@ -443,7 +463,7 @@ def _sampling(node: Node) -> _Sampling:
 
 
 def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a deformable convolution, by requested operand.
+    """Return the cost of the gradients of a deformable convolution, for each requested operand.
 
     dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
 
@@ -484,12 +504,13 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
             "g=@group:1 X[N,g*I,...] W[g*P,I,...] offset[N,_,...] B[g*P] mask[N,_,...]"
         ),
         window_constraint(weight=1),
-        _offsets,
+        _offsets_constraint,
     ),
     backward=_deform_conv_backward,
 )
 def deform_conv(node: Node) -> Cost:
-    """DeformConv: MACs = n(Y) * (C / group) * prod(k); bias n(Y) adds; plus the sampling.
+    """Return the estimated cost of DeformConv: as Conv, and the bilinear sampling of its input at
+    offset positions.
 
     P = N * prod(o) * prod(k) places, d spatial dims, G offset groups. Each of C*P samples takes
     2^d muls and 2^d - 1 adds; each of G*P places 3d adds, d floors and 2^d * (d - 1) muls for
@@ -503,7 +524,7 @@ def deform_conv(node: Node) -> Cost:
 
 
 def _conv_state_constraint(node: Node) -> str:
-    """Return why the past state does not fit a causal convolution, or "".
+    """Return why the past state does not fit a causal convolution; "" if nothing is wrong.
 
     Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,
     k - 1].
@@ -515,10 +536,8 @@ def _conv_state_constraint(node: Node) -> str:
 
 
 def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a causal convolution, by requested operand.
-
-    In detail: the gradient work of a convolution whose input and past state are one operand, with
-    SiLU as Swish.
+    """Return the cost of the gradients of a causal convolution: input and past state are one
+    operand, and SiLU is as Swish.
     """
     indices = requested - ({3} if 0 in requested else set())
     products = dict.fromkeys(indices & {0, 1, 3}, Cost(macs=forward.macs))
@@ -540,7 +559,8 @@ def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_causal_backward,
 )
 def causal_conv(node: Node) -> Cost:
-    """CausalConvWithState: MACs = n(output) * k; bias n adds; SiLU n (special, mul).
+    """Return the cost of CausalConvWithState: k MACs per element of the result, an add for the
+    bias, and SiLU on request.
 
     input [B, C, L], weight [C, 1, k], output [B, C, L].
     https://onnx.ai/onnx/operators/onnx__CausalConvWithState.html
@@ -564,7 +584,7 @@ POOL: tuple[Constraint, ...] = (window_constraint(least=0), pads_within)
     "MaxPool", "n(Y)*(prod(k)-1) compares", requires=POOL, keeps=True, backward=scatters_back
 )
 def max_pool(node: Node) -> Cost:
-    """MaxPool: n(Y) * (prod(kernel_shape) - 1) compares. Padding counts (dense).
+    """Return the cost of MaxPool: prod(kernel_shape) - 1 compares per element of Y, pads included.
 
     https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
@@ -572,7 +592,7 @@ def max_pool(node: Node) -> Cost:
 
 
 def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of average pooling.
+    """Return the cost of the gradient of average pooling.
 
     dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds.
     """
@@ -581,7 +601,9 @@ def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient
 
 
 def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dY / n for every element: n(Y) divs."""
+    """Return the cost of the gradient of a global mean, dY / n for every element: a div per
+    element of Y.
+    """
     return Gradient(dict.fromkeys(requested, Cost(divs=output_element_count(node))))
 
 
@@ -589,7 +611,8 @@ def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     "AveragePool", "n(Y)*(prod(k)-1) adds, n(Y) divs", requires=POOL, backward=_average_backward
 )
 def average_pool(node: Node) -> Cost:
-    """AveragePool: n(Y) * (prod(kernel_shape) - 1) adds, n(Y) divs. Padding counts (dense).
+    """Return the cost of AveragePool: prod(kernel_shape) - 1 adds and a div per element of Y, pads
+    included.
 
     https://onnx.ai/onnx/operators/onnx__AveragePool.html
     """
@@ -600,7 +623,8 @@ _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 
 def _norm_back(node: Node, before: int) -> Cost:
-    """Return the cost of dX = dY sign(X) |X|^(p-1) / Y^(p-1), at `before` positions of windows.
+    """Return the cost of dX = dY sign(X) |X|^(p-1) / Y^(p-1), where `before` elements are in the
+    windows.
 
     p = 1: a sign (2 compares) and a mul; p = 2: dY / Y once for each result, and a mul by X;
     otherwise a power and a div for each result, and for each position a sign, |x|, a power and 2
@@ -615,7 +639,7 @@ def _norm_back(node: Node, before: int) -> Cost:
 
 
 def _lp_pool_back(node: Node) -> Cost:
-    """Return the backward cost of a p-norm pooling, with an addition per window position."""
+    """Return the cost of the gradient of LpPool, with an add for each element of each window."""
     indices = output_element_count(node) * kernel_positions(node)
     return _norm_back(node, indices) + Cost(adds=indices)
 
@@ -627,7 +651,7 @@ def _lp_pool_back(node: Node) -> Cost:
     backward=first_operand_backward(_lp_pool_back),
 )
 def lp_pool(node: Node) -> Cost:
-    """LpPool: Y = (sum |x|^p)^(1/p) over the window of prod(k) elements.
+    """Return the cost of LpPool, (sum |x|^p)^(1/p) over each window of prod(k) elements.
 
     n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_lp_norm_cost`.
     https://onnx.ai/onnx/operators/onnx__LpPool.html
@@ -641,7 +665,7 @@ _WHOLE: tuple[Constraint, ...] = (rank_constraint(0, 3, least=True), empty_membe
 
 @operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatters_back)
 def global_max_pool(node: Node) -> Cost:
-    """GlobalMaxPool: n(X) - n(Y) compares.
+    """Return the cost of GlobalMaxPool: n(X) - n(Y) compares, with n the number of elements.
 
     https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html
     """
@@ -654,7 +678,8 @@ def global_max_pool(node: Node) -> Cost:
     "GlobalAveragePool", "n(X)-n(Y) adds, n(Y) divs", requires=_WHOLE, backward=_mean_backward
 )
 def global_average_pool(node: Node) -> Cost:
-    """GlobalAveragePool: n(X) - n(Y) adds, n(Y) divs.
+    """Return the cost of GlobalAveragePool: n(X) - n(Y) adds and n(Y) divs, with n the number of
+    elements.
 
     https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html
     """
@@ -671,7 +696,7 @@ def global_average_pool(node: Node) -> Cost:
     backward=first_operand_backward(lambda node: _norm_back(node, input_element_count(node))),
 )
 def global_lp_pool(node: Node) -> Cost:
-    """GlobalLpPool: Y = (sum |x|^p)^(1/p) over all positions; as LpPool.
+    """Return the cost of GlobalLpPool, (sum |x|^p)^(1/p) over all positions of a channel.
 
     https://onnx.ai/onnx/operators/onnx__GlobalLpPool.html
     """
@@ -679,10 +704,8 @@ def global_lp_pool(node: Node) -> Cost:
 
 
 def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
-    """Return the cost of p-norms of `before` elements in `after` results.
-
-    In detail: the cost of a p-norm: |x| is a compare for p = 1, x * x a mul for p = 2, otherwise
-    |x|^p is a compare and a special.
+    """Return the cost of p-norms that combine `before` elements to `after` results: |x|^p (p = 1 a
+    compare, p = 2 a mul), adds, a root.
 
     The p-th root is a special, and nothing for p = 1.
     """

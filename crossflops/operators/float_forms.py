@@ -1,4 +1,6 @@
-"""The float operator behind each operator on small integers, as quantizers write them."""
+"""The float operator that corresponds to each operator on small integers, as quantizers write
+them.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -30,7 +32,8 @@ _FORMS: Mapping[str, str] = MappingProxyType(
 
 
 def float_form(op: str) -> str:
-    """Return the operator on floats without its domain; the operator itself where it is one.
+    """Return the float operator, without its domain, that an operator on small integers computes;
+    other operators unchanged.
 
     >>> float_form("com.microsoft.QLinearAdd"), float_form("Relu")
     ('Add', 'Relu')

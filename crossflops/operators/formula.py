@@ -1,4 +1,4 @@
-"""Formulas of one's own: what an operator costs that no exporter knows, in a function and a line.
+"""Formulas of a user: a function that gives the cost of an operator for which ONNX has no form.
 
     @crossflops.operator("mylib::flash", source="FlashAttention, section 3")
     def flash(call):
@@ -50,34 +50,34 @@ class CallTensor:
 
     @property
     def name(self) -> str:
-        """The name of the value in the graph."""
+        """The name of the tensor in the graph."""
         return self.spec.name
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes of its axes."""
+        """The sizes of the axes."""
         if self.spec.shape is None:
             raise UncountedCallError(f"the shape of {self.spec.name!r} is not known")
         return self.spec.shape
 
     @property
     def rank(self) -> int:
-        """The number of its axes."""
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def dtype(self) -> str:
-        """The type of its elements, such as "float32" or "bfloat16"."""
+        """The element type, such as "float32" or "bfloat16"."""
         return self.spec.dtype
 
     @property
     def numel(self) -> int:
-        """The number of its elements."""
+        """The number of elements."""
         return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its elements."""
+        """The size of the tensor in bytes."""
         self.shape  # noqa: B018  says which shape is missing
         return self.spec.nbytes
 
@@ -113,22 +113,22 @@ class OperatorCall:
 
     @property
     def operator(self) -> str:
-        """The name of the operator, as the graph has it."""
+        """The name of the operator in the graph, such as "mylib.flash.default"."""
         return str(self._node.op)
 
     @property
     def path(self) -> str:
-        """The path of the module that makes the call."""
+        """The path of the module that made the call."""
         return self._node.path
 
     @cached_property
     def inputs(self) -> tuple[Any, ...]:
-        """The operands by position, None where an ONNX node leaves one out."""
+        """The operands in their order; None for one that is not given."""
         return tuple(CallTensor(spec) if spec is not None else None for spec in self._node.inputs)
 
     @cached_property
     def outputs(self) -> tuple[Any, ...]:
-        """The results by position, None where one is not there."""
+        """The results in their order; None for one that the call does not have."""
         return tuple(CallTensor(spec) if spec is not None else None for spec in self._node.outputs)
 
     @property
@@ -141,17 +141,19 @@ class OperatorCall:
 
     @cached_property
     def attributes(self) -> Mapping[str, Any]:
-        """The plain arguments by name: numbers, texts, and tuples of them. None is left out."""
+        """The arguments that are not tensors, by name: numbers, texts, and tuples of them, without
+        those that are None.
+        """
         return {name.removesuffix("_") if name == "self_" else name: value
                 for name, value in self._node.attrs.items()}  # fmt: skip
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the operands by the operator's schema; () where nothing knows them."""
+        """The names of the operands by the operator's schema; () if the schema is unknown."""
         return self._names
 
     def input(self, name: str) -> CallTensor:
-        """Return the operand of that name. Raises LookupError where the call has none."""
+        """Return the operand with this name. Raises LookupError if the call has none."""
         operands = self.inputs_named(name)
         if not operands:
             known = f"it has {', '.join(dict.fromkeys(self._names))}" if self._names else (
@@ -161,20 +163,26 @@ class OperatorCall:
         return operands[0]
 
     def has_input(self, name: str) -> bool:
-        """Return whether the call is given the operand of that name."""
+        """Return whether the call is given an operand with this name."""
         return bool(self.inputs_named(name))
 
     def inputs_named(self, name: str) -> tuple[CallTensor, ...]:
-        """Return the operands of that name: several of a list of tensors, () of one left out."""
+        """Return all operands with this name: several for a list of tensors, () if it is not
+        given.
+        """
         pairs = zip(self._names, self.inputs, strict=False)
         return tuple(operand for known, operand in pairs if known == name and operand is not None)
 
     def values(self, position: int) -> tuple[int, ...] | None:
-        """Return the whole numbers in an operand, where they are known without a run."""
+        """Return the integers in the operand at this position; None if they are not known without
+        a run.
+        """
         return self._node.values.get(position)
 
     def uncounted(self, reason: str) -> UncountedCallError:
-        """Return what to raise where the work of this call cannot be told, and why."""
+        """Return an exception for the formula to raise if the work of this call is unknown, with
+        the reason.
+        """
         return UncountedCallError(reason)
 
 
@@ -214,16 +222,20 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def key(self) -> str:
-        """The name by which a node finds it: "namespace.name"."""
+        """The name under which the formula of a node is found: "namespace.name"."""
         return self.name.replace("::", ".")
 
     @property
     def place(self) -> str:
-        """The formula and where it stands, as messages name it."""
+        """The formula in words for messages: the name of its function, of its operator, and where
+        it is defined.
+        """
         return f"formula {self.function.__name__!r} of {self.name} ({self.origin})"
 
     def is_same_as(self, other: "Formula") -> bool:
-        """Return whether the other one is this formula again: the same function of one source."""
+        """Return whether the other one is the same formula read again: the same function from the
+        same source.
+        """
         own, its = self.function, other.function
         if own.__qualname__ != its.__qualname__:
             return False
@@ -231,14 +243,18 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def formula_rule(formula: Formula) -> OperatorRule:
-    """Return the rule of an operator that counts by this formula, and refuses what is no count."""
+    """Return the rule that counts an operator by this formula; it raises FormulaError if the
+    formula returns no valid cost.
+    """
 
     def count_call(node: Node) -> Cost:
-        """Return the cost that the registered formula gives for a node."""
+        """Return the cost that the formula gives for a node."""
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
     def judge(node: Node) -> Exactness:
-        """Return whether the formula's cost is exact, a bound or an estimate for a node."""
+        """Return how exact the formula says its cost of a node is: "exact", "bound" or
+        "estimate".
+        """
         if not callable(formula.doubt):
             return formula.doubt
         doubt = _call_function(formula, formula.doubt, OperatorCall(node, formula.names))
@@ -250,7 +266,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         return judged
 
     def traffic(node: Node) -> tuple[int, int]:
-        """Return bytes read and written, which the formula gives for a node."""
+        """Return (bytes read, bytes written) that the formula gives for a node."""
         assert callable(formula.bytes)
         pair = _call_function(formula, formula.bytes, OperatorCall(node, formula.names))
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
@@ -262,7 +278,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         return pair[0], pair[1]
 
     def backward(node: Node, trainable: frozenset[int], _forward: Cost) -> Gradient:
-        """Return the backward cost that the formula gives for a node."""
+        """Return the cost of the gradients that the formula gives for a node."""
         return _formula_gradient(formula, OperatorCall(node, formula.names), trainable)
 
     return OperatorRule(
@@ -285,13 +301,15 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
 
 def _equation(formula: Formula) -> str:
-    """Return the first line of a formula's docstring, with the place of its function."""
+    """Return where the formula is defined, and the first line of its docstring, as one text."""
     first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
     return f"formula of {formula.origin}" + (f": {first}" if first else "")
 
 
 def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function of a formula; raise FormulaError if it raises an error."""
+    """Return the result of a function of a formula. Raises FormulaError if the function raises an
+    error.
+    """
     try:
         return function(*args)
     except (UncountedCallError, CrossflopsError):
@@ -306,34 +324,38 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
 
 
 def _formula_error(formula: Formula, what: str, remedy: str) -> FormulaError:
-    """Return the error that a registered formula `what`, with the remedy."""
+    """Return the error with the message that a formula does `what`, and the remedy as its hint."""
     return FormulaError(f"{formula.place} {what}", remedy)
 
 
 def _call_text(call: OperatorCall) -> str:
-    """Return the operands of a call as text in parentheses, "-" for a missing one."""
+    """Return the operands of a call as text in parentheses for a message, with "-" for one that is
+    not given.
+    """
     operands = ", ".join("-" if operand is None else repr(operand) for operand in call.inputs)
     return f"({operands})"
 
 
 def _short_text(value: object) -> str:
-    """Return the repr of a value, or its type if the repr is long."""
+    """Return the repr of a value, or the name of its type if the repr is long."""
     text = repr(value)
     return text if len(text) < 60 else f"a {type(value).__name__}"
 
 
 def _is_count(value: object) -> bool:
-    """Return whether a value is a non-negative integer and not a boolean."""
+    """Return whether a value is an integer, not negative and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _formula_cost(formula: Formula, function: Callable[..., Any], *args: Any) -> Cost:
-    """Call a function of a formula and return its cost; raise FormulaError if it is not valid."""
+    """Return the cost that a function of a formula gives. Raises FormulaError if it is no valid
+    cost.
+    """
     return _require_cost(formula, _call_function(formula, function, *args))
 
 
 def _require_cost(formula: Formula, cost: object) -> Cost:
-    """Return `cost` if it is a valid Cost without bytes; raise FormulaError otherwise."""
+    """Return the value if it is a valid Cost without bytes. Raises FormulaError otherwise."""
     if not isinstance(cost, Cost):
         raise _formula_error(formula, f"returns {_short_text(cost)}", "return a crossflops.Cost")
     for kind in cost.__struct_fields__:
@@ -352,7 +374,9 @@ def _require_cost(formula: Formula, cost: object) -> Cost:
 
 
 def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset[int]) -> Gradient:
-    """Return the backward cost that a formula gives, by operand position."""
+    """Return the cost of the gradients that a formula gives for a call, by the position of the
+    operand.
+    """
     assert callable(formula.backward)
     names = call.names
     by_name = frozenset(
@@ -399,11 +423,11 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def by_key(self) -> Mapping[str, Formula]:
-        """The formulas by the name of their operator."""
+        """The formulas by the name of their operator, "namespace.name"."""
         return {formula.key: formula for formula in self.formulas}
 
     def add(self, formula: Formula) -> "FormulaRegistry":
-        """Return the registry with one more, or with its new form in the place of the old one.
+        """Return a registry that also has this formula, in place of an older version of it.
 
         Raises FormulaError where another formula is about the same operator.
         """
@@ -420,7 +444,9 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
 
 
 def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaError:
-    """Return the error that two formulas count the same operator or module."""
+    """Return the error which says that two formulas are about the same operator or module
+    (`subject`).
+    """
     return FormulaError(
         f"two formulas for {subject}: {first.place} and {second.place}", "keep one of them"
     )
@@ -439,7 +465,7 @@ def operator(
     batch: str = "",
     names: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
-    """Register a function as the formula of an operator.
+    """Return a decorator that registers a function as the formula of an operator.
 
     The function takes an `OperatorCall` and returns a `crossflops.Cost` of whole numbers, without
     bytes. Raises `call.uncounted(reason)` where it cannot count a call.
@@ -482,7 +508,7 @@ def operator(
     """
 
     def register(function: F) -> F:
-        """Register a function as the formula of an operator, and return it."""
+        """Register the function as the formula of the operator, and return it."""
         from crossflops.operators.formula_sources import add_formula, origin_of_function
 
         origin = origin_of_function(function)
@@ -500,7 +526,9 @@ def operator(
 
 
 def _name(name: str, origin: FormulaOrigin) -> str:
-    """Return an operator's name; raise FormulaError unless it is "namespace::name"."""
+    """Return the name of an operator unchanged. Raises FormulaError if it is not of the form
+    "namespace::name".
+    """
     domain, colons, kind = name.partition("::") if isinstance(name, str) else ("", "", "")
     if not colons or not domain or not kind or "::" in kind or name.split() != [name]:
         raise FormulaError(
@@ -511,7 +539,9 @@ def _name(name: str, origin: FormulaOrigin) -> str:
 
 
 def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
-    """Return a module's class name, or ""; raise FormulaError unless "package.module:Class"."""
+    """Return the name of a module class, or "" for None. Raises FormulaError if it is not of the
+    form "package.module:Class".
+    """
     if module is None:
         return ""
     package, colon, kind = module.partition(":")
@@ -545,7 +575,8 @@ _TARGET_MODULE = re.compile(rf"{_TARGET}(?P<stem>\w+)_[0-9a-f]{{8}}")
 
 
 def plain_class_name(name: str) -> str:
-    """Return the name of a class ("package.module.Class") as a formula has it.
+    """Return the name of a class as formulas write it, without the digest that a model file's
+    module name has.
 
     >>> plain_class_name("crossflops_target_layers_0123abcd.Attention")
     'layers.Attention'
@@ -554,7 +585,7 @@ def plain_class_name(name: str) -> str:
 
 
 def find_loaded_class(path: str) -> Any:
-    """Return the class at "package.module:Class", None where its module was never imported."""
+    """Return the class that "package.module:Class" names; None if its module is not imported."""
     package, _, kind = path.partition(":")
     holder: Any = sys.modules.get(package)
     if holder is None:

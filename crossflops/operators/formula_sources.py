@@ -1,4 +1,4 @@
-"""Where formulas of one's own are found: files, modules that were imported, distributions.
+"""Find formulas of a user: in files, in imported modules, in installed distributions.
 
 A formula of a file holds for one request, and is read afresh for each; one that a module registers
 when it is imported holds for the process. Distributions bring theirs by the entry-point group
@@ -59,7 +59,9 @@ class FormulaState:
         self.in_force = FormulaRegistry()
 
     def settle(self) -> None:
-        """Determine which formulas are in force; raise FormulaError if two contradict."""
+        """Compute which formulas are in force. Raises FormulaError if two are about the same
+        operator.
+        """
         registry = self.imported
         for formula in self.requested:
             registry = registry.add(formula)
@@ -74,7 +76,9 @@ STATE = FormulaState()
 
 
 def add_formula(formula: Formula) -> None:
-    """Register a formula in the registry of its source; raise FormulaError if two contradict."""
+    """Add a formula to the registry of the source that is being read. Raises FormulaError if two
+    contradict.
+    """
     module = formula.function.__module__
     if module in STATE.reading:
         STATE.reading[module] = STATE.reading[module].add(formula)
@@ -92,7 +96,9 @@ def add_formula(formula: Formula) -> None:
 
 
 def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
-    """Return file, line and source digest of a function as the origin of its formula."""
+    """Return where the formula of this function comes from: file, module or crossflops, with a
+    digest of the source.
+    """
     import hashlib
     import inspect
 
@@ -110,7 +116,9 @@ def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
 
 
 def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
-    """Return the whole source file, as a formula may use all of it; else its own text."""
+    """Return the bytes of the source file of a function; if there is none, those of its own source
+    or code.
+    """
     import inspect
 
     if file and Path(file).is_file():
@@ -123,14 +131,16 @@ def _source_bytes(function: Callable[..., Any], file: str | None) -> bytes:
 
 
 def _relative_path(file: str) -> str:
-    """Return a file's path relative to the working folder, if it is inside."""
+    """Return the path of a file relative to the current folder if it is inside it, else
+    unchanged.
+    """
     path = Path(file)
     with_folder = os.path.relpath(path) if path.is_absolute() else file
     return str(path) if with_folder.startswith("..") else with_folder
 
 
 def _version() -> str:
-    """Return the installed version of crossflops, or "" if it is not installed."""
+    """Return the version of the installed crossflops; "" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -143,7 +153,7 @@ def _version() -> str:
 
 
 def read_formula_file(location: str) -> FormulaRegistry:
-    """Return the formulas of a file of Python, which is run.
+    """Return the formulas of a Python file, which is run.
 
     Raises FormulaError where there is none, where it raises, and where it has no formula.
     """
@@ -172,7 +182,7 @@ def read_formula_file(location: str) -> FormulaRegistry:
 def _run_formula_module(
     location: str, name: str, module: ModuleType, run: Callable[[ModuleType], None]
 ) -> FormulaRegistry:
-    """Run a file of formulas as a module, and return the formulas it registered."""
+    """Run a file of formulas as a module by `run`, and return the formulas that it registered."""
     STATE.reading[name] = FormulaRegistry()
     sys.modules[name] = module  # where `inspect` and `pickle` look for it
     folder = str(Path(location).resolve().parent)
@@ -192,7 +202,8 @@ def _run_formula_module(
 
 
 def read_formula_place(location: str) -> FormulaRegistry:
-    """Return the formulas of a file; of a module that is named with dots it imports them.
+    """Return the formulas of a Python file; for a module name, import it and return an empty
+    registry, since it registers itself.
 
     Raises FormulaError.
     """
@@ -210,7 +221,8 @@ def read_formula_place(location: str) -> FormulaRegistry:
 
 @contextmanager
 def using_formulas(sources: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
-    """Let the formulas of these files hold in this block, beside those that are in force.
+    """Put the formulas of these files and modules in force during the block, in addition to those
+    in force.
 
     Raises FormulaError, and where two formulas are about one operator.
     """
@@ -239,7 +251,7 @@ def using_formulas(sources: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
 
 
 def hold_formulas(sources: Iterable[str]) -> None:
-    """Let the formulas of these files and modules hold as long as this process runs."""
+    """Put the formulas of these files and modules in force until this process ends."""
     _HELD.enter_context(using_formulas(sources))
 
 
@@ -247,7 +259,7 @@ _HELD = ExitStack()
 
 
 def refuse_counted_operator(formula: Formula) -> None:
-    """Raises FormulaError for a formula of an operator that the package counts by itself."""
+    """Raise FormulaError if the formula is about an operator that crossflops itself counts."""
     from crossflops.operators import find_counted_operator
 
     if formula.module:
@@ -263,7 +275,9 @@ def refuse_counted_operator(formula: Formula) -> None:
 
 
 def complete_formulas() -> None:
-    """Read the formulas of installed distributions and of the package, once in a process."""
+    """Read, at the first call only, the formulas of crossflops' kernels and of installed
+    distributions.
+    """
     if STATE.is_complete:
         return
     STATE.is_complete = True
@@ -273,14 +287,14 @@ def complete_formulas() -> None:
 
 
 def formula_entry_points() -> "Sequence[EntryPoint]":
-    """Return the entry points of installed formulas, in the order of their names."""
+    """Return the entry points of distributions that contain formulas, sorted by name."""
     from importlib.metadata import entry_points
 
     return sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value))
 
 
 def _load_formula_point(point: "EntryPoint") -> None:
-    """Import the formulas of an installed distribution; warn if that fails."""
+    """Import the formulas of an installed distribution; issue a warning if that fails."""
     distribution = point.dist
     name = distribution.name if distribution is not None else point.name
     try:
@@ -308,13 +322,15 @@ def _load_formula_point(point: "EntryPoint") -> None:
 
 
 def _is_defined_in_module(formula: Formula, module: str) -> bool:
-    """Return whether a formula's function is defined in a module or its submodules."""
+    """Return whether the function of a formula is defined in this module or in a
+    submodule of it.
+    """
     name = formula.function.__module__
     return name == module or name.startswith(f"{module}.")
 
 
 def _with_distribution(formula: Formula, name: str, version: str) -> Formula:
-    """Return a formula whose origin is a distribution with this name and version."""
+    """Return the formula with a distribution, of this name and version, as its origin."""
     origin = msgspec.structs.replace(
         formula.origin, kind="distribution", name=name, version=version
     )
@@ -326,7 +342,9 @@ def _with_distribution(formula: Formula, name: str, version: str) -> Formula:
 
 @lru_cache(maxsize=4096)
 def find_formula(domain: str, kind: str) -> Formula | None:
-    """Return the formula of an operator, one's own before that of the package; None without."""
+    """Return the formula of an operator: the user's, else the one of crossflops; None if there is
+    none.
+    """
     complete_formulas()
     for key in _keys(domain, kind):
         for registry in (STATE.in_force, STATE.shipped):
@@ -336,7 +354,8 @@ def find_formula(domain: str, kind: str) -> Formula | None:
 
 
 def _keys(domain: str, kind: str) -> tuple[str, ...]:
-    """Return the names under which an operator may have a formula, the nearest first.
+    """Return the names under which a formula of an operator may be registered, the most specific
+    first.
 
     An operator of PyTorch has a namespace, a name and an overload: "mylib.flash.default".
     """
@@ -350,7 +369,9 @@ _RULES: dict[int, tuple[Formula, OperatorRule]] = {}  # by identity of the formu
 
 
 def find_formula_rule(op: Op) -> OperatorRule | None:
-    """Return the rule by a formula of one's own or of a well-known kernel, None without."""
+    """Return the rule made of the formula of an operator (the user's, or of a known kernel), or
+    None.
+    """
     formula = find_formula(op.domain, op.type)
     if formula is None:
         return None
@@ -360,7 +381,9 @@ def find_formula_rule(op: Op) -> OperatorRule | None:
 
 
 def formulas_in_force() -> tuple[Formula, ...]:
-    """Return all formulas of one's own, and those of the package that none of them replaces."""
+    """Return all formulas of the user, and those of crossflops that no formula of the user
+    replaces.
+    """
     complete_formulas()
     own = STATE.in_force.by_key
     shipped = (formula for formula in STATE.shipped if formula.key not in own)
@@ -368,13 +391,13 @@ def formulas_in_force() -> tuple[Formula, ...]:
 
 
 def own_formulas() -> tuple[Formula, ...]:
-    """Return all formulas of one's own: of files, imported modules and distributions."""
+    """Return all formulas of the user: of files, imported modules and distributions."""
     complete_formulas()
     return tuple(STATE.in_force)
 
 
 def places_for_workers() -> tuple[str, ...]:
-    """Return the files and modules that another process reads to have the same formulas.
+    """Return the files and modules that another process must read to have the same formulas.
 
     Installed ones it finds by itself.
     """

@@ -1,4 +1,5 @@
-"""Operations of frameworks that ONNX has not, or that a converter writes in other nodes.
+"""The cost of operations of frameworks that ONNX does not have, or that a converter writes as
+other nodes.
 
 The node has the tensors of the operation as inputs and outputs, and its plain arguments as
 attributes. The same function costs the same in every framework: one formula here serves them all.
@@ -83,7 +84,7 @@ _PAGE_OF = {  # primitives that have none of their own
 
 
 def _page_of_jax(name: str) -> str:
-    """Return the address of the JAX documentation page of a function."""
+    """Return the address of the documentation page of a JAX function."""
     public = name.replace("/other", "").replace("/scale._", "/").replace("/", ".")
     if "/" not in name:
         index = "lax" if name in _OF_LAX or name.startswith("complex_") else "lax.linalg"
@@ -93,7 +94,7 @@ def _page_of_jax(name: str) -> str:
 
 
 def _page_of_torch(name: str) -> str:
-    """Return the address of the PyTorch documentation page of a function."""
+    """Return the address of the documentation page of a PyTorch function."""
     public = name.lstrip("_").removesuffix("_ex").replace("linalg_", "linalg.")
     return f"{TORCH_PAGES}{public}.html"
 
@@ -117,7 +118,8 @@ def declare_function(
     requires: Constraint | tuple[Constraint, ...] = (),
     **facts: Unpack[Facts],
 ) -> Callable[[F], F]:
-    """Return a decorator that declares the formula of a function by its names in the frameworks.
+    """Return a decorator that registers a formula for functions of several frameworks, by their
+    names there.
 
     Names are: of JAX a primitive's, or the file in jax/_src and the function's in it; of
     TensorFlow an operation's; of torch the function's in torch.ops.aten; of SciPy the module's and
@@ -126,7 +128,7 @@ def declare_function(
     named = {JAX: jax, TENSORFLOW: tensorflow, TORCH: torch, SCIPY: scipy}
 
     def declare(formula: F) -> F:
-        """Register a formula for functions of several frameworks, and return it."""
+        """Register the formula for the functions of all the frameworks, and return it."""
         for domain, names in named.items():
             for name in [names] if isinstance(names, str) else names:
                 operator(
@@ -188,7 +190,7 @@ declare_function(
 
 
 def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of solving linear systems, by requested operand.
+    """Return the cost of the gradients of solving A X = B, for each requested operand.
 
     dB solves A^T dB = dX by the stored factors; dA = -dB X^T (linalg_solve_backward).
 
@@ -212,8 +214,8 @@ def _solve_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     backward=_solve_backward,
 )
 def _solve(node: Node) -> Cost:
-    """Return the cost of A X = B: one elimination for each A [..., n, n]; X has as many columns as
-    the result.
+    """Return the estimated cost of solving A X = B for each matrix A [..., n, n]: an LU
+    decomposition, then two solves per column.
     """
     count, n = algebra.square(node)
     columns, rest = divmod(output_element_count(node), count * n) if count * n else (0, 0)
@@ -233,8 +235,8 @@ def _solve(node: Node) -> Cost:
     backward=algebra.triangular_backward,
 )
 def _triangular(node: Node) -> Cost:
-    """Return the cost of L X = B, or X L = B: per column (or row) of X n(n-1)/2 muls and subs, n
-    divs.
+    """Return the estimated cost of solving L X = B or X L = B: n(n-1)/2 muls and subs, and n divs,
+    per column (or row) of X.
     """
     _, n = algebra.square(node)
     return algebra.triangular(
@@ -251,20 +253,23 @@ def _triangular(node: Node) -> Cost:
     backward=first_operand_backward(algebra.square_matrix_formula(algebra.lu_back)),
 )
 def _lu(node: Node) -> Cost:
+    """Return the estimated cost of the LU decomposition of each matrix of the input."""
     count, m, n = algebra.matrices(node)
     return algebra.lu(m, n) * count
 
 
 def _qr_column_count(node: Node) -> int:
-    """Return the number of columns of Q of a QR decomposition, 0 if only R is requested.
+    """Return the number of columns of Q that a QR decomposition computes; 0 if only R is
+    requested.
 
     They are those of the first result; torch requests R alone by "r".
     """
     return 0 if node.attrs.get("mode") == "r" else spec_shape(output_spec(node), at_least=2)[-1]
 
 
-def _reaches(node: Node, index: int) -> bool:
-    """Return whether a node's result reaches the loss.
+def _reaches_loss(node: Node, index: int) -> bool:
+    """Return whether the result at this index reaches the loss; assumed so for other frameworks
+    than PyTorch.
 
     It is known for PyTorch, and assumed for other frameworks.
     """
@@ -273,15 +278,13 @@ def _reaches(node: Node, index: int) -> bool:
 
 
 def _qr_back(node: Node) -> Cost:
-    """Return the backward cost of a QR decomposition, by the results in use.
-
-    In detail: the cost of the gradients by those of Q and R that reach the loss. Raise ValueError
-    where none is defined.
+    """Return the cost of the gradient of a QR decomposition, from those of Q and R that reach the
+    loss. Raises ValueError if it is not defined.
     """
     count, m, n = algebra.matrices(node)
     if _qr_column_count(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
-    return algebra.qr_back(m, n, _reaches(node, 0), _reaches(node, 1)) * count
+    return algebra.qr_back(m, n, _reaches_loss(node, 0), _reaches_loss(node, 1)) * count
 
 
 @declare_function(
@@ -294,6 +297,7 @@ def _qr_back(node: Node) -> Cost:
     by_result=True,
 )
 def _qr(node: Node) -> Cost:
+    """Return the estimated cost of the QR decomposition of each matrix of the input."""
     count, m, n = algebra.matrices(node)
     return algebra.qr(m, n, _qr_column_count(node)) * count
 
@@ -306,6 +310,7 @@ def _qr(node: Node) -> Cost:
     backward="no framework has a gradient for it",
 )
 def _reflectors(node: Node) -> Cost:
+    """Return the estimated cost of R and the Householder vectors of each matrix of the input."""
     count, m, n = algebra.matrices(node)
     return algebra.reflectors(m, n) * count
 
@@ -318,25 +323,27 @@ def _reflectors(node: Node) -> Cost:
     backward="the way back through its reflections has no formula yet",
 )
 def _orthogonal(node: Node) -> Cost:
-    """Return the cost of Q [m, n] of k = n(taus) vectors."""
+    """Return the estimated cost of computing Q [m, n] from k Householder vectors, with k the
+    number of factors `taus`.
+    """
     count, m, n = algebra.matrices(node)
     return algebra.orthogonal(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n) * count
 
 
 def _svd_back(values_alone: str = "") -> Backward:
-    """Return a backward function of a singular value decomposition.
-
-    In detail: a backward function for the results that reach the loss; without vectors where an
-    attribute says so.
+    """Return a backward function of a singular value decomposition, for those results that reach
+    the loss.
 
     `values_alone` is the name of that attribute.
     """
 
     def work(node: Node) -> Cost:
-        """Return the backward cost of a singular value decomposition for the results in use."""
+        """Return the cost of the gradient of a singular value decomposition, from those results
+        that reach the loss.
+        """
         count, m, n = algebra.matrices(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
-        left, right = (vectors and _reaches(node, index) for index in (0, 2))
+        left, right = (vectors and _reaches_loss(node, index) for index in (0, 2))
         return algebra.svd_back(m, n, left, right) * count
 
     return first_operand_backward(work)
@@ -352,6 +359,9 @@ def _svd_back(values_alone: str = "") -> Backward:
     by_result=True,
 )
 def _svd(node: Node) -> Cost:
+    """Return the estimated cost of a singular value decomposition of each matrix, with vectors if
+    the node computes them.
+    """
     count, m, n = algebra.matrices(node)
     vectors = bool(node.attrs.get("compute_uv", 1))
     return algebra.svd(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
@@ -361,12 +371,15 @@ def _svd(node: Node) -> Cost:
     _SVD, torch="linalg_svd", doubt=estimate_exactness, backward=_svd_back(), by_result=True
 )
 def _svd_of_torch(node: Node) -> Cost:
-    """Return the cost of an SVD, with all of U unless `full_matrices` says otherwise."""
+    """Return the estimated cost of torch's singular value decomposition of each matrix, with all
+    columns of U if `full_matrices`.
+    """
     count, m, n = algebra.matrices(node)
     return algebra.svd(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
 
 
 def _values_back(node: Node) -> Cost:
+    """Return the cost of the gradient of singular values, without vectors."""
     count, m, n = algebra.matrices(node)
     return algebra.svd_back(m, n, left=False, right=False) * count
 
@@ -378,14 +391,17 @@ def _values_back(node: Node) -> Cost:
     backward=first_operand_backward(_values_back),
 )
 def _singular_values_cost(node: Node) -> Cost:
+    """Return the estimated cost of the singular values of each matrix, without vectors."""
     count, m, n = algebra.matrices(node)
     return algebra.svd(m, n, vectors=False, all_of_u=False) * count
 
 
 def _eigh_back(node: Node) -> Cost:
-    """Return the cost of the gradients by those results that reach the loss."""
+    """Return the cost of the gradient of a symmetric eigendecomposition, from those results that
+    reach the loss.
+    """
     count, n = algebra.square(node)
-    vectors = bool(node.attrs.get("compute_v", 1)) and _reaches(node, 1)
+    vectors = bool(node.attrs.get("compute_v", 1)) and _reaches_loss(node, 1)
     return algebra.eigen_symmetric_back(n, vectors) * count
 
 
@@ -399,6 +415,9 @@ def _eigh_back(node: Node) -> Cost:
     by_result=True,
 )
 def _eigh(node: Node) -> Cost:
+    """Return the estimated cost of the eigenvalues of each symmetric matrix, with vectors if the
+    node computes them.
+    """
     count, n = algebra.square(node)
     return algebra.eigen_symmetric(n, bool(node.attrs.get("compute_v", 1))) * count
 
@@ -410,6 +429,9 @@ _COMPLEX_VECTORS = "the gradients of its complex values and vectors have no form
     _EIG, jax="eig", tensorflow="Eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS
 )
 def _eig(node: Node) -> Cost:
+    """Return the estimated cost of the eigenvalues of each matrix, with vectors if the node
+    computes them.
+    """
     count, n = algebra.square(node)
     requested = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
                                                    "compute_right_eigenvectors"))  # fmt: skip
@@ -418,7 +440,7 @@ def _eig(node: Node) -> Cost:
 
 @declare_function(_EIG, torch="linalg_eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS)
 def _eig_of_torch(node: Node) -> Cost:
-    """Return the cost of eigenvalues and vectors."""
+    """Return the estimated cost of the eigenvalues and vectors of each matrix."""
     count, n = algebra.square(node)
     return algebra.eigen(n, vectors=True) * count
 
@@ -427,8 +449,8 @@ def _eig_of_torch(node: Node) -> Cost:
 
 
 def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
-    """Return the cost of transforms along the last `axes` axes, one after the other; an inverse
-    one of N takes 2N divs more.
+    """Return the cost of Fourier transforms along the last `axes` axes; an inverse one of N
+    elements takes 2N divs more.
 
     Where one side is real, so is the transform along the last axis, and the others have only the N
     // 2 + 1 of its elements that are stored.
@@ -453,8 +475,8 @@ def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
 
 @declare_function(_FFT, jax="fft", doubt=estimate_exactness, backward=linear_map_backward)
 def _fft_of_jax(node: Node) -> Cost:
-    """Return the cost of JAX's transform of the kind `fft_type`: FFT, IFFT, RFFT or IRFFT
-    (jax/_src/lax/fft.py).
+    """Return the estimated cost of JAX's transform of the kind `fft_type`: FFT, IFFT, RFFT or
+    IRFFT (jax/_src/lax/fft.py).
     """
     lengths = node.attrs.get("fft_lengths")
     kind = str(node.attrs.get("fft_type", ""))
@@ -464,7 +486,7 @@ def _fft_of_jax(node: Node) -> Cost:
 
 
 def _transform(axes: int, inverse: bool) -> Formula:
-    """Return a formula that counts a Fourier transform over `axes` axes."""
+    """Return a formula that counts Fourier transforms along the last `axes` axes."""
     return lambda node: fourier_transform_cost(node, axes, inverse)
 
 
@@ -479,7 +501,9 @@ for kind in ("FFT", "IFFT", "RFFT", "IRFFT"):
 
 
 def _absolute_back(node: Node) -> Cost:
-    """Return the cost of dY sign(X); for complex numbers dY z / |z|: a div and 2 muls each."""
+    """Return the cost of the gradient of |X|, dY sign(X); for complex numbers dY z / |z|, a div
+    and 2 muls each.
+    """
     if input_spec(node, 0).dtype.startswith("complex"):
         return Cost(divs=1, muls=2) * output_element_count(node)
     return Cost(compares=2, muls=1) * output_element_count(node)
@@ -493,8 +517,8 @@ _ABSOLUTE_BACK = first_operand_backward(_absolute_back)
 )
 @declare_function("n(Y)*(2 muls, add, sqrt)", tensorflow="ComplexAbs", backward=_ABSOLUTE_BACK)
 def _absolute_value_cost(node: Node) -> Cost:
-    """Return the cost of |z|: for complex numbers 2 muls, an add and a root each; for real ones a
-    compare.
+    """Return the cost of |z|: a compare for each real number; 2 muls, an add and a square root for
+    each complex one.
     """
     if input_spec(node, 0).dtype.startswith("complex"):
         return Cost(muls=2, adds=1, specials=1) * output_element_count(node)
@@ -503,7 +527,7 @@ def _absolute_value_cost(node: Node) -> Cost:
 
 @declare_function("n(updates) adds", jax="scatter-add", backward=moves_back)
 def _scatter_add_cost(node: Node) -> Cost:
-    """Return the cost of scattered sums: one add for each scattered element."""
+    """Return the cost of adding updates at indices: an add for each element of the updates."""
     return Cost(adds=input_element_count(node, 2 if len(node.inputs) > 2 else 0))
 
 
@@ -513,17 +537,15 @@ def _scatter_add_cost(node: Node) -> Cost:
     backward=moves_back,
 )
 def _segment_sum_cost(node: Node) -> Cost:
-    """Return the cost of segment sums: one add for each element of data [N, ...], from a start of
+    """Return the cost of segment sums: an add for each element of the data, since sums start from
     zeros.
     """
     return Cost(adds=input_element_count(node))
 
 
 def _extreme_back(node: Node) -> Cost:
-    """Return the backward cost of a segment minimum or maximum.
-
-    In detail: the gradient's cost, in equal parts to the largest elements of a segment: n
-    (compare, add, mul), m divs.
+    """Return the cost of the gradient of a segment minimum or maximum, which equal extremes share:
+    per element a compare, an add, a mul.
 
     Source: _UnsortedSegmentMinOrMaxGrad in tensorflow/python/ops/math_grad.py.
     """
@@ -538,6 +560,7 @@ def _extreme_back(node: Node) -> Cost:
     backward=first_operand_backward(_extreme_back),
 )
 def _segment_extreme_cost(node: Node) -> Cost:
+    """Return the cost of segment minima or maxima: a compare for each element of the data."""
     return Cost(compares=input_element_count(node))
 
 
@@ -562,8 +585,8 @@ operator.without_rule(
     backward=no_gradient,
 )
 def _table_lookup_cost(_node: Node) -> Cost:
-    """Return the cost of a value for each key: hashing and comparing keys is not counted, as with
-    a Gather.
+    """Return zero cost for looking keys up in a table: hashes and compares of keys are not
+    counted.
     """
     return ZERO
 
@@ -574,15 +597,16 @@ def _table_lookup_cost(_node: Node) -> Cost:
     traffic="view",
     backward=no_gradient,
 )
-def _handle(_node: Node) -> Cost:
+def _table_handle_cost(_node: Node) -> Cost:
+    """Return zero cost for the handle of a table."""
     return ZERO
 
 
 @declare_function(
     "n(x)*ceil(log2(boundaries + 1)) compares", tensorflow="Bucketize", backward=no_gradient
 )
-def _bucket(node: Node) -> Cost:
-    """Return the cost of a binary search for one of B + 1 intervals between B boundaries:
+def _bucketize_cost(node: Node) -> Cost:
+    """Return the cost of Bucketize: for each element a binary search among B boundaries,
     ceil(log2(B + 1)) compares.
 
     Source: tensorflow/core/kernels/bucketize_op.cc, std::upper_bound.
@@ -599,8 +623,8 @@ def _bucket(node: Node) -> Cost:
     backward=no_gradient,
 )
 def _interpolation_cost(node: Node) -> Cost:
-    """Return the cost of a binary search, then y0 + (y1 - y0) / (x1 - x0) * (x - x0); a real
-    search may start near the last hit.
+    """Return the estimated cost of linear interpolation: per element a binary search, then y0 +
+    (y1 - y0) / (x1 - x0) * (x - x0).
 
     Source: scipy/interpolate/_interpolate.py, _call_linear; numpy/_core/src/multiarray/
     compiled_base.c, arr_interp, which divides once for each line where these are fewer.
@@ -618,8 +642,8 @@ def _interpolation_cost(node: Node) -> Cost:
     backward=each_operand(1, 3),
 )
 def _sparse_product(node: Node) -> Cost:
-    """Return the exact cost: each stored value of A [M, K] meets a row of B [K, N]: n(values) * N
-    MACs.
+    """Return the cost of a sparse A [M, K] times a dense B [K, N]: N MACs for each stored value of
+    A.
 
     a_indices [n, 2], a_values [n], a_shape [2], b.
     """
@@ -633,8 +657,8 @@ def _sparse_product(node: Node) -> Cost:
     backward="adds the gradient of each segment to its rows, which is not derived",
 )
 def _sparse_segments(node: Node) -> Cost:
-    """Return the cost of summing by segments the table rows that indices name. data [R, ...],
-    indices [n].
+    """Return the cost of summing, by segments, the table rows that indices select; divs for a
+    mean.
     """
     row = prod(spec_shape(input_spec(node, 0), at_least=1)[1:])
     adds = Cost(adds=input_element_count(node, 1) * row)
@@ -651,7 +675,7 @@ def _sparse_segments(node: Node) -> Cost:
     backward=moves_back,
 )
 def _sparse_sum(node: Node) -> Cost:
-    """Return the cost of one add for each stored value. indices, values, shape."""
+    """Return the cost of summing a sparse tensor: an add for each stored value."""
     return Cost(adds=input_element_count(node, 1))
 
 
@@ -661,12 +685,15 @@ def _sparse_sum(node: Node) -> Cost:
     backward=no_gradient,
 )
 def _bincount_cost(node: Node) -> Cost:
-    """Return the cost of one add for each counted value. splits or indices, values."""
+    """Return the cost of counting values: an add for each value; 0 if only presence is
+    asked for.
+    """
     return Cost(adds=0 if node.attrs.get("binary_output") else input_element_count(node, 1))
 
 
 @declare_function("n(x) muls", tensorflow="Cumprod", backward=CUMULATIVE_PRODUCT_BACK)
 def _running_product(node: Node) -> Cost:
+    """Return the cost of running products: a mul for each element."""
     return Cost(muls=output_element_count(node))
 
 
@@ -677,8 +704,8 @@ def _running_product(node: Node) -> Cost:
     backward=each_operand(0, 1),
 )
 def _jax_ragged_dot_cost(node: Node) -> Cost:
-    """Return the cost of a product of rows that belong to one group each: [M, K] x [G, K, N],
-    n(Y)*K MACs.
+    """Return the largest cost of a product in which each row belongs to one group, [M, K] x [G, K,
+    N]: K MACs per element of the result.
 
     Where the contracted axis is cut into groups, [M, K] x [K, N] -> [G, M, N]: M*K*N MACs.
     https://docs.jax.dev/en/latest/_autosummary/jax.lax.ragged_dot_general.html
@@ -709,7 +736,8 @@ def _window_element_count(node: Node) -> int:
     backward="JAX gives it no gradient but that of a gather, which has no formula yet",
 )
 def _select_scatter_cost(node: Node) -> Cost:
-    """Return the cost of a max pool's gradient: the index of each maximum, and dY added there.
+    """Return the cost of the gradient of a max pool: the search for each maximum, and an add of dY
+    at its index.
 
     https://openxla.org/stablehlo/spec#select_and_scatter: source and operand in this order.
     """
@@ -720,7 +748,9 @@ def _select_scatter_cost(node: Node) -> Cost:
 
 
 def _other_device_count(node: Node) -> int:
-    """Return the number of other devices in the group. Raise ValueError where it is unknown."""
+    """Return the number of other devices in the node's group. Raises ValueError if it is
+    unknown.
+    """
     group = node.attrs.get("group")
     if not isinstance(group, int) or group < 1:
         raise ValueError(f"{node.op} does not say among how many devices it is")
@@ -728,10 +758,8 @@ def _other_device_count(node: Node) -> int:
 
 
 def _device_gather_back(node: Node) -> Cost:
-    """Return the backward cost of gathering parts from all devices.
-
-    In detail: the cost of summing, on every device, the other devices' gradients of its part: (n -
-    1) n(X) adds.
+    """Return the cost of the gradient of gathering parts from n devices: (n - 1) n(X) adds on each
+    device.
     """
     return Cost(adds=_other_device_count(node) * input_element_count(node))
 
@@ -749,8 +777,8 @@ def _device_gather_back(node: Node) -> Cost:
     backward=moves_back,
 )
 def _device_sum_cost(node: Node) -> Cost:
-    """Return the cost of a sum of n terms, one from each device, for every element of the
-    result.
+    """Return the estimated cost of a sum over n devices: n - 1 adds per element of the result on
+    each device.
     """
     return Cost(adds=_other_device_count(node) * output_element_count(node))
 
@@ -762,6 +790,9 @@ def _device_sum_cost(node: Node) -> Cost:
     backward="JAX has no gradient for it",
 )
 def _extreme_over_devices(node: Node) -> Cost:
+    """Return the estimated cost of a minimum or maximum over n devices: n - 1 compares per element
+    on each device.
+    """
     return Cost(compares=_other_device_count(node) * output_element_count(node))
 
 
@@ -787,8 +818,8 @@ _FILTER = sizes_constraint("input[N,...] filter_sizes[_] out_backprop[N,...]")
     backward=each_operand(0, 2),
 )
 def _filter_gradient(node: Node) -> Cost:
-    """Return the cost of dW of a convolution: every output gradient meets every weight of its
-    filter once.
+    """Return the cost of the gradient of a convolution's weights: each element of dY meets each
+    weight of its filter once.
 
     n(dY) * prod(kernel) * C / groups MACs: out_backprop [N, ..., K], result [..., C / groups, K].
     """
@@ -809,7 +840,8 @@ def _filter_gradient(node: Node) -> Cost:
     backward=each_operand(1, 2),
 )
 def _depthwise_gradient(node: Node) -> Cost:
-    """Return the cost of dW or dX of a depthwise convolution: n(dY) * prod(kernel) MACs.
+    """Return the cost of the gradient of the weights or the input of a depthwise convolution:
+    prod(kernel) MACs per element of dY.
 
     The filter [h, w, C, M] is the result, or the second input where the gradient is that of the
     input.
@@ -821,11 +853,12 @@ def _depthwise_gradient(node: Node) -> Cost:
 
 @declare_function("n(dY)-C adds", tensorflow="BiasAddGrad", backward=moves_back)
 def _bias_gradient(node: Node) -> Cost:
+    """Return the cost of the gradient of a bias with C channels: n(dY) - C adds."""
     return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))
 
 
 def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a ReLU's gradient.
+    """Return the cost of the gradients of a ReLU's gradient, for each requested operand.
 
     d(dY) where X > 0, by the compares of the forward pass; X has none.
     """
@@ -834,7 +867,7 @@ def _relu_gate_backward(node: Node, requested: Wanted, forward: Cost) -> Gradien
 
 @declare_function("n compares", tensorflow="ReluGrad", backward=_relu_gate_backward)
 def _gate_gradient(node: Node) -> Cost:
-    """Return the cost of dY where X > 0, else 0: n compares."""
+    """Return the cost of a ReLU's gradient, dY where X > 0 and else 0: a compare per element."""
     return Cost(compares=output_element_count(node))
 
 
@@ -855,9 +888,9 @@ declare_function("2n compares", tensorflow="Relu6Grad", backward=_relu_gate_back
     tensorflow="TanhGrad",
     backward=elementwise_backward(Cost(muls=3), Cost(muls=2, adds=1)),
 )
-def _slope(node: Node) -> Cost:
-    """Return the cost of dY * Y * (1 - Y) of a sigmoid, dY * (1 - Y^2) of tanh: 2 muls and a sub
-    each.
+def _activation_slope_cost(node: Node) -> Cost:
+    """Return the cost of the gradient of a sigmoid, dY * Y * (1 - Y), or tanh, dY * (1 - Y^2): 2
+    muls and a sub per element.
     """
     return Cost(muls=2, adds=1) * output_element_count(node)
 
@@ -926,7 +959,7 @@ declare_function(
 
 
 def special_function(node: Node) -> Cost:
-    """Return the cost of Gamma, Bessel, zeta and inverse error functions: a special for each
+    """Return the cost of a special function, such as Gamma or Bessel functions: one special per
     element.
 
     Source: the cost of exp and erf (docs/ops.md), of the same kind.
@@ -942,7 +975,7 @@ def special(
     torch: Names = (),
     prims: Names = (),
 ) -> None:
-    """Declare special functions by their names in the frameworks; `prims` are those of
+    """Register special functions by their names in the frameworks; `prims` are names in
     torch.ops.prims.
     """
     of_prims = (prims,) if isinstance(prims, str) else prims
@@ -960,14 +993,14 @@ def special(
 
 
 def _second_operand_backward(work: Cost) -> Backward:
-    """Return an elementwise backward function for the second operand only.
-
-    In detail: a backward function with this much work for each element of the second operand; the
-    first has no gradient (ValueError).
+    """Return a backward function with this work per element for the second operand, the only one
+    with a gradient.
     """
 
     def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-        """Return the elementwise backward cost; raise ValueError for the first operand."""
+        """Return the cost of the gradient of the second operand. Raises ValueError if the first
+        one needs a gradient.
+        """
         if 0 in requested:
             raise ValueError(f"{node.op} has no gradient by its first operand")
         return elementwise_backward(work)(node, requested, forward)

@@ -56,21 +56,21 @@ QUANTIZED = "whole numbers have no gradient: count the model as it was before it
 
 
 def no_gradient(_node: Node, _wanted: Wanted, _forward: Cost) -> Gradient:
-    """Return no gradient work: the result does not depend on its operands in a differentiable
-    way.
-    """
+    """Return a gradient without work, for an operator whose result cannot be differentiated."""
     return Gradient({})
 
 
 def each_operand(*digits: int, bias: int | None = None) -> Backward:
-    """Return a backward function for a contraction that is linear in these operands: its forward
-    MACs again for each.
+    """Return a backward function of a product of these operands: the gradient of each costs the
+    MACs of the forward pass.
 
     The gradient of a bias sums those of the results: n(Y) - n(B) adds.
     """
 
     def backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-        """Return the backward cost of products: the forward MACs per factor, and the bias sum."""
+        """Return the cost of the gradients: for each requested factor the forward MACs, for the
+        bias the sum over results.
+        """
         work = {index: Cost(macs=forward.macs) for index in digits if index in requested}
         if bias is not None and bias in requested:
             work[bias] = broadcast_sum_cost(node, bias)
@@ -80,21 +80,25 @@ def each_operand(*digits: int, bias: int | None = None) -> Backward:
 
 
 def broadcast_sum_cost(node: Node, index: int) -> Cost:
-    """Return the adds that sum the gradients of n(Y) results to those of a smaller operand."""
+    """Return the cost of summing the gradient of n(Y) results to the size n of the operand at
+    `index`: n(Y) - n adds.
+    """
     return Cost(
         adds=reduction_operations(output_element_count(node), input_element_count(node, index))
     )
 
 
 def elementwise_backward(*work: Cost) -> Backward:
-    """Return a backward function with this much work for each element of the result, and the sum
-    over broadcast axes.
+    """Return a backward function with this cost per element of the result for each operand, plus
+    sums over broadcast axes.
 
     `work` has an entry for each operand; the last one holds for all further operands.
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost: `work` per result element, plus sums over broadcast axes."""
+        """Return the cost of the gradients: `work` per element of the result, plus sums over
+        broadcast axes.
+        """
         return Gradient(
             {
                 index: work[min(index, len(work) - 1)] * output_element_count(node)
@@ -107,53 +111,55 @@ def elementwise_backward(*work: Cost) -> Backward:
 
 
 def per_input(work: Cost = ZERO) -> Backward:
-    """Return a backward function with this much work for each element of an operand."""
+    """Return a backward function with this cost per element of each operand."""
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost: `work` per element of each requested input."""
+        """Return the cost of the gradients: `work` per element of each requested operand."""
         return Gradient({index: work * input_element_count(node, index) for index in requested})
 
     return backward
 
 
 def moves_back(_node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return no cost for the gradient, which is only moved back or selected."""
+    """Return gradients without work: their elements are only moved or selected."""
     return Gradient(dict.fromkeys(requested, ZERO))
 
 
 def sums_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: an element that was copied sums the gradients of its copies, n(Y)
-    - n(X) adds.
+    """Return the cost of the gradients of copied elements: each sums the gradients of its copies,
+    n(Y) - n(X) adds.
     """
     return Gradient({index: broadcast_sum_cost(node, index) for index in requested})
 
 
 def scatters_back(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: every result's gradient is added into zeros, n(Y) adds for the
-    data.
+    """Return the cost of the gradients of selected elements: an add for each element of the
+    result, into zeros.
     """
     return Gradient({index: Cost(adds=output_element_count(node)) for index in requested})
 
 
 def first_operand_backward(work: Callable[[Node], Cost]) -> Backward:
-    """Return a backward function with this work for the first operand, the only one with a
+    """Return a backward function with this cost for the first operand, the only one with a
     gradient.
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost `work` if the first input needs a gradient."""
+        """Return the cost `work(node)` for the gradient of the first operand, if it is
+        requested.
+        """
         return Gradient({0: work(node)} if 0 in requested else {})
 
     return backward
 
 
 def linear_map_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work of a linear map with fixed weights: its transpose costs as much as
-    the map.
+    """Return the cost of the gradient of a linear map with fixed weights: as much as the map
+    itself.
     """
     return Gradient(dict.fromkeys(requested, forward))
 
 
 def present(node: Node, *digits: int) -> bool:
-    """Return whether one of these inputs is present."""
+    """Return whether the node is given one of the inputs at these indices."""
     return any(has_input(node, index) for index in digits)

@@ -1,4 +1,4 @@
-"""Operators of ai.onnx that ONNX has dropped."""
+"""The cost of operators that the ONNX standard no longer has."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ dropped = partial(operator, page=EXTINCT)
 def declare_legacy_pointwise(
     type: str, work: Cost, equation: str, back: Cost, *requires: Constraint
 ) -> None:
-    """Declare an operator that does this work for each element of its result Y = `equation`.
+    """Declare a former ONNX operator that costs `work` per element of its result Y = `equation`.
 
     `back` is the work for each element of the gradient, by the chain rule.
     """
@@ -30,7 +30,9 @@ def declare_legacy_pointwise(
 
 
 def _image_bias_constraint(node: Node) -> str:
-    """Check ImageScaler: a bias for each channel of [N, C, H, W]."""
+    """Return what is wrong with the operands of ImageScaler, or "" if nothing is: a bias for each
+    channel of [N, C, H, W].
+    """
     dims, bias = dims_of(node, 0), node.attrs.get("bias")
     if dims is None or not isinstance(bias, tuple) or (len(dims) > 3 and dims[1] == len(bias)):
         return ""
@@ -59,7 +61,9 @@ declare_legacy_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPAR
 
 
 def _crop_border_constraint(node: Node) -> str:
-    """Check Crop: a border of four sizes in the image [N, C, H, W]."""
+    """Return what is wrong with the operands of Crop, or "" if nothing is: four borders that lie
+    in the image [N, C, H, W].
+    """
     dims, border = dims_of(node, 0), ints(node, "border") or ()
     if dims is None or not border or (len(dims) == 4 == len(border)):
         inside = not dims or all(

@@ -1,4 +1,4 @@
-"""The cost of factorizations and solvers, by the sizes of their matrices.
+"""The cost of matrix decompositions and solvers, by the sizes of their matrices.
 
 The direct ones are the loops of a textbook, counted operation by operation: LAPACK Working Note 41
 (https://www.netlib.org/lapack/lawnspdf/lawn41.pdf, appendix C) gives the same polynomials.
@@ -26,8 +26,7 @@ operator = Operators()
 
 
 def lu(m: int, n: int) -> Cost:
-    """Return the cost of P A = L U of [m, n] by elimination: step s divides m-s-1 elements and
-    updates the rest.
+    """Return the cost of the LU decomposition of an m x n matrix by elimination.
 
     Square: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs.
     """
@@ -37,33 +36,38 @@ def lu(m: int, n: int) -> Cost:
 
 
 def cholesky(n: int) -> Cost:
-    """Return the cost of a = L L^T of [n, n]: n roots, n(n-1)/2 divs, (n^3-n)/6 muls and subs."""
+    """Return the cost of the Cholesky decomposition of an n x n matrix: n roots, n(n-1)/2 divs,
+    (n^3-n)/6 muls and subs.
+    """
     inner = (n**3 - n) // 6
     return Cost(specials=n, divs=n * (n - 1) // 2, muls=inner, adds=inner)
 
 
 def triangular(n: int, columns: int, unit: bool = False) -> Cost:
-    """Return the cost of L X = B of [n, n] and [n, columns]: per column n(n-1)/2 muls, subs; n
-    divs unless unit.
+    """Return the cost of solving L X = B with a triangular n x n matrix: per column n(n-1)/2 muls
+    and subs, and n divs unless `unit`.
     """
     inner = n * (n - 1) // 2
     return Cost(divs=0 if unit else n, muls=inner, adds=inner) * columns
 
 
 def solve(n: int, columns: int) -> Cost:
-    """Return the cost of A X = B of [n, n] and [n, columns]: one LU, then L and U for every
-    column.
+    """Return the cost of solving A X = B with an n x n matrix A: one LU decomposition, then both
+    triangles for each column.
     """
     return lu(n, n) + triangular(n, columns, unit=True) + triangular(n, columns)
 
 
 def determinant(n: int) -> Cost:
-    """Return the cost of one LU of [n, n] and the product of its diagonal, n - 1 muls."""
+    """Return the cost of the determinant of an n x n matrix: one LU decomposition, and n - 1 muls
+    of its diagonal.
+    """
     return lu(n, n) + Cost(muls=max(n - 1, 0))
 
 
 def inverse(n: int) -> Cost:
-    """Return the cost of Gauss-Jordan elimination in place: n^2 divs, n(n-1)^2 muls and subs.
+    """Return the cost of the inverse of an n x n matrix by Gauss-Jordan elimination in place: n^2
+    divs, n(n-1)^2 muls and subs.
 
     Each of n steps divides a row of n elements and subtracts it from n - 1 rows in the n - 1
     columns beside the pivot.
@@ -73,8 +77,7 @@ def inverse(n: int) -> Cost:
 
 
 def reflectors(m: int, n: int) -> Cost:
-    """Return the cost of R and the Householder vectors of [m, n]: step s has a column of L = m - s
-    elements.
+    """Return the cost of R and the Householder vectors of an m x n matrix.
 
     Its norm takes L muls, L - 1 adds and a root, the vector an add and L - 1 divs, tau a div; each
     of the n - s - 1 columns beside it L muls, 2L - 1 adds and L muls (the vector's first element
@@ -89,17 +92,14 @@ def reflectors(m: int, n: int) -> Cost:
 
 
 def _reflector_update_cost(length: int) -> Cost:
-    """Return the cost of applying a Householder reflector to one column.
-
-    In detail: the cost of a column less tau * v * (v^T column): v^T column, its product with tau,
-    and the update.
+    """Return the cost of applying a Householder vector v of this length to a column: column - tau
+    * v * (v^T column).
     """
     return Cost(muls=2 * (length - 1) + 1, adds=2 * (length - 1) + 1)
 
 
 def orthogonal(m: int, k: int, columns: int) -> Cost:
-    """Return the cost of the first `columns` columns of Q [m, m] from k Householder vectors,
-    backwards.
+    """Return the cost of the first `columns` columns of Q [m, m], from k Householder vectors.
 
     Vector s changes only the columns from s on of the identity.
     """
@@ -110,21 +110,21 @@ def orthogonal(m: int, k: int, columns: int) -> Cost:
 
 
 def qr(m: int, n: int, columns: int) -> Cost:
-    """Return the cost of Q R of [m, n] with `columns` columns of Q; 0 where only R is
-    requested.
+    """Return the cost of the QR decomposition of an m x n matrix with `columns` columns of Q (0:
+    only R).
     """
     factors = reflectors(m, n)
     return factors + orthogonal(m, min(m, n), columns) if columns else factors
 
 
 def _half_muls_half_adds(operations: int) -> Cost:
-    """Return a cost of half multiplications and half additions."""
+    """Return a cost of so many operations, half of them muls and half adds."""
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
 
 def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
-    """Return the cost of the singular values of [m, n], m >= n, by Golub and Reinsch: figure 8.6.1
-    of the book.
+    """Return the cost of the singular values of an m x n matrix by Golub and Reinsch, with vectors
+    on request.
 
     4mn^2 - 4n^3/3 for the values alone, 14mn^2 + 8n^3 with n columns of U and with V, and 4m^2n +
     8mn^2 + 9n^3 with all of U.
@@ -138,15 +138,15 @@ def svd(m: int, n: int, vectors: bool, all_of_u: bool) -> Cost:
 
 
 def eigen_symmetric(n: int, vectors: bool) -> Cost:
-    """Return the cost of the eigenvalues of a symmetric [n, n] by QR: 4n^3/3, with vectors 9n^3
-    (section 8.3).
+    """Return the cost of the eigenvalues of a symmetric n x n matrix by QR: 4n^3/3, with vectors
+    9n^3 operations (section 8.3).
     """
     return _half_muls_half_adds(9 * n**3 if vectors else 4 * n**3 // 3)
 
 
 def eigen(n: int, vectors: bool) -> Cost:
-    """Return the cost of the eigenvalues of any [n, n] by QR: 10n^3, with vectors 25n^3 (section
-    7.5).
+    """Return the cost of the eigenvalues of an n x n matrix by QR: 10n^3, with vectors 25n^3
+    operations (section 7.5).
     """
     return _half_muls_half_adds((25 if vectors else 10) * n**3)
 
@@ -155,14 +155,14 @@ def eigen(n: int, vectors: bool) -> Cost:
 
 
 def matrices(node: Node) -> tuple[int, int, int]:
-    """Return how many matrices the first input holds, their rows and their columns."""
+    """Return (number of matrices, rows, columns) of the first input."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return prod(dims[:-2]), dims[-2], dims[-1]
 
 
 def square(node: Node) -> tuple[int, int]:
-    """Return how many matrices the first input holds, and their rows. Raise ValueError where they
-    are not square.
+    """Return (number of matrices, rows) of the first input. Raises ValueError if the matrices are
+    not square.
     """
     count, rows, columns = matrices(node)
     if rows != columns:
@@ -175,25 +175,27 @@ def square(node: Node) -> tuple[int, int]:
 
 
 def _matrix_product_cost(rows: int, inner: int, columns: int) -> Cost:
-    """Return the cost of a (rows, inner) by (inner, columns) matrix product."""
+    """Return the cost of the product of a rows x inner and an inner x columns matrix."""
     return Cost(macs=rows * inner * columns)
 
 
 def cholesky_back(n: int) -> Cost:
-    """Return the cost of dA = L^-T F L^-1, F the halved sum of tril(L^T dL) and its transpose
-    (cholesky_backward).
+    """Return the cost of the gradient of a Cholesky decomposition: dA = L^-T F L^-1, F the halved
+    sum of tril(L^T dL) and its transpose (cholesky_backward).
     """
     return _matrix_product_cost(n, n, n) + Cost(adds=n * n, muls=n * n) + triangular(n, n) * 2
 
 
 def inverse_back(n: int) -> Cost:
-    """Return the cost of dA = -A^-T dY A^-T (derivatives.yaml: linalg_inv_ex)."""
+    """Return the cost of the gradient of an inverse: dA = -A^-T dY A^-T (derivatives.yaml:
+    linalg_inv_ex).
+    """
     return _matrix_product_cost(n, n, n) * 2 + Cost(adds=n * n)
 
 
 def inverse_solve_back(n: int) -> Cost:
-    """Return the cost of JAX's inverse, which solves A X = I: dB solves A^T dB = dX by the
-    factors, dA = -dB X^T.
+    """Return the cost of the gradient of JAX's inverse, which solves A X = I: dB solves A^T dB =
+    dX, and dA = -dB X^T.
 
     Source: jax/_src/numpy/linalg.py, inv.
     """
@@ -206,22 +208,22 @@ def inverse_solve_back(n: int) -> Cost:
 
 
 def logarithm_of_determinant(n: int) -> Cost:
-    """Return the cost of the factors, of the sum of their diagonal's logarithms, and of the
-    product of its signs.
+    """Return the cost of the logarithm and the sign of a determinant: an LU decomposition, and
+    work on its diagonal.
     """
     return lu(n, n) + Cost(muls=max(n - 1, 0), specials=n, adds=max(n - 1, 0))
 
 
 def logarithm_back(n: int) -> Cost:
-    """Return the cost of dA, which solves A^T dA = dY I by the factors (jax/_src/numpy/linalg.py:
-    _slogdet_jvp).
+    """Return the cost of the gradient of the logarithm of a determinant, which solves A^T dA = dY
+    I (jax/_src/numpy/linalg.py: _slogdet_jvp).
     """
     return triangular(n, n, unit=True) + triangular(n, n)
 
 
 def determinant_back(n: int) -> Cost:
-    """Return the cost of dA, which solves A^T dA = diag(dY det) by the stored factors
-    (linalg_det_backward).
+    """Return the cost of the gradient of a determinant, which solves A^T dA = diag(dY det) with
+    the stored factors (linalg_det_backward).
 
     An add for each element keeps zeros from the diagonal.
     """
@@ -229,15 +231,16 @@ def determinant_back(n: int) -> Cost:
 
 
 def lu_back(n: int) -> Cost:
-    """Return the cost of dA = P L^-T (tril(L^T dL) + triu(dU U^T)) U^-T, P a product too
-    (lu_factor_ex_backward).
+    """Return the cost of the gradient of an LU decomposition: dA = P L^-T (tril(L^T dL) + triu(dU
+    U^T)) U^-T, with P as a product (lu_factor_ex_backward).
     """
     solved = triangular(n, n) + triangular(n, n, unit=True)
     return _matrix_product_cost(n, n, n) * 3 + Cost(adds=n * n) + solved
 
 
 def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
-    """Return the cost of dA = (dQ + Q S) R^-T, S from triu(dR R^T - Q^T dQ) (linalg_qr_backward).
+    """Return the cost of the gradient of a QR decomposition: dA = (dQ + Q S) R^-T, S from triu(dR
+    R^T - Q^T dQ) (linalg_qr_backward).
 
     Where n > m it is Q (S R1^-T + dR), R1 the first m columns of R. `q` and `r` say which of the
     two reach the loss: where one does not, its product and the sum of both are left out.
@@ -260,8 +263,8 @@ def qr_back(m: int, n: int, q: bool = True, r: bool = True) -> Cost:
 
 
 def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
-    """Return the cost of dA = U dS V^T for the values alone; with vectors of U dS' V^T
-    (svd_backward).
+    """Return the cost of the gradient of a singular value decomposition: dA = U dS V^T, more if U
+    or V reach the loss (svd_backward).
 
     dS' is made of the skew parts of U^T dU and V^T dV, over the differences of the squares of S;
     where m > n, (1 - U U^T) dU / S is added, otherwise dS' V^T comes first. `left` and `right` say
@@ -286,8 +289,8 @@ def svd_back(m: int, n: int, left: bool = True, right: bool = True) -> Cost:
 
 
 def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
-    """Return the cost of dA = V diag(dL) V^T; with vectors V (diag(dL) + skew(V^T dV) / E) V^T,
-    E_ij = L_j - L_i.
+    """Return the cost of the gradient of a symmetric eigendecomposition: dA = V diag(dL) V^T; with
+    vectors V (diag(dL) + skew(V^T dV) / E) V^T, E_ij = L_j - L_i.
 
     Source: linalg_eig_backward, of a Hermitian matrix.
     """
@@ -297,8 +300,8 @@ def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
 
 
 def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work: dB solves A^T dB = dX; dA = -dB X^T, a full product
-    (linalg_solve_triangular_backward).
+    """Return the cost of the gradients of a triangular solve: dB solves A^T dB = dX, and dA = -dB
+    X^T (linalg_solve_triangular_backward).
 
     Raises ValueError for sizes that broadcast.
     """
@@ -311,7 +314,7 @@ def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradie
 
 
 def solution_column_count(node: Node) -> int:
-    """Return the columns of each of the systems A X = B. Raise ValueError for sizes that
+    """Return the number of columns of X in each system A X = B. Raises ValueError if sizes are
     broadcast.
     """
     count, n = square(node)
@@ -324,15 +327,15 @@ def solution_column_count(node: Node) -> int:
 
 
 def unit_diagonal(node: Node) -> bool:
-    """Return whether the diagonal of a triangle is 1."""
+    """Return whether the node takes the diagonal of its triangular matrix as 1."""
     return bool(node.attrs.get("unit_diagonal") or node.attrs.get("unitriangular"))
 
 
 def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
-    """Return a formula with this work for every square matrix of the first operand."""
+    """Return a formula that counts `work(n)` for each n x n matrix of the first input."""
 
     def formula(node: Node) -> Cost:
-        """Return the cost of a function of square matrices, for the whole batch."""
+        """Return `work(n)` for each n x n matrix of the first input, summed."""
         count, n = square(node)
         return work(n) * count
 
@@ -348,7 +351,8 @@ def square_matrix_formula(work: Callable[[int], Cost]) -> Formula:
     backward=first_operand_backward(square_matrix_formula(determinant_back)),
 )
 def det(node: Node) -> Cost:
-    """Det: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and subs, then the diagonal, n - 1 muls.
+    """Return the estimated cost of Det by elimination: n(n-1)/2 divs, (n-1)n(2n-1)/6 muls and
+    subs, then n - 1 muls of the diagonal.
 
     X [..., n, n].
     https://onnx.ai/onnx/operators/onnx__Det.html
@@ -366,7 +370,8 @@ def det(node: Node) -> Cost:
     backward=first_operand_backward(square_matrix_formula(inverse_back)),
 )
 def inv(node: Node) -> Cost:
-    """Inverse, by Gauss and Jordan in place: n^2 divs, n * (n-1)^2 muls and subs.
+    """Return the estimated cost of Inverse by Gauss-Jordan elimination in place: n^2 divs,
+    n(n-1)^2 muls and subs per matrix.
 
     Each of n steps divides a row of n elements and takes it from n - 1 rows in the n - 1 columns
     beside the pivot. X [..., n, n].

@@ -1,4 +1,4 @@
-"""Matrix products, and Einstein sums."""
+"""The cost of matrix products and Einstein sums."""
 
 import re
 from math import prod
@@ -41,7 +41,7 @@ operator = Operators()
 
 
 def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
-    """Return why the inner sizes K of two factors differ, or ""."""
+    """Return why the inner sizes K of two factors differ; "" if they are equal."""
     for index in (first, second):
         shape = dims_of(node, index)
         if shape is not None and len(shape) != 2:
@@ -57,7 +57,9 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
 
 
 def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | None:
-    """Return M and N of the product of A' and B', transposed as transA and transB say."""
+    """Return (M, N) of the product A' B', with A or B transposed as transA and transB say; None if
+    unknown.
+    """
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
         return None
@@ -66,7 +68,7 @@ def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | No
 
 
 def gemm_inner_size(node: Node) -> int:
-    """Return K of A' [M, K], which is A or its transpose (transA)."""
+    """Return the inner size K of Gemm: of A, or of its transpose if transA is set."""
     rows = spec_shape(input_spec(node, 0), rank=2)
     return rows[0] if integer(node, "transA", 0) else rows[1]
 
@@ -75,7 +77,7 @@ GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
 def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of Gemm, by requested operand.
+    """Return the cost of the gradients of Gemm, for each requested operand.
 
     dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
 
@@ -97,7 +99,8 @@ def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_gemm_backward,
 )
 def onnx_gemm_cost(node: Node) -> Cost:
-    """Gemm: Y = alpha * A' * B' + beta * C; MACs = M*N*K.
+    """Return the cost of Gemm, alpha * A' * B' + beta * C: M*N*K MACs, and muls and adds for
+    alpha, beta and C.
 
     A' [M, K] is A or its transpose (transA), B' [K, N], C broadcasts to Y [M, N].
     alpha != 1: M*N muls. C: M*N adds, and n(C) muls when beta != 1.
@@ -116,7 +119,8 @@ MATMUL = inner_axis_constraint(0, 1)
 
 @operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=each_operand(0, 1))
 def onnx_matmul_cost(node: Node) -> Cost:
-    """MatMul: as numpy.matmul; MACs = n(Y)*K, K the last dimension of A.
+    """Return the cost of MatMul, as numpy.matmul: K MACs per element of the result, with K the
+    last size of A.
 
     A [..., M, K], B [..., K, N], Y [..., M, N]; a 1-D operand is a row or a column whose
     dimension leaves the result again.
@@ -126,14 +130,16 @@ def onnx_matmul_cost(node: Node) -> Cost:
 
 
 def column_scale_constraint(weight: int, *digits: int) -> Constraint:
-    """Return a constraint on a scale or a zero point of B [..., K, N]: one number, N, or [..., 1,
-    N].
+    """Return a constraint on scales or zero points of the weight [..., K, N]: one number, or one
+    for each column.
 
     In onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
     """
 
     def constraint(node: Node) -> str:
-        """Return why scales are not one number or one per column of the weight, or ""."""
+        """Return which scale has neither one number nor one for each column of the weight; "" if
+        nothing is wrong.
+        """
         dims = dims_of(node, weight)
         for index in digits:
             scale = dims_of(node, index)
@@ -153,12 +159,14 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
 
 
 def row_scale_constraint(data: int, *digits: int) -> Constraint:
-    """Return a constraint on a scale or a zero point of A [..., M, K]: one number, M, or [..., M,
-    1].
+    """Return a constraint on scales or zero points of the data [..., M, K]: one number, or one for
+    each row.
     """
 
     def constraint(node: Node) -> str:
-        """Return why scales are not one number or one per row of the data, or ""."""
+        """Return which scale has neither one number nor one for each row of the data; "" if
+        nothing is wrong.
+        """
         dims = dims_of(node, data)
         for index in digits:
             scale = dims_of(node, index)
@@ -179,7 +187,8 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
     backward=no_gradient,
 )
 def matmul_integer(node: Node) -> Cost:
-    """MatMulInteger: as MatMul; n(A) adds and n(B) adds where they have zero points.
+    """Return the cost of MatMulInteger: as MatMul, with an add per element of A and of B for each
+    zero point.
 
     https://onnx.ai/onnx/operators/onnx__MatMulInteger.html
     """
@@ -201,7 +210,8 @@ def matmul_integer(node: Node) -> Cost:
     backward=QUANTIZED,
 )
 def qlinear_matmul(node: Node) -> Cost:
-    """QLinearMatMul: as MatMul with b as input 3; zero points n(a) + n(b) adds.
+    """Return the cost of QLinearMatMul: as MatMul, with an add per element for each zero point,
+    and requantized results.
 
     Then each output is requantized: one mul by the combined scale, round, add, two compares.
     https://onnx.ai/onnx/operators/onnx__QLinearMatMul.html
@@ -219,14 +229,16 @@ _TERM = r"[A-Za-z]*(\.\.\.)?[A-Za-z]*"
 
 
 def order_is_chosen(node: Node) -> Exactness:
-    """Return "estimate" for more than two operands, since the order of the pairs is our choice;
-    else "exact".
+    """Return "estimate" if Einsum has more than two operands, since crossflops chooses the order
+    of the pairs; else "exact".
     """
     return "estimate" if len(node.inputs) > 2 else "exact"
 
 
 def labels_agree(node: Node) -> str:
-    """Check that a label has one size, or 1, and that every operand has as many axes as labels."""
+    """Return what is wrong with the operands of Einsum, or "" if nothing is: a label has one size
+    (or 1), an operand one label per axis.
+    """
     words = "".join(string_attribute(node, "equation").split()).partition("->")[0].split(",")
     if len(words) != len(node.inputs):
         return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
@@ -253,7 +265,7 @@ def labels_agree(node: Node) -> str:
 
 
 def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the gradient work of the forward pairs, from the last one back.
+    """Return the cost of the gradients of Einsum, for each requested operand, pair by pair.
 
     The gradient of each requested side of a pair C = A B is the product of dC and the other side,
     over the same labels: prod(labels) MACs where the pair sums a label, as of any contraction;
@@ -280,7 +292,7 @@ def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
-    """Return the backward cost for one factor of an Einsum pair, over all labels."""
+    """Return the cost of the gradient of one factor (`side`) of a pair of Einsum terms."""
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
@@ -298,7 +310,8 @@ def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     backward=einsum_backward,
 )
 def onnx_einsum_cost(node: Node) -> Cost:
-    """Einsum: two operands cost prod(dims of all labels) MACs where a shared label is summed.
+    """Return the cost of Einsum: for each pair of operands the product of all label sizes, as MACs
+    if it sums a label, else as muls.
 
     Where none is, or only such of size 1, that many muls, as PyTorch multiplies then. A label of
     one operand alone that is not kept is summed first, n(in) - n(out) adds, and so is one of which
@@ -320,14 +333,16 @@ def onnx_einsum_cost(node: Node) -> Cost:
 
 
 def _einsum_operands(node: Node) -> list[TensorSpec]:
-    """Return the tensor specs of all inputs of an Einsum."""
+    """Return the input tensors of an Einsum. Raises ValueError if one is not given."""
     return [input_spec(node, index) for index in range(len(node.inputs))]
 
 
 def _contract_einsum_pair(
     left: Labelled, right: Labelled, needed: set[str]
 ) -> tuple[Cost, Labelled]:
-    """Return the cost of contracting two Einsum terms, and the labels with sizes that remain."""
+    """Return the cost of multiplying two Einsum terms, and the resulting term: the sizes of the
+    labels that are needed later.
+    """
     before, left, right = _reduce_einsum_pair(left, right, needed)
     both = _merge_einsum_labels([left, right])
     kept = {label: dim for label, dim in both.items() if label in needed}
@@ -339,7 +354,8 @@ def _contract_einsum_pair(
 def _reduce_einsum_pair(
     left: Labelled, right: Labelled, needed: set[str]
 ) -> tuple[Cost, Labelled, Labelled]:
-    """Return the cost of summing labels that only one term of a pair has, and both terms.
+    """Return the cost of summing each term over labels that only it has and that are not needed,
+    and both reduced terms.
 
     A size of 1 needs no sum: the other operand sums the label alone, if at all.
     """
@@ -354,13 +370,15 @@ def _labels_larger_than_one(term: Labelled) -> set[str]:
 
 
 def _sum_einsum_term(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
-    """Return the cost of summing a term over labels that are not needed, and the labels left."""
+    """Return the cost of summing a term over its labels that are not needed, and the
+    reduced term.
+    """
     kept = {label: dim for label, dim in term.items() if label in needed}
     return Cost(adds=reduction_operations(prod(term.values()), prod(kept.values()))), kept
 
 
 def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
-    """Return the size of each label in the terms; raise ValueError if sizes disagree."""
+    """Return the size of each label in these terms. Raises ValueError if two terms disagree."""
     merged: Labelled = {}
     for term in terms:
         for letter, dim in term.items():
@@ -374,7 +392,8 @@ def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
 def parse_einsum(
     equation: str, shapes: list[tuple[int, ...]]
 ) -> tuple[list[Labelled], tuple[str, ...]]:
-    """Return the labels and dimensions of each operand, and the labels of the output.
+    """Return the terms of an Einsum equation (the size of each label, per operand) and the labels
+    of its output.
 
     A dimension under an ellipsis gets a label of its own, numbered from the right, since operands
     broadcast there as in numpy. Without "->" the output is the ellipsis and then, in alphabetical
@@ -400,18 +419,20 @@ def parse_einsum(
 
 
 def _from_right(label: str) -> int:
-    """Return the sort key of an ellipsis label: labels of axes further left come first."""
+    """Return the sort key of a label for an axis under an ellipsis: axes further left
+    come first.
+    """
     return -int(label[1:])
 
 
 def _einsum_output_labels(word: str, hidden: list[str]) -> list[str]:
-    """Return the labels of an Einsum's output, with those of the ellipsis."""
+    """Return the labels of the output in the order of its axes, with those under the ellipsis."""
     before, dots, after = word.partition("...")
     return [*before, *(hidden if dots else []), *after]
 
 
 def _einsum_operand_labels(word: str, rank: int) -> list[str]:
-    """Return one label for each axis of an Einsum operand; raise ValueError if they differ."""
+    """Return one label for each axis of an operand. Raises ValueError if their numbers differ."""
     before, dots, after = word.partition("...")
     covered = rank - len(before) - len(after)
     if covered < 0 or (covered and not dots):

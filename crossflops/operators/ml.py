@@ -1,4 +1,5 @@
-"""Operators of ai.onnx.ml: what prepares features, linear models, kernel machines, trees.
+"""The cost of ai.onnx.ml operators: preparation of features, linear models, kernel machines,
+decision trees.
 
 Their weights are attributes. A lookup in a table (a label, a category, a key of a map) is counted
 as data movement: the operators say what is found, not how it is searched.
@@ -42,7 +43,7 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 def integer_list_attribute(node: Node, name: str) -> tuple[int, ...]:
-    """Return an attribute that is a list of integers, () when it is missing."""
+    """Return an attribute that is a list of integers; () if it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} of {node.op} is not a list")
@@ -50,7 +51,7 @@ def integer_list_attribute(node: Node, name: str) -> tuple[int, ...]:
 
 
 def list_attribute_length(node: Node, name: str) -> int:
-    """Return the number of items of an attribute that is a list, 0 when it is missing."""
+    """Return the number of items of an attribute that is a list; 0 if it is missing."""
     value = node.attrs.get(name, ())
     if not isinstance(value, tuple):
         raise ValueError(f"attribute {name!r} of {node.op} is not a list")
@@ -58,12 +59,14 @@ def list_attribute_length(node: Node, name: str) -> int:
 
 
 def class_label_count(node: Node, *names: str) -> int:
-    """Return the number of classes, from the first of these attributes that is present."""
+    """Return the number of classes: the length of the first of these attributes that the
+    node has.
+    """
     return next((count for name in names if (count := list_attribute_length(node, name))), 0)
 
 
 def rows_of(node: Node) -> int:
-    """Return the number of rows of X [N, C], 1 for a vector."""
+    """Return the number of rows of the input X [N, C]; 1 for a vector."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) > 2:
         raise ValueError(f"X of {node.op} has rank {len(dims)} where at most 2 is needed")
@@ -71,13 +74,13 @@ def rows_of(node: Node) -> int:
 
 
 def features_of(node: Node) -> int:
-    """Return the number of columns of X [N, C], or the length of a vector."""
+    """Return the number of columns of the input X [N, C], or the length of a vector."""
     return spec_shape(input_spec(node, 0), at_least=1)[-1]
 
 
 def post_transform(node: Node, rows: int, columns: int) -> Cost:
-    """Return the cost of transforming n = rows * columns scores: softmax per row, or n specials,
-    or nothing.
+    """Return the cost of the node's post_transform of rows * columns scores: a softmax per row, a
+    special per score, or nothing.
 
     LOGISTIC is a sigmoid, PROBIT the inverse of the normal distribution: a special each.
     """
@@ -96,7 +99,9 @@ def post_transform(node: Node, rows: int, columns: int) -> Cost:
 
 
 def _one_per_feature(node: Node) -> str:
-    """Return why offset and scale do not have one number per feature, or one, or ""."""
+    """Return why offset or scale has neither one number nor one for each feature; "" if nothing is
+    wrong.
+    """
     dims = dims_of(node, 0)
     for name in ("offset", "scale"):
         count = list_attribute_length(node, name)
@@ -118,7 +123,8 @@ def _one_per_feature(node: Node) -> str:
     ),
 )
 def scaler(node: Node) -> Cost:
-    """Scaler: Y = (X - offset) * scale; n subs, n muls, each where its attribute is there.
+    """Return the cost of Scaler, (X - offset) * scale: a sub and a mul per element, each if its
+    attribute is given.
 
     https://onnx.ai/onnx/operators/onnx_aionnxml_Scaler.html
     """
@@ -134,7 +140,8 @@ def scaler(node: Node) -> Cost:
     requires=rank_constraint(0, (1, 2)),
 )
 def normalizer(node: Node) -> Cost:
-    """Normalizer: each row divided by its largest value, sum of |x| or root of squares.
+    """Return the cost of Normalizer: each row divided by its largest value, its sum of |x|, or the
+    root of its sum of squares.
 
     MAX: n - m compares; L1: n compares (abs), n - m adds; L2: n muls, n - m adds, m roots;
     n divs. X [N, C], m = N.
@@ -154,8 +161,10 @@ def normalizer(node: Node) -> Cost:
 # Operators that look up, move or name values. What yields maps moves nothing that has a size.
 
 
-def _same_rows(node: Node) -> str:
-    """Return why the inputs of FeatureVectorizer differ in rows, or ""."""
+def _equal_rows_constraint(node: Node) -> str:
+    """Return why the inputs of FeatureVectorizer do not have the same number of rows; "" if
+    nothing is wrong.
+    """
     widths = node.attrs.get("inputdimensions")
     if isinstance(widths, tuple) and len(widths) != len(node.inputs):
         return (
@@ -168,7 +177,9 @@ def _same_rows(node: Node) -> str:
 
 
 _LOOKUP = "0: lookup"
-operator("FeatureVectorizer", _LOOKUP, requires=_same_rows, backward=moves_back)(movement_cost)
+operator("FeatureVectorizer", _LOOKUP, requires=_equal_rows_constraint, backward=moves_back)(
+    movement_cost
+)
 operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(
     movement_cost
 )
@@ -184,10 +195,8 @@ operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_
 
 
 def _linear_scores_cost(node: Node, scores: int) -> Cost:
-    """Return the cost of linear scores: MACs, and additions of intercepts.
-
-    In detail: the cost of N rows times `scores` columns of weights: N*C*E MACs, intercepts N*E
-    adds.
+    """Return the cost of `scores` linear scores for each row: a MAC per feature and score, and an
+    add for the intercept.
     """
     columns = features_of(node)
     if list_attribute_length(node, "coefficients") != scores * columns:
@@ -200,7 +209,9 @@ def _linear_scores_cost(node: Node, scores: int) -> Cost:
 
 
 def _enough_weights(node: Node) -> str:
-    """Return why the coefficients of a linear model do not fit its features, or ""."""
+    """Return why the coefficients of a linear model do not fit its features; "" if nothing is
+    wrong.
+    """
     dims, count = dims_of(node, 0), list_attribute_length(node, "coefficients")
     columns = max(list_attribute_length(node, "intercepts"), integer(node, "targets", 1))
     if not dims or count >= columns * dims[-1]:
@@ -210,7 +221,7 @@ def _enough_weights(node: Node) -> str:
 
 
 def _class_labels_constraint(node: Node) -> str:
-    """Check that there is a label for every column of scores."""
+    """Return what is wrong with the labels, or "" if nothing is: one for each column of scores."""
     columns = list_attribute_length(node, "intercepts")
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if not names or names >= columns:
@@ -227,7 +238,8 @@ _ROWS = rank_constraint(0, (1, 2))
     requires=(_ROWS, _enough_weights, _class_labels_constraint),
 )
 def linear_classifier(node: Node) -> Cost:
-    """LinearClassifier: scores X * W + b, N*C*E MACs, N*E adds; then the largest.
+    """Return the cost of LinearClassifier: scores X * W + b, then the search for the largest score
+    of each row.
 
     E columns of weights, one of them enough for two classes. N * (classes - 1) compares,
     post_transform of N*E scores. X [N, C].
@@ -246,7 +258,8 @@ def linear_classifier(node: Node) -> Cost:
     requires=(_ROWS, _enough_weights),
 )
 def linear_regressor(node: Node) -> Cost:
-    """LinearRegressor: Y = X * W + b; N*C*targets MACs, intercepts N*targets adds.
+    """Return the cost of LinearRegressor, X * W + b: a MAC per row, feature and target, and an add
+    for the intercept.
 
     X [N, C], Y [N, targets]; post_transform of N*targets scores.
     https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html
@@ -256,7 +269,8 @@ def linear_regressor(node: Node) -> Cost:
 
 
 def svm_kernel_cost(node: Node, columns: int) -> Cost:
-    """Return the cost of K(x, v) of one row and one support vector of C features.
+    """Return the cost of the kernel function K(x, v) of one row and one support vector, by the
+    node's kernel_type.
 
     LINEAR x*v: C MACs. POLY (gamma*x*v + c)^d: C MACs, mul, add, pow. SIGMOID tanh(gamma*x*v + c):
     C MACs, mul, add, tanh. RBF exp(-gamma*|x - v|^2): C subs, C muls, C - 1 adds, mul, exp.
@@ -272,14 +286,16 @@ def svm_kernel_cost(node: Node, columns: int) -> Cost:
 
 
 def coupling_iterates(node: Node) -> Exactness:
-    """Return "estimate" where probabilities of more than two classes are iterated; else
-    "exact".
+    """Return "estimate" if probabilities of more than two classes are found by iteration, which is
+    not counted; else "exact".
     """
     return "estimate" if list_attribute_length(node, "prob_a") else "exact"
 
 
 def _support_vectors_constraint(node: Node) -> str:
-    """Check that support vectors have as many features as a row."""
+    """Return what is wrong with the support vectors, or "" if nothing is: as many features as a
+    row.
+    """
     per_class = integer_list_attribute(node, "vectors_per_class")
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if per_class and names and len(per_class) != names:
@@ -302,7 +318,8 @@ _KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 a
     requires=(_ROWS, _support_vectors_constraint),
 )
 def svm_classifier(node: Node) -> Cost:
-    """SVMClassifier: V kernels per row, then E*(E-1)/2 decisions between two classes.
+    """Return the cost of SVMClassifier: V kernels per row, then E*(E-1)/2 decisions between two of
+    E classes.
 
     A decision sums the vectors of its two classes: (E-1)*V MACs, an add of rho and a compare
     (a vote) each; the most votes E - 1 compares. prob_a: a mul, an add and a sigmoid per
@@ -329,7 +346,7 @@ def svm_classifier(node: Node) -> Cost:
 
 
 def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
-    """Return the cost of one kernel and one add of rho per class."""
+    """Return the cost of a linear SVM's scores: one kernel and one add per row and class."""
     classes = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if list_attribute_length(node, "coefficients") != classes * columns:
         raise ValueError(f"{node.op} does not have {classes}x{columns} coefficients")
@@ -343,7 +360,8 @@ def _svm_class_scores_cost(node: Node, rows: int, columns: int) -> Cost:
     requires=(_ROWS, _support_vectors_constraint),
 )
 def svm_regressor(node: Node) -> Cost:
-    """SVMRegressor: Y = sum of coefficient * K(x, v) + rho; V kernels and V MACs per row.
+    """Return the cost of SVMRegressor, sum of coefficient * K(x, v) + rho: V kernels, V MACs and
+    an add per row.
 
     An add of rho; one_class a compare. Without n_supports a linear model, one kernel.
     X [N, C], support_vectors V*C.
@@ -378,7 +396,7 @@ class Forest(NamedTuple):
 
 
 def measure(roots: Iterable[Key], children: Children) -> Forest:
-    """Return the depths of decision trees, given by the children of their inner nodes.
+    """Return the depths of the trees with these roots, from the children of their inner nodes.
 
     A node without children is a leaf.
 
@@ -395,7 +413,9 @@ def measure(roots: Iterable[Key], children: Children) -> Forest:
 
 
 def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
-    """Yield every tree node once, after all its descendants."""
+    """Yield every node of the trees once, after all nodes below it. Raises ValueError
+    for a cycle.
+    """
     done: set[Key] = set()
     open_: set[Key] = set()
     todo = list(roots)
@@ -417,7 +437,7 @@ def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
 
 
 def forest_from_tables(node: Node) -> Forest:
-    """Return the forest of TreeEnsembleClassifier and TreeEnsembleRegressor, from their node
+    """Return the trees of TreeEnsembleClassifier or TreeEnsembleRegressor, read from their node
     tables.
     """
     names = ("treeids", "nodeids", "truenodeids", "falsenodeids")
@@ -438,7 +458,7 @@ def forest_from_tables(node: Node) -> Forest:
 
 
 def forest_from_roots(node: Node) -> Forest:
-    """Return the forest of TreeEnsemble: inner nodes by index, leaves by flags, roots listed.
+    """Return the trees of TreeEnsemble, read from its root list and its tables of inner nodes.
 
     A tree that is a single leaf is written as a node whose two branches are the same leaf.
     """
@@ -456,12 +476,13 @@ def forest_from_roots(node: Node) -> Forest:
 
 
 def _forest(node: Node) -> Forest:
-    """Return the decision trees of a node, from either form of the ensemble operator."""
+    """Return the decision trees of a node, by the form of its operator."""
     return forest_from_roots(node) if node.op.type == "TreeEnsemble" else forest_from_tables(node)
 
 
 def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
-    """Return by tree how many values each of its leaves adds to the result.
+    """Return, by tree, how many values each leaf with values adds to the result; `kind` names the
+    attributes.
 
     Leaves without values are left out.
     """
@@ -478,14 +499,14 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
     return values
 
 
-def _entries(node: Node, kind: str) -> int:
-    """Return the sum over trees of the most values that a leaf adds to the result."""
+def _largest_leaf_count(node: Node, kind: str) -> int:
+    """Return the sum, over all trees, of the most values that one leaf adds to the result."""
     return sum(max(counts) for counts in _leaf_value_counts(node, kind).values())
 
 
 def leaf_is_data(node: Node) -> Exactness:
-    """Return "exact" where all leaves of a tree have the same depth and number of values, else
-    "bound".
+    """Return "exact" if all leaves of each tree have the same depth and number of values; else
+    "bound", since data choose the leaf.
     """
     forest = _forest(node)
     kind = {"TreeEnsembleClassifier": "class", "TreeEnsembleRegressor": "target"}.get(node.op.type)
@@ -496,7 +517,7 @@ def leaf_is_data(node: Node) -> Exactness:
 
 
 def _features_of_trees(node: Node) -> str:
-    """Return why a tree node reads a feature that X does not have, or ""."""
+    """Return why a tree reads a feature that X does not have; "" if nothing is wrong."""
     dims = operand_shape(node, 0)
     requested = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
@@ -524,7 +545,8 @@ _WALK = "N*(sum over trees of the largest depth) compares"
     backward=no_gradient,
 )
 def classifier(node: Node) -> Cost:
-    """TreeEnsembleClassifier: N rows * sum over trees of the largest depth, compares.
+    """Return the largest cost of TreeEnsembleClassifier: per row a compare at each level of each
+    tree, then the sum of leaves.
 
     Each tree then adds what its leaf says, at most its longest leaf, N adds; base_values N * E
     adds; the largest score N * (E - 1) compares; post_transform of N * E scores. X [N, F].
@@ -534,7 +556,8 @@ def classifier(node: Node) -> Cost:
     classes = class_label_count(node, "classlabels_int64s", "classlabels_strings")
     based = classes if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     row = Cost(
-        compares=_forest(node).deep + max(classes - 1, 0), adds=_entries(node, "class") + based
+        compares=_forest(node).deep + max(classes - 1, 0),
+        adds=_largest_leaf_count(node, "class") + based,
     )
     return row * rows + post_transform(node, rows, classes)
 
@@ -547,7 +570,8 @@ def classifier(node: Node) -> Cost:
     backward=no_gradient,
 )
 def regressor(node: Node) -> Cost:
-    """TreeEnsembleRegressor: N rows * sum over trees of the largest depth, compares.
+    """Return the largest cost of TreeEnsembleRegressor: per row a compare at each level of each
+    tree, then the combined leaves.
 
     Then the leaves' values are combined by aggregate_function, base_values and post_transform
     follow as in the classifier. X [N, F], Y [N, n_targets].
@@ -558,7 +582,7 @@ def regressor(node: Node) -> Cost:
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     walk = Cost(compares=_forest(node).deep, adds=based)
     config = string_attribute(node, "aggregate_function", "SUM")
-    joined = _aggregate(node, config, _entries(node, "target"), targets)
+    joined = _aggregate(node, config, _largest_leaf_count(node, "target"), targets)
     return (walk + joined) * rows + post_transform(node, rows, targets)
 
 
@@ -571,7 +595,8 @@ def regressor(node: Node) -> Cost:
     backward=no_gradient,
 )
 def ensemble(node: Node) -> Cost:
-    """TreeEnsemble: N rows * sum over trees of the largest depth, compares; a value per tree.
+    """Return the largest cost of TreeEnsemble: per row a compare at each level of each tree, then
+    one value per tree combined.
 
     The values are combined by aggregate_function (0 AVERAGE, 1 SUM, 2 MIN, 3 MAX), then
     post_transform. X [N, F], Y [N, n_targets].
@@ -585,7 +610,9 @@ def ensemble(node: Node) -> Cost:
 
 
 def _aggregate(node: Node, mode: str, values: int, targets: int) -> Cost:
-    """Return the cost of aggregating tree votes by sum, average, minimum or maximum."""
+    """Return the cost of combining `values` leaf values to `targets` results by SUM, AVERAGE, MIN
+    or MAX.
+    """
     if mode not in _AGGREGATES:
         raise ValueError(f"the aggregate_function {mode!r} of {node.op} is not supported")
     if mode in ("MIN", "MAX"):

@@ -1,4 +1,4 @@
-"""Operators that move, select or name data and compute nothing: a stated zero.
+"""Operators that move, select or name data and compute nothing: their cost is zero.
 
 What they require stands above each: sizes that add up or multiply, axes that exist.
 """
@@ -40,14 +40,14 @@ MOVED = "0: data movement"
 
 
 def movement_cost(_node: Node) -> Cost:
-    """Return no cost: the result consists of elements of the inputs, or of known values."""
+    """Return zero cost: the result consists of elements of the inputs, or of known values."""
     return ZERO
 
 
 def declare_movement(
     type: str, *requires: Constraint, since: int = 1, **facts: Unpack[Facts]
 ) -> None:
-    """Declare an operator that moves data, with these constraints on its operands."""
+    """Declare an operator that only moves data, with these constraints on its operands."""
     operator(type, MOVED, since=since, requires=requires, **facts)(movement_cost)
 
 
@@ -90,8 +90,8 @@ declare_movement("BitCast", since=26, traffic="alias", backward=no_gradient)
 
 
 def reshape_constraint(node: Node) -> str:
-    """Check Reshape: as many elements before as after; 0 copies a size, -1 is the remaining
-    size.
+    """Return what is wrong with the operands of Reshape, or "" if nothing is: the new shape has as
+    many elements as the data.
     """
     shape = operand_shape(node, 0)
     target = node.values.get(1, ints(node, "shape"))
@@ -121,7 +121,7 @@ def reshape_constraint(node: Node) -> str:
 
 
 def _element_count_problem(node: Node, target: Shape, elements: int) -> str:
-    """Return the message that the input's elements do not fill the target shape."""
+    """Return the message that so many elements do not fill the target shape."""
     return (
         f"{operand_label(node, 0)} has {elements} elements, "
         f"which do not fill {_movement_shape_text(target)}"
@@ -129,7 +129,7 @@ def _element_count_problem(node: Node, target: Shape, elements: int) -> str:
 
 
 def _movement_shape_text(shape: Shape) -> str:
-    """Return a shape as text, such as "2x3", or "a scalar"."""
+    """Return a shape as text, such as "2x3", or "a scalar" for ()."""
     return "x".join(map(str, shape)) or "a scalar"
 
 
@@ -138,13 +138,15 @@ declare_movement("Flatten", axis_constraint(default=1, last=True), traffic="alia
 
 
 def concat_constraint(node: Node) -> str:
-    """Check Concat: operands of one rank, and of one size along every axis except `axis`."""
+    """Return what is wrong with the operands of Concat, or "" if nothing is: equal ranks, and
+    equal sizes except along `axis`.
+    """
     return concat_inputs_problem(node, range(len(node.inputs)))
 
 
 def concat_inputs_problem(node: Node, indices: range) -> str:
-    """Return the problem, or "", of concatenating the inputs of these indices along the attribute
-    `axis`.
+    """Return why the inputs at these indices cannot be joined along the attribute `axis`; "" if
+    nothing is wrong.
     """
     known = [index for index in indices if dims_of(node, index) is not None]
     if not known:
@@ -172,7 +174,8 @@ declare_movement("Concat", concat_constraint, keeps=True)
 
 
 def split_constraint(node: Node) -> str:
-    """Check Split: the parts add up to the axis that is split, one part for each result.
+    """Return what is wrong with the operands of Split, or "" if nothing is: the parts, one per
+    result, add up to the axis.
 
     Without lengths all parts but the last are equal, rounded up, and none is empty.
     """
@@ -197,7 +200,9 @@ declare_movement("Split", rank_constraint(1, 1), split_constraint, keeps=True)
 
 
 def split_to_sequence(node: Node) -> str:
-    """Check SplitToSequence: an axis of the operand, and lengths that add up to it."""
+    """Return what is wrong with the operands of SplitToSequence, or "" if nothing is: the lengths
+    add up to the axis.
+    """
     shape, parts, axis = operand_shape(node, 0), dims_of(node, 1), integer(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
@@ -216,7 +221,9 @@ declare_movement("SplitToSequence", split_to_sequence, since=11, traffic="view")
 
 
 def transpose_constraint(node: Node) -> str:
-    """Check Transpose: `perm` names each axis once."""
+    """Return what is wrong with Transpose, or "" if nothing is. It requires that `perm` names each
+    axis once.
+    """
     shape, order = dims_of(node, 0), ints(node, "perm")
     if shape is None or order is None or sorted(order) == list(range(len(shape))):
         return ""
@@ -230,7 +237,7 @@ declare_movement("Transpose", transpose_constraint, keeps=True)
 
 
 def squeeze_constraint(node: Node) -> str:
-    """Check Squeeze: the removed axes have the size 1."""
+    """Return what is wrong with Squeeze, or "" if nothing is: the removed axes have the size 1."""
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
         return ""
@@ -246,7 +253,9 @@ declare_movement("Squeeze", rank_constraint(1, 1), squeeze_constraint, traffic="
 
 
 def unsqueeze_constraint(node: Node) -> str:
-    """Check Unsqueeze: the new axes are axes of the result, each named once."""
+    """Return what is wrong with Unsqueeze, or "" if nothing is: the new axes are axes of the
+    result, each named once.
+    """
     shape, axes = dims_of(node, 0), axes_given(node, 1)
     if shape is None or axes is None:
         return ""
@@ -266,7 +275,9 @@ declare_movement(
 
 
 def expand_constraint(node: Node) -> str:
-    """Check Expand: the operand and the shape broadcast."""
+    """Return what is wrong with the operands of Expand, or "" if nothing is: data and shape
+    broadcast.
+    """
     shape, target = dims_of(node, 0), node.values.get(1)
     if shape is None or target is None:
         return ""
@@ -283,12 +294,16 @@ declare_movement("Expand", expand_constraint, since=8, keeps=True, backward=sums
 
 
 def tile_constraint(node: Node) -> str:
-    """Check Tile: one number of repetitions for each axis."""
+    """Return what is wrong with the operands of Tile, or "" if nothing is: one number of
+    repetitions for each axis.
+    """
     return _one_per_axis(node, 1) if node.op.since >= 6 else ""
 
 
 def _one_per_axis(node: Node, index: int) -> str:
-    """Return why an input does not have one number for each axis of the data, or ""."""
+    """Return why the input at this index does not have one number for each axis of the data; "" if
+    nothing is wrong.
+    """
     shape, provided = dims_of(node, 0), dims_of(node, index)
     if shape is None or provided is None or provided == (len(shape),):
         return ""
@@ -300,7 +315,9 @@ declare_movement("Tile", tile_constraint, keeps=True, backward=sums_back)
 
 
 def pad_constraint(node: Node) -> str:
-    """Check Pad: two numbers for each axis, or for each one in `axes`."""
+    """Return what is wrong with the operands of Pad, or "" if nothing is: two numbers for each
+    axis, or for each one in `axes`.
+    """
     shape, axes = dims_of(node, 0), dims_of(node, 3)
     provided = dims_of(node, 1) if len(node.inputs) > 1 else None
     old = ints(node, "pads") or ints(node, "paddings")
@@ -321,10 +338,8 @@ def pad_constraint(node: Node) -> str:
 
 
 def _pad_mirror_problem(node: Node, shape: Shape) -> str:
-    """Return why Pad cannot take its pads from the data's own elements, or "".
-
-    In detail: the problem, or "", of padding with the data's own elements: at least one, and more
-    than are added for "reflect".
+    """Return why Pad cannot fill its pads with elements of the data, since an axis is too short;
+    "" if nothing is wrong.
     """
     mode = str(node.attrs.get("mode", "constant"))
     pads = node.values.get(1, ints(node, "pads")) or ()
@@ -341,7 +356,7 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
 
 
 def _pad_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of Pad.
+    """Return the cost of the gradient of Pad.
 
     copied borders are added to their sources, constants cost nothing.
     """
@@ -354,7 +369,7 @@ declare_movement("Pad", rank_constraint(1, 1), single(2), pad_constraint, backwa
 
 
 def slice_constraint(node: Node) -> str:
-    """Return what is wrong with the starts, ends or axes of a Slice, or ""."""
+    """Return what is wrong with the starts, ends or axes of Slice; "" if nothing is wrong."""
     shape = dims_of(node, 0)
     lengths = {index: dims_of(node, index) for index in (1, 2, 3, 4)}
     known = {index: dims for index, dims in lengths.items() if dims is not None}
@@ -379,7 +394,9 @@ declare_movement("Slice", slice_constraint, traffic="gather", keeps=True)
 
 
 def gather_constraint(node: Node) -> str:
-    """Check Gather: an axis of the data, and indices within it."""
+    """Return what is wrong with the operands of Gather, or "" if nothing is: `axis` is an axis of
+    the data, indices are in it.
+    """
     shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
@@ -390,7 +407,9 @@ declare_movement("Gather", gather_constraint, traffic="gather", keeps=True, back
 
 
 def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> str:
-    """Return why the indices of a gather are out of range, or ""."""
+    """Return why known indices (input `position`) are out of range for an axis of this size; "" if
+    nothing is wrong.
+    """
     indices = dims_of(node, position)
     if not size and indices is not None and 0 not in indices:
         has = f"{operand_label(node, 0)} has 0 at axis {axis}"
@@ -403,8 +422,8 @@ def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> st
 
 
 def gather_elements_constraint(node: Node) -> str:
-    """Check GatherElements and ScatterElements: indices of the data's rank, no longer except along
-    `axis`.
+    """Return what is wrong with GatherElements or ScatterElements, or "" if nothing is: indices of
+    the data's rank, no longer except along `axis`.
     """
     shape, indices, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", 0)
     if not shape or len(shape) != len(indices):
@@ -428,8 +447,8 @@ declare_movement(
 
 
 def gather_nd_constraint(node: Node) -> str:
-    """Check GatherND: the last axis of the indices holds indices along the axes behind
-    batch_dims.
+    """Return what is wrong with GatherND, or "" if nothing is: each row of indices selects along
+    axes behind batch_dims.
     """
     shape, indices = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_dims", 0)
@@ -456,8 +475,8 @@ declare_movement(
 
 
 def scatter_nd_constraint(node: Node) -> str:
-    """Check ScatterND: updates have the shape indices.shape[:-1] +
-    data.shape[indices.shape[-1]:].
+    """Return what is wrong with ScatterND, or "" if nothing is: updates of the shape
+    indices.shape[:-1] + data.shape[indices.shape[-1]:].
     """
     shape, indices, updates = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None or indices is None:
@@ -477,7 +496,9 @@ def scatter_nd_constraint(node: Node) -> str:
 
 
 def scatter_elements_constraint(node: Node) -> str:
-    """Check ScatterElements: indices as for GatherElements, and as many updates."""
+    """Return what is wrong with ScatterElements, or "" if nothing is: indices as for
+    GatherElements, and as many updates.
+    """
     indices, updates = dims_of(node, 1), dims_of(node, 2)
     if indices is not None and updates is not None and indices != updates:
         return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
@@ -488,7 +509,9 @@ declare_movement("Scatter", scatter_elements_constraint, since=9)
 
 
 def depth_to_space(node: Node) -> str:
-    """Check DepthToSpace: blocksize squared divides the channels of [N, C, H, W]."""
+    """Return what is wrong with DepthToSpace, or "" if nothing is: blocksize squared divides the
+    channels of [N, C, H, W].
+    """
     return _divisibility_problem(node, {1: integer(node, "blocksize") ** 2})
 
 
@@ -496,7 +519,9 @@ declare_movement("DepthToSpace", depth_to_space, keeps=True)
 
 
 def space_to_depth(node: Node) -> str:
-    """Check SpaceToDepth: blocksize divides H and W of [N, C, H, W]."""
+    """Return what is wrong with SpaceToDepth, or "" if nothing is: blocksize divides H and W of
+    [N, C, H, W].
+    """
     return _divisibility_problem(node, dict.fromkeys((2, 3), integer(node, "blocksize")))
 
 
@@ -504,7 +529,9 @@ declare_movement("SpaceToDepth", space_to_depth, keeps=True)
 
 
 def _divisibility_problem(node: Node, divisors: dict[int, int]) -> str:
-    """Return why a 4-D input's sizes are not multiples of the divisors by axis, or ""."""
+    """Return why a size of the 4-D input is not a multiple of its divisor (by axis); "" if nothing
+    is wrong.
+    """
     shape = operand_shape(node, 0)
     if len(shape) != 4:
         return f"{operand_label(node, 0)} has rank {len(shape)}, but needs 4"
@@ -516,8 +543,8 @@ def _divisibility_problem(node: Node, divisors: dict[int, int]) -> str:
 
 
 def reverse_sequence_constraint(node: Node) -> str:
-    """Check ReverseSequence: one length for each member of the batch; axes 0 and 1 in some
-    order.
+    """Return what is wrong with ReverseSequence, or "" if nothing is: one length for each index of
+    the batch axis.
     """
     shape, lengths = operand_shape(node, 0), operand_shape(node, 1)
     batch = integer(node, "batch_axis", 1)
@@ -535,7 +562,9 @@ declare_movement("ReverseSequence", reverse_sequence_constraint, since=10)
 
 
 def compress_constraint(node: Node) -> str:
-    """Check Compress: a list of conditions, and an axis of the data."""
+    """Return what is wrong with Compress, or "" if nothing is: a list of conditions, and an axis
+    of the data.
+    """
     shape, condition = dims_of(node, 0), dims_of(node, 1)
     if condition is not None and len(condition) != 1:
         return f"{operand_label(node, 1)} has rank {len(condition)}, but needs 1"
@@ -548,7 +577,9 @@ declare_movement("Compress", compress_constraint, since=9, traffic="gather")
 
 
 def max_unpool_constraint(node: Node) -> str:
-    """Check MaxUnpool: one index for each element, and a window of as many axes."""
+    """Return what is wrong with MaxUnpool, or "" if nothing is: an index for each element, and an
+    output that is large enough.
+    """
     shape, indices, wished = (dims_of(node, index) for index in (0, 1, 2))
     if shape is None:
         return ""
@@ -573,7 +604,9 @@ declare_movement("MaxUnpool", rank_constraint(2, 1), max_unpool_constraint, sinc
 
 
 def _unpool_extents(node: Node, shape: Shape) -> Shape:
-    """Return the sizes of the data from which a max pooling gave these indices."""
+    """Return the spatial sizes of the data from which a max pooling gives a result of
+    this shape.
+    """
     kernel = ints(node, "kernel_shape") or ()
     strides, pads = ints(node, "strides") or (1,) * len(kernel), ints(node, "pads")
     pads = pads or (0,) * 2 * len(kernel)
@@ -586,7 +619,9 @@ def _unpool_extents(node: Node, shape: Shape) -> Shape:
 
 
 def crop_pad_constraint(node: Node) -> str:
-    """Check CenterCropPad: a size for each axis, or for each one in `axes`."""
+    """Return what is wrong with CenterCropPad, or "" if nothing is: a size for each axis, or for
+    each one in `axes`.
+    """
     shape, sizes, axes = operand_shape(node, 0), operand_shape(node, 1), ints(node, "axes")
     needed = len(shape) if axes is None else len(axes)
     for index in axes or ():
@@ -604,8 +639,8 @@ declare_movement("CenterCropPad", crop_pad_constraint, since=18)
 
 
 def tensor_scatter_constraint(node: Node) -> str:
-    """Check TensorScatter: the update has the sizes of the cache, and is no longer along
-    `axis`.
+    """Return what is wrong with TensorScatter, or "" if nothing is: the update has the cache's
+    sizes, and is no longer along `axis`.
     """
     cache, update, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", -2)
     if len(cache) != len(update):
@@ -633,7 +668,7 @@ DROPPED = Cost(muls=2, compares=1)
 
 
 def _dropout_mode(node: Node) -> int:
-    """Return 1 if a Dropout node drops elements, 0 if not, -1 if that is unknown.
+    """Return 1 if a Dropout node drops elements, 0 if it does not, -1 if that is unknown.
 
     Its third input, false by default, decides.
     """
@@ -642,12 +677,16 @@ def _dropout_mode(node: Node) -> int:
 
 
 def _dropout_exactness(node: Node) -> Exactness:
-    """Return "estimate" where random numbers are drawn, whose cost is estimated; else "exact"."""
+    """Return "estimate" if Dropout draws random numbers, since their cost is estimated; else
+    "exact".
+    """
     return "estimate" if _dropout_mode(node) == 1 else "exact"
 
 
 def _dropout_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: in training dX = dY * mask * scale, 2 muls for each element."""
+    """Return the cost of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls per
+    element; else nothing.
+    """
     work = Cost(muls=2 * input_element_count(node)) if forward.flops else ZERO
     return Gradient(dict.fromkeys(requested, work))
 
@@ -661,7 +700,8 @@ def _dropout_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_dropout_backward,
 )
 def onnx_dropout_cost(node: Node) -> Cost:
-    """Dropout: the input itself in inference, in training scale * data * mask.
+    """Return the cost of Dropout: nothing in inference; in training scale * data * mask, 2 muls
+    and a compare per element.
 
     In training 2 muls and the compare of the mask per element, after a generator that is not
     counted. The input `training_mode` is a constant, or the attribute of that name which the

@@ -1,4 +1,6 @@
-"""Normalizations: statistics over groups of elements, then scale and shift; and Softmax."""
+"""The cost of normalizations (statistics over groups of elements, then scale and shift) and of
+Softmax.
+"""
 
 from collections.abc import Callable
 from math import prod
@@ -49,7 +51,8 @@ operator = Operators()
 def standard_back(
     node: Node, requested: Wanted, count: int, groups: int, *, centred: bool = True
 ) -> Gradient:
-    """Return the gradient work for x, for a scale at index 1, and for a bias at index 2.
+    """Return the cost of the gradients of a normalization, for those requested of x (0), the scale
+    (1) and the bias (2).
 
     x: g n muls; g x^ n muls; n - m adds and m divs for each of the two means; x^ mean, n muls; n
     subs for each; by r, n muls. scale: n muls, n - n(scale) adds. bias: n - n(bias) adds. x^, once
@@ -73,7 +76,7 @@ def standard_back(
 
 
 def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of batch normalization, by requested operand.
+    """Return the cost of the gradients of batch normalization, for each requested operand.
 
     in training as `standard_back` with a channel as a group, otherwise dX = dY * (scale * r).
 
@@ -91,23 +94,29 @@ def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 def _leading_backward(centred: bool) -> Backward:
-    """Return the backward function of a normalization over the trailing axes."""
+    """Return the backward function of a normalization over the last axes, with or without
+    subtraction of the mean.
+    """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost of a normalization over the trailing axes."""
+        """Return the cost of the gradients of a normalization over the last axes, for each
+        requested operand.
+        """
         return standard_back(node, requested, *_leading(node), centred=centred)
 
     return backward
 
 
 def _group_norm_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of a group normalization."""
+    """Return the cost of the gradients of a group normalization, for each requested operand."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, requested, prod(dims), dims[0] * integer(node, "num_groups"))
 
 
 def _instance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of an instance normalization."""
+    """Return the cost of the gradients of an instance normalization, for each requested
+    operand.
+    """
     dims = spec_shape(input_spec(node, 0), at_least=2)
     return standard_back(node, requested, prod(dims), dims[0] * dims[1])
 
@@ -116,8 +125,8 @@ _CHANNELS = sizes_constraint("X[N,C,...] scale[C] B[C] mean[C] var[C]")
 
 
 def batch_norm_constraint(node: Node) -> str:
-    """Check that there is one number for each channel; before version 9 with spatial = 0 one for
-    each element.
+    """Return what is wrong with the operands, or "" if nothing is: a number per channel, or per
+    element with spatial = 0.
     """
     return _CHANNELS(node) if integer(node, "spatial", 1) else ""
 
@@ -130,7 +139,8 @@ def batch_norm_constraint(node: Node) -> str:
     backward=_batch_backward,
 )
 def batch_normalization(node: Node) -> Cost:
-    """BatchNormalization: Y = (X - mean) / sqrt(var + epsilon) * scale + B, C channels.
+    """Return the cost of BatchNormalization, (X - mean) / sqrt(var + epsilon) * scale + B; in
+    training with its statistics.
 
     n(X) (sub, mul, mul, add); C (add, sqrt, div). In training, mean and variance of the batch
     come before: 2 (n - C) adds, n muls, 2C divs, and the running ones after: 4C muls, 2C adds.
@@ -148,7 +158,7 @@ def batch_normalization(node: Node) -> Cost:
 
 
 def standardization(count: int, groups: int) -> Cost:
-    """Return the cost of zero mean and unit variance: n elements in m groups.
+    """Return the cost of giving `count` elements in `groups` groups mean 0 and variance 1.
 
     mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs; m (add
     epsilon, sqrt, reciprocal); n muls. From the equations of LayerNormalization.
@@ -161,7 +171,7 @@ def standardization(count: int, groups: int) -> Cost:
 
 def rms(count: int, groups: int, scaled: bool) -> Cost:
     """Return the cost of RMSNormalization of n elements in m groups: n muls, n - m adds, m divs, m
-    (add, sqrt).
+    (add, sqrt), and n divs.
 
     Then n divs, and n muls by a scale.
     """
@@ -174,7 +184,9 @@ def rms(count: int, groups: int, scaled: bool) -> Cost:
 
 
 def norm_scale_constraint(node: Node) -> str:
-    """Check that scale and bias broadcast to the normalized axes, or to all of X."""
+    """Return what is wrong with scale or bias, or "" if nothing is: each must broadcast to the
+    shape of X.
+    """
     dims, normalized = dims_of(node, 0), _norm_axes_shape(node)
     if dims is None or normalized is None:
         return ""
@@ -187,7 +199,7 @@ def norm_scale_constraint(node: Node) -> str:
 
 
 def _norm_axes_shape(node: Node) -> Shape | None:
-    """Return the sizes of the normalized axes of X: from `axis` on."""
+    """Return the sizes of the axes that are normalized, from `axis` on; None if unknown."""
     dims = dims_of(node, 0)
     return None if dims is None else dims[axis_of(node, len(dims), -1) :]
 
@@ -211,7 +223,8 @@ STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, di
     backward=_leading_backward(centred=True),
 )
 def layer_normalization(node: Node) -> Cost:
-    """LayerNormalization: standardization over the dimensions from `axis` on; n muls; B n adds.
+    """Return the cost of LayerNormalization over the axes from `axis` on, with a mul for the scale
+    and an add for the bias.
 
     X [d0 ... d(axis-1), d(axis) ...]: m = d0 * ... * d(axis-1) groups.
     https://onnx.ai/onnx/operators/onnx__LayerNormalization.html
@@ -236,7 +249,8 @@ def layer_normalization(node: Node) -> Cost:
     backward=_leading_backward(centred=False),
 )
 def rms_normalization(node: Node) -> Cost:
-    """RMSNormalization: Y = X / sqrt(mean(X * X) + epsilon) * scale over the last dimensions.
+    """Return the cost of RMSNormalization, X / sqrt(mean(X * X) + epsilon) * scale, over the axes
+    from `axis` on.
 
     n muls, n - m adds, m divs; m (add, sqrt); n divs; n muls.
     https://onnx.ai/onnx/operators/onnx__RMSNormalization.html
@@ -245,13 +259,15 @@ def rms_normalization(node: Node) -> Cost:
 
 
 def _leading(node: Node) -> tuple[int, int]:
-    """Return the numbers of elements and of groups normalized over the axes from `axis` on."""
+    """Return (number of elements, number of groups) of a normalization over the axes from `axis`
+    on.
+    """
     dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
 
 
 def _group_norm_constraint(node: Node) -> str:
-    """Return why groups, scale or bias do not fit the channels, or "".
+    """Return why groups, scale or bias do not fit the channels; "" if nothing is wrong.
 
     Checks that num_groups divides the channels, and that scale and bias have one number for each
     group or channel.
@@ -283,7 +299,8 @@ def _group_norm_constraint(node: Node) -> str:
     backward=_group_norm_backward,
 )
 def group_normalization(node: Node) -> Cost:
-    """GroupNormalization: standardization of each of N * num_groups groups; n muls, n adds.
+    """Return the cost of GroupNormalization: each of N * num_groups groups normalized, then a mul
+    and an add per element.
 
     X [N, C, d...].
     https://onnx.ai/onnx/operators/onnx__GroupNormalization.html
@@ -300,7 +317,8 @@ def group_normalization(node: Node) -> Cost:
     backward=_instance_backward,
 )
 def instance_normalization(node: Node) -> Cost:
-    """InstanceNormalization: standardization of each of N * C groups; n muls, n adds.
+    """Return the cost of InstanceNormalization: each of N * C groups normalized, then a mul and an
+    add per element.
 
     input [N, C, d...].
     https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html
@@ -313,7 +331,7 @@ _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub,
 
 
 def _mean_variance_groups(node: Node) -> tuple[int, int]:
-    """Return the numbers of elements and of groups of a mean-variance normalization."""
+    """Return (number of elements, number of groups) of MeanVarianceNormalization."""
     dims = spec_shape(input_spec(node, 0))
     axes = node.attrs.get("axes", (0, 2, 3))
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
@@ -323,7 +341,7 @@ def _mean_variance_groups(node: Node) -> tuple[int, int]:
 
 
 def _mean_variance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of a mean-variance normalization."""
+    """Return the cost of the gradient of MeanVarianceNormalization."""
     return standard_back(node, requested, *_mean_variance_groups(node))
 
 
@@ -338,7 +356,8 @@ def _mean_variance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gr
     backward=_mean_variance_backward,
 )
 def mean_variance_normalization(node: Node) -> Cost:
-    """MeanVarianceNormalization: Y = (X - E[X]) / (sqrt(E[X^2] - E[X]^2) + 1e-9) over `axes`.
+    """Return the cost of MeanVarianceNormalization, (X - E[X]) / (sqrt(E[X^2] - E[X]^2) + 1e-9)
+    over `axes`.
 
     2 (n - m) adds, 2m divs; n + m squares (pow); m (sub, sqrt, add); n (sub, div).
     https://onnx.ai/onnx/operators/onnx__MeanVarianceNormalization.html
@@ -352,13 +371,16 @@ def mean_variance_normalization(node: Node) -> Cost:
 
 
 def _lrn_size_constraint(node: Node) -> str:
-    """Check LRN: as many channels on either side, so `size` is odd."""
+    """Return what is wrong with LRN, or "" if nothing is: `size` is odd, so that both sides have
+    as many channels.
+    """
     width = integer(node, "size")
     return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, but needs to be odd"
 
 
 def _local_back(node: Node) -> Cost:
-    """Return the cost of dX = dY S^-beta - (2 alpha beta / size) X sum(dY Y / S) over the window.
+    """Return the cost of the gradient of LRN: dX = dY S^-beta - (2 alpha beta / size) X sum(dY Y /
+    S) over the window.
 
     S = bias + alpha / size * square_sum is stored (caffe/src/caffe/layers/lrn_layer.cpp). For each
     element dY Y / S: mul, div; size - 1 adds; 2 muls; pow, mul; sub.
@@ -376,7 +398,8 @@ def _local_back(node: Node) -> Cost:
     backward=first_operand_backward(_local_back),
 )
 def local_response(node: Node) -> Cost:
-    """LRN: Y = X / (bias + alpha / size * square_sum) ^ beta over `size` channels around each.
+    """Return the cost of LRN, X / (bias + alpha / size * square_sum) ^ beta over `size` channels
+    around each element.
 
     n squares (mul), n (size - 1) adds (channels beyond the edge count as zeros), n (mul, add,
     pow, div). X [N, C, d...].
@@ -389,17 +412,14 @@ def local_response(node: Node) -> Cost:
 
 
 def _lp_norm_groups(node: Node) -> tuple[int, int]:
-    """Return the numbers of elements and of groups along `axis` of a p-norm."""
+    """Return (number of elements, number of groups) of LpNormalization along `axis`."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1) % len(dims)
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
 
 def _lp_back(node: Node) -> Cost:
-    """Return the backward cost of normalizing by a p-norm.
-
-    In detail: the cost of dX = (dY - Y sum(Y dY)) / norm: n muls, n - m adds, n muls, n subs, n
-    divs.
+    """Return the cost of the gradient of LpNormalization: dX = (dY - Y sum(Y dY)) / norm.
 
     p = 1: sign(X), 2 compares, for the second Y.
     """
@@ -420,7 +440,8 @@ def _lp_back(node: Node) -> Cost:
     backward=first_operand_backward(_lp_back),
 )
 def lp_normalization(node: Node) -> Cost:
-    """LpNormalization: Y = X / norm(X) along `axis`; p = 1: sum of |X|; p = 2: root of squares.
+    """Return the cost of LpNormalization along `axis`: X divided by the sum of |X| (p = 1) or the
+    root of squares (p = 2).
 
     n compares (p = 1) or n muls and m roots (p = 2); n - m adds; n divs.
     https://onnx.ai/onnx/operators/onnx__LpNormalization.html
@@ -436,8 +457,8 @@ def lp_normalization(node: Node) -> Cost:
 
 
 def softmax_cost(count: int, groups: int) -> Cost:
-    """Return the cost of a softmax of `count` elements in `groups`: the largest, sub, exp, the
-    sum, div.
+    """Return the cost of a softmax of `count` elements in `groups` groups: largest, sub, exp, sum,
+    div.
 
     The largest and the sum take one operation fewer than a group has elements.
     """
@@ -446,13 +467,17 @@ def softmax_cost(count: int, groups: int) -> Cost:
 
 
 def log_softmax_cost(count: int, groups: int) -> Cost:
-    """Return the cost of LogSoftmax: the largest, sub, exp, the sum; a log per group; sub."""
+    """Return the cost of LogSoftmax of `count` elements in `groups` groups: largest, sub, exp,
+    sum, a log per group, sub.
+    """
     combined = reduction_operations(count, groups)
     return Cost(compares=combined, adds=2 * count + combined, specials=count + groups)
 
 
 def _softmax_groups(node: Node) -> tuple[int, int]:
-    """Return the numbers of elements and of groups of a softmax along one axis."""
+    """Return (number of elements, number of groups) of a softmax along the attribute
+    `axis` alone.
+    """
     dims = spec_shape(input_spec(node, 0))
     axis = axis_of(node, len(dims), -1)
     if axis == len(dims):
@@ -461,28 +486,34 @@ def _softmax_groups(node: Node) -> tuple[int, int]:
 
 
 def _flat_softmax_groups(node: Node) -> tuple[int, int]:
-    """Return the numbers of elements and of groups of a softmax over all axes from `axis` on."""
+    """Return (number of elements, number of groups) of a softmax over all axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
     return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
 
 
 def softmax_back(count: int, groups: int) -> Cost:
-    """Return the cost of dX = Y (dY - sum(Y dY)): n muls, n - m adds, n subs, n muls."""
+    """Return the cost of the gradient of a softmax, dX = Y (dY - sum(Y dY)), for n elements in m
+    groups: 2n muls, 2n - m adds.
+    """
     return Cost(muls=2 * count, adds=count + reduction_operations(count, groups))
 
 
 def log_softmax_back(count: int, groups: int) -> Cost:
-    """Return the cost of dX = dY - exp(Y) sum(dY): n - m adds, n exps, n muls, n subs."""
+    """Return the cost of the gradient of LogSoftmax, dX = dY - exp(Y) sum(dY): n exps, n muls, 2n
+    - m adds.
+    """
     return Cost(muls=count, specials=count, adds=count + reduction_operations(count, groups))
 
 
 def _group_work_backward(
     work: Callable[[int, int], Cost], groups: Callable[[Node], tuple[int, int]]
 ) -> Backward:
-    """Return a backward function with this work for n elements in m groups of the only operand."""
+    """Return a backward function that costs `work(elements, groups)`, by the numbers that
+    `groups(node)` gives.
+    """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost of a softmax for each requested input."""
+        """Return the cost `work(elements, groups)` for each requested operand."""
         return Gradient({index: work(*groups(node)) for index in requested})
 
     return backward
@@ -500,7 +531,8 @@ _LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups
     backward=_group_work_backward(softmax_back, _softmax_groups),
 )
 def onnx_softmax_cost(node: Node) -> Cost:
-    """Softmax since 13: Y = exp(X - max(X)) / sum(exp(X - max(X))) along `axis`.
+    """Return the cost of Softmax since version 13, exp(X - max(X)) / sum(exp(X - max(X))) along
+    `axis`.
 
     n elements in m groups: n - m compares, n subs, n exps, n - m adds, n divs.
     https://onnx.ai/onnx/operators/onnx__Softmax.html#softmax-13
@@ -515,7 +547,7 @@ def onnx_softmax_cost(node: Node) -> Cost:
     backward=_group_work_backward(softmax_back, _flat_softmax_groups),
 )
 def flat_softmax_cost(node: Node) -> Cost:
-    """Softmax before 13: the input is flattened at `axis` (default 1); a row is a group.
+    """Return the cost of Softmax before version 13, over all axes from `axis` on.
 
     https://onnx.ai/onnx/operators/onnx__Softmax.html#softmax-11
     """
@@ -530,7 +562,8 @@ def flat_softmax_cost(node: Node) -> Cost:
     backward=_group_work_backward(log_softmax_back, _softmax_groups),
 )
 def onnx_log_softmax_cost(node: Node) -> Cost:
-    """LogSoftmax since 13: Y = X - max(X) - log(sum(exp(X - max(X)))) along `axis`.
+    """Return the cost of LogSoftmax since version 13, X - max(X) - log(sum(exp(X - max(X)))) along
+    `axis`.
 
     n elements in m groups: n - m compares, n subs, n exps, n - m adds, m logs, n subs.
     https://onnx.ai/onnx/operators/onnx__LogSoftmax.html#logsoftmax-13
@@ -545,7 +578,7 @@ def onnx_log_softmax_cost(node: Node) -> Cost:
     backward=_group_work_backward(log_softmax_back, _flat_softmax_groups),
 )
 def flat_log_softmax_cost(node: Node) -> Cost:
-    """LogSoftmax before 13: the input is flattened at `axis` (default 1); a row is a group.
+    """Return the cost of LogSoftmax before version 13, over all axes from `axis` on.
 
     https://onnx.ai/onnx/operators/onnx__LogSoftmax.html#logsoftmax-11
     """
@@ -560,7 +593,8 @@ def flat_log_softmax_cost(node: Node) -> Cost:
     backward=no_gradient,
 )
 def hardmax(node: Node) -> Cost:
-    """Hardmax since 13: 1 at the first largest element along `axis`; n - m compares.
+    """Return the cost of Hardmax since version 13: the search for the first largest element along
+    `axis`.
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-13
     """
@@ -574,7 +608,8 @@ def hardmax(node: Node) -> Cost:
     backward=no_gradient,
 )
 def flat_hardmax_cost(node: Node) -> Cost:
-    """Hardmax before 13: the input is flattened at `axis` (default 1); n - m compares.
+    """Return the cost of Hardmax before version 13: the search for the first largest element over
+    the axes from `axis` on.
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-11
     """

@@ -1,4 +1,4 @@
-"""Constraints on the operands of operators, in a form that is written beside a formula.
+"""Constraints on the operands of operators, which are declared next to their formulas.
 
 A constraint looks at a node and says in one line what is wrong with its operands: which one, its
 size and the size that is needed. It says "" where nothing is wrong. Where a size is not known it
@@ -21,13 +21,15 @@ _MOST = 4096  # kinds of nodes that a constraint remembers
 
 
 def dims_of(node: Node, index: int) -> Shape | None:
-    """Return the shape of an input; None where it is left out or unknown."""
+    """Return the shape of an input; None if it is not given or its shape is unknown."""
     spec = node.inputs[index] if index < len(node.inputs) else None
     return None if spec is None else spec.shape
 
 
 def operand_shape(node: Node, index: int) -> Shape:
-    """Return the shape of an input. Raise ValueError where it is left out or unknown."""
+    """Return the shape of an input. Raises ValueError if it is not given or its shape is
+    unknown.
+    """
     shape = dims_of(node, index)
     if shape is None:
         raise ValueError(f"the shape of input {index} of {node.op} is unknown")
@@ -35,14 +37,14 @@ def operand_shape(node: Node, index: int) -> Shape:
 
 
 def result_shape(node: Node, index: int = 0) -> Shape | None:
-    """Return the shape of an output; None where it is left out or unknown."""
+    """Return the shape of an output; None if the node does not have it or its shape is unknown."""
     spec = node.outputs[index] if index < len(node.outputs) else None
     return None if spec is None else spec.shape
 
 
 def operand_label(node: Node, index: int, name: str = "") -> str:
-    """Return an input in words: the operator's name for it, or its index; its own name; its
-    shape.
+    """Return an input in words for a message: its name in the operator (or its index), its name in
+    the graph, and its shape.
     """
     spec = node.inputs[index]
     assert spec is not None
@@ -51,8 +53,8 @@ def operand_label(node: Node, index: int, name: str = "") -> str:
 
 
 def ints(node: Node, name: str) -> Shape | None:
-    """Return an attribute that is a list of whole numbers, or None. Raise ValueError for another
-    type.
+    """Return an attribute that is a list of integers, or None if it is missing. Raises ValueError
+    for another type.
     """
     value = node.attrs.get(name)
     if value is None:
@@ -63,13 +65,13 @@ def ints(node: Node, name: str) -> Shape | None:
 
 
 def operand_shapes(node: Node) -> tuple[Shape | None, ...]:
-    """Return the shapes of all inputs, None where one is left out or unknown."""
+    """Return the shapes of all inputs; None for one that is not given or unknown."""
     return tuple([None if spec is None else spec.shape for spec in node.inputs])
 
 
 def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
-    """Return the constraint with a cache of the nodes that passed, keyed by all that decides about
-    them.
+    """Return a constraint that remembers which nodes passed `constraint`, by the key
+    `decides(node)`.
 
     A network repeats its layers, and a look-up takes a tenth of the time. A problem is described
     anew for each node.
@@ -77,7 +79,9 @@ def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]
     right: set[Hashable] = set()
 
     def find_problem(node: Node) -> str:
-        """Return why a node's sizes are wrong, or ""; remember the sizes found right."""
+        """Return what is wrong with a node ("" if nothing is); remember the key of a node that
+        passed.
+        """
         known = decides(node)
         if known in right:
             return ""
@@ -136,7 +140,8 @@ _PART = re.compile(r"(\w+)=@(\w+)(?::(-?\d+))?|(\w+\??)(\[[^\]]*\])?")
 
 
 def sizes_constraint(pattern: str) -> Constraint:
-    """Return a constraint on sizes that must agree: "g=@group:1 X[N,g*I,...] W[M,I,...] B[M]".
+    """Return a constraint on sizes that must agree, from a pattern such as "g=@group:1
+    X[N,g*I,...] W[M,I,...] B[M]".
 
     Operands are in the order of the inputs, each with the sizes of its axes. A letter is the same
     size everywhere; `_` is any size, `...` any number of axes, `4*H` a multiple, `1|M` either,
@@ -148,14 +153,14 @@ def sizes_constraint(pattern: str) -> Constraint:
     names = [attribute for _, attribute, _ in parsed.attributes]
 
     def decides(node: Node) -> Hashable:
-        """Return the shapes and the named attributes of a node as a key."""
+        """Return the shapes and those attributes of a node that the pattern names, as a key."""
         return operand_shapes(node), tuple([node.attrs.get(name) for name in names])
 
     return cache_constraint(partial(_disagreement, parsed), decides)
 
 
 def _parse_size_pattern(pattern: str) -> _Pattern:
-    """Parse a pattern of operand sizes, such as "A[m,k] B[k,n]"."""
+    """Return the parsed form of a pattern of operand sizes, such as "A[m,k] B[k,n]"."""
     operands: list[_Operand] = []
     attributes: list[tuple[str, str, int | None]] = []
     for index_of, part in enumerate(pattern.split()):
@@ -171,7 +176,9 @@ def _parse_size_pattern(pattern: str) -> _Pattern:
 
 
 def _operand(index: int, name: str, axes: str) -> _Operand:
-    """Return one operand of a size pattern, parsed from its name and axes."""
+    """Return the parsed form of one operand in a pattern, from its name and the text of
+    its axes.
+    """
     words = [word for word in axes.split(",") if word]
     position = words.index("...") if "..." in words else len(words)
     return _Operand(
@@ -185,7 +192,9 @@ def _operand(index: int, name: str, axes: str) -> _Operand:
 
 
 def _term(word: str) -> _Term | None:
-    """Return one axis of a size pattern as factor and symbols, or None for "_"."""
+    """Return the parsed form of one axis in a pattern, a factor and symbols; None for "_", any
+    size.
+    """
     if word == "_":
         return None
     or_one, word = word.startswith("1|"), word.removeprefix("1|")
@@ -195,7 +204,7 @@ def _term(word: str) -> _Term | None:
 
 
 def _disagreement(pattern: _Pattern, node: Node) -> str:
-    """Return why the shapes of a node do not match a size pattern, or ""."""
+    """Return why the shapes of a node do not match a pattern of sizes; "" if nothing is wrong."""
     bound: dict[str, _BoundSize] = {}
     for symbol, attribute, default in pattern.attributes:
         size = node.attrs.get(attribute, default)
@@ -209,7 +218,9 @@ def _disagreement(pattern: _Pattern, node: Node) -> str:
 
 
 def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _BoundSize]) -> str:
-    """Return why one operand's shape does not match its pattern, or ""; bind new symbols."""
+    """Return why the shape of an operand does not match its pattern, "" if it does; record sizes
+    of new symbols in `bound`.
+    """
     if operand.single and shape in ((), (1,)):
         return ""
     first, last = operand.first, operand.last
@@ -226,7 +237,7 @@ def _mismatch(node: Node, operand: _Operand, shape: Shape, bound: dict[str, _Bou
 
 
 def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
-    """Return the message that an operand has the wrong rank."""
+    """Return the message that an operand does not have the `needed` number of axes."""
     shown = operand_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
     return f"{shown} has rank {len(dims_of(node, operand.place) or ())}, but needs {least}{needed}"
@@ -235,7 +246,9 @@ def _wrong_rank(node: Node, operand: _Operand, needed: int) -> str:
 def _unequal(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
 ) -> str:
-    """Return why one axis contradicts its size in the pattern, or ""; bind an open symbol."""
+    """Return why an axis contradicts its pattern, "" if it does not; record the size of a new
+    symbol in `bound`.
+    """
     size = (dims_of(node, operand.place) or ())[axis]
     if term.or_one and size == 1:
         return ""
@@ -262,13 +275,13 @@ def _unequal(
 
 
 def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
-    """Return a constraint: an operand has that rank (one of these), or with `least` at least that
-    rank.
+    """Return a constraint on the rank of an operand: one of the ranks `asked`, or with `least`
+    that rank or more.
     """
     ranks = (asked,) if isinstance(asked, int) else tuple(asked)
 
     def constraint(node: Node) -> str:
-        """Return why the input's rank is not one of the accepted ranks, or ""."""
+        """Return why the operand does not have an accepted rank; "" if nothing is wrong."""
         shape = dims_of(node, index)
         if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
             return ""
@@ -279,10 +292,12 @@ def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = Fals
 
 
 def single(*indices: int) -> Constraint:
-    """Return a constraint: operands of one element, scalars or vectors of length 1."""
+    """Return a constraint which requires that each of these operands is one number: a scalar, or a
+    vector of length 1.
+    """
 
     def constraint(node: Node) -> str:
-        """Return why one of the inputs is not a single number, or ""."""
+        """Return which operand is not one number; "" if nothing is wrong."""
         for index in indices:
             shape = dims_of(node, index)
             if shape is not None and shape not in ((), (1,)):
@@ -293,10 +308,12 @@ def single(*indices: int) -> Constraint:
 
 
 def equal(*indices: int) -> Constraint:
-    """Return a constraint: operands of one shape."""
+    """Return a constraint which requires that these operands have the same shape."""
 
     def constraint(node: Node) -> str:
-        """Return why the inputs do not all have the same shape, or ""."""
+        """Return which operand does not have the shape of the first one; "" if nothing
+        is wrong.
+        """
         first: int | None = None
         for index in indices:
             shape = dims_of(node, index)
@@ -317,12 +334,12 @@ def equal(*indices: int) -> Constraint:
 def shape_constraint(
     index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
 ) -> Constraint:
-    """Return a constraint: an operand has one of the shapes that `fitting` gives, if these are
-    known.
+    """Return a constraint which requires that an operand has one of the shapes `fitting(node)`
+    (None: any shape).
     """
 
     def constraint(node: Node) -> str:
-        """Return why the input's shape is not one of the fitting shapes, or ""."""
+        """Return why the operand has none of the fitting shapes; "" if nothing is wrong."""
         shape = dims_of(node, index)
         options = None if shape is None else fitting(node)
         if options is None or shape in (options := list(options)):
@@ -334,7 +351,9 @@ def shape_constraint(
 
 
 def broadcast(node: Node) -> str:
-    """Check that all operands broadcast to one shape, as in numpy: sizes are equal, or 1."""
+    """Return why the operands do not broadcast to one shape as in numpy; "" if nothing
+    is wrong.
+    """
     known = [spec.shape for spec in node.inputs if spec is not None and spec.shape is not None]
     if not known or known.count(known[0]) == len(known):
         return ""
@@ -342,19 +361,21 @@ def broadcast(node: Node) -> str:
 
 
 def broadcasting(*indices: int, without: int = 0) -> Constraint:
-    """Return a constraint like `broadcast` on these operands, without their last `without`
-    axes.
+    """Return a constraint which requires that these operands broadcast as in numpy, their last
+    `without` axes excepted.
     """
 
     def constraint(node: Node) -> str:
-        """Return why the inputs do not broadcast together, or ""."""
+        """Return why the operands do not broadcast; "" if nothing is wrong."""
         return _not_joined(node, indices, without)
 
     return constraint
 
 
 def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
-    """Return why inputs do not broadcast, ignoring `without` last axes, or ""."""
+    """Return why the inputs at these indices do not broadcast, without their last `without` axes;
+    "" if nothing is wrong.
+    """
     sizes_: dict[int, tuple[int, int]] = {}  # by place from behind: the size, and whose it is
     for index in indices:
         shape = dims_of(node, index)
@@ -373,18 +394,22 @@ def _not_joined(node: Node, indices: Sequence[int], without: int) -> str:
 def _broadcast_problem(
     node: Node, index: int, axis: int, size: int, owner: int, other: int
 ) -> str:
-    """Return the message that one axis of an input does not broadcast with another input."""
+    """Return the message that the size of one axis of an input does not broadcast with that of
+    another input.
+    """
     has = f"{operand_label(node, index)} has {size} at axis {axis}"
     return f"{has}, which does not broadcast with the {other} of {operand_label(node, owner)}"
 
 
 def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) -> Constraint:
-    """Return a constraint: the operand broadcasts to a target shape, called `name`, without
-    extending it.
+    """Return a constraint which requires that an operand broadcasts to the shape `target(node)`;
+    `name` is for messages.
     """
 
     def constraint(node: Node) -> str:
-        """Return why the input does not broadcast to the target shape, or ""."""
+        """Return why the operand does not broadcast to the target shape; "" if nothing
+        is wrong.
+        """
         shape, requested = dims_of(node, index), target(node)
         if shape is None or requested is None or can_broadcast_to(shape, requested):
             return ""
@@ -395,7 +420,7 @@ def broadcast_to(index: int, target: Callable[[Node], Shape | None], name: str) 
 
 
 def can_broadcast_to(shape: Shape, requested: Shape) -> bool:
-    """Return whether the shape broadcasts to the other one."""
+    """Return whether a shape broadcasts to the shape `requested`."""
     if len(shape) > len(requested):
         return False
     return all(
@@ -409,12 +434,12 @@ def can_broadcast_to(shape: Shape, requested: Shape) -> bool:
 def axis_constraint(
     index: int = 0, default: int | None = None, last: bool = False, name: str = "axis"
 ) -> Constraint:
-    """Return a constraint: the attribute is an axis of the operand; with `last` also the index
-    behind the last one.
+    """Return a constraint which requires that an attribute is an axis of the operand (with `last`:
+    or one behind its last axis).
     """
 
     def constraint(node: Node) -> str:
-        """Return why an axis attribute is out of range for the input, or ""."""
+        """Return why the attribute is no axis of the operand; "" if nothing is wrong."""
         shape = dims_of(node, index)
         if shape is None or (default is None and name not in node.attrs):
             return ""
@@ -424,7 +449,7 @@ def axis_constraint(
 
 
 def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = False) -> str:
-    """Return the problem, or "", of an axis of an operand."""
+    """Return why `position` is no axis of an operand; "" if it is one."""
     rank_ = len(dims_of(node, index) or ())
     if -rank_ <= position < rank_ + last:
         return ""
@@ -434,17 +459,19 @@ def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = F
 
 
 def axes_given(node: Node, index: int, name: str = "axes") -> Shape | None:
-    """Return axes as the values of an input, or as an attribute; None where they are unknown."""
+    """Return the axes that an input or an attribute gives; None if they are not known."""
     if index in node.values:
         return node.values[index]
     return ints(node, name)
 
 
 def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") -> Constraint:
-    """Require the axes in the input at `input_index`, or the attribute, to be the operand's."""
+    """Return a constraint which requires that the axes in an input, or in an attribute, are axes
+    of the operand `index`.
+    """
 
     def constraint(node: Node) -> str:
-        """Return why one of the given axes is out of range for the input, or ""."""
+        """Return which of the given axes is no axis of the operand; "" if nothing is wrong."""
         shape, provided = dims_of(node, index), axes_given(node, input_index, name)
         if shape is None or provided is None:
             return ""
@@ -460,12 +487,12 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
 
 
 def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
-    """Return a constraint on a product as numpy.matmul: K of A [..., M, K] and B [..., K, N]
-    agree, batches broadcast.
+    """Return a constraint on the factors of a product as numpy.matmul: inner sizes K are equal,
+    batches broadcast.
     """
 
     def constraint(node: Node) -> str:
-        """Return why the two inputs do not fit a matrix product, or ""."""
+        """Return why the two factors do not fit; "" if nothing is wrong."""
         a, b = dims_of(node, first), dims_of(node, second)
         for index, shape in ((first, a), (second, b)):
             if shape == ():
@@ -491,21 +518,23 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
 
 
 def joint(*constraints: Constraint) -> Constraint:
-    """Return a constraint that reports the first problem that one of these finds."""
+    """Return a constraint that reports the first problem which one of these constraints finds."""
 
     def constraint(node: Node) -> str:
-        """Return the first problem that one of the constraints finds, or ""."""
+        """Return the first problem that one of the constraints finds; "" if none finds one."""
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
     return constraint
 
 
 def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constraint:
-    """Return a constraint that depends on the rank of an operand; unlisted ranks are wrong."""
+    """Return a constraint that applies the one in `options` for the rank of an operand; other
+    ranks are wrong.
+    """
     wrong = rank_constraint(index, tuple(options))
 
     def constraint(node: Node) -> str:
-        """Return the problem that the constraint for the input's rank finds, or ""."""
+        """Return the problem that the constraint for this rank finds; "" if it finds none."""
         shape = dims_of(node, index)
         return "" if shape is None else options.get(len(shape), wrong)(node)
 

@@ -1,4 +1,4 @@
-"""The name that a node had before an optimizer or a quantizer wrote another in its place."""
+"""The name that a node had before an optimizer or a quantizer replaced it by another."""
 
 import re
 
@@ -10,7 +10,7 @@ _QUANTIZERS = re.compile(r"(_MatMul)?_quant$|_MatMul$|(_matmul)?_Q[248]$")
 
 
 def without_fusions(name: str) -> str:
-    """Return the name without what onnxruntime's fusions append to it.
+    """Return the name of a node without the suffixes that onnxruntime's fusions add.
 
     >>> without_fusions("/ff/ff.0/MatMul/MatMulAddFusion_quant")
     '/ff/ff.0/MatMul_quant'
@@ -19,7 +19,8 @@ def without_fusions(name: str) -> str:
 
 
 def original_name(name: str) -> str:
-    """Return the name without what onnxruntime's fusions and quantizers append to it.
+    """Return the name of a node without the suffixes that onnxruntime's fusions and quantizers
+    add.
 
     >>> original_name("node_mm/MatMulScaleFusion//MatmulTransposeFusion/")
     'node_mm'

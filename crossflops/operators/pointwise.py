@@ -1,4 +1,5 @@
-"""Operators that work on each element by itself: arithmetic, activations, random numbers.
+"""The cost of operators that work on each element by itself: arithmetic, activations, random
+numbers.
 
 Operands broadcast, so the count is that of the output. An operator of the four basic kinds or a
 comparison is one of its kind; an elementary function (exp, log, sqrt, tanh, sigmoid, erf,
@@ -35,24 +36,24 @@ WORK: dict[str, Cost] = {}  # per element, of the operators that `declare_pointw
 
 
 def per_element(work: Cost) -> Formula:
-    """Return a formula with this work for each element of the first output."""
+    """Return a formula that counts `work` for each element of the first output."""
 
     def formula(node: Node) -> Cost:
-        """Return `work` for each element of the result."""
+        """Return `work` times the number of elements of the first output."""
         return work * output_element_count(node)
 
     return formula
 
 
 def pointwise_constraint(node: Node) -> str:
-    """Check that operands broadcast as in numpy, which they do since version 7 (8 for variadic
-    ones).
+    """Return what is wrong with the operands, or "" if nothing is: they broadcast as in numpy
+    (since version 7; 8 if variadic).
     """
     return broadcast(node) if node.op.since >= 7 else ""
 
 
 def describe_work(work: Cost) -> str:
-    """Return work in words: "2 muls, 1 add"."""
+    """Return the operations of a cost as text, such as "2 muls, 1 add", without MACs."""
     kinds = ("muls", "adds", "divs", "compares", "specials")
     counts = ((getattr(work, kind), kind) for kind in kinds)
     return ", ".join(f"{n} {kind if n > 1 else kind[:-1]}" for n, kind in counts if n)
@@ -66,7 +67,7 @@ def declare_pointwise(
     requires: Constraint = pointwise_constraint,
     back: Cost | tuple[Cost, ...] | None = None,
 ) -> None:
-    """Declare an operator that does this work for each element of its result Y = `equation`.
+    """Declare an ONNX operator that costs `work` per element of its result Y = `equation`.
 
     `back` is the work for each element of a gradient, of all operands or of each; None: the result
     has no gradient.
@@ -115,7 +116,8 @@ declare_pointwise(
 
 
 def elementary(since: int = 1, **back: Cost | tuple[Cost, ...]) -> None:
-    """Declare elementary functions: one special for each element of the result.
+    """Declare elementary functions, such as sin: a special per element; `back` has the cost of
+    each gradient by operator.
 
     `back` gives by name the work for each element of the gradient.
     """
@@ -156,13 +158,16 @@ elementary(since=11, Round=ZERO)
 
 
 def variadic(type: str, work: Cost, last: Cost = ZERO, back: Cost = ZERO) -> None:
-    """Declare an operator that combines k operands with k - 1 pieces of work per element of Y.
+    """Declare an operator that combines k operands: `work` for each one after the first, per
+    element of the result.
 
     The `last` work follows once per element; `back` is that of each element of a gradient.
     """
 
     def formula(node: Node) -> Cost:
-        """Return `work` for each operand after the first, plus `last`, per result element."""
+        """Return the cost per element of the result: `work` for each operand after the first, then
+        `last`.
+        """
         operands = sum(spec is not None for spec in node.inputs)
         return (work * max(operands - 1, 0) + last) * output_element_count(node)
 
@@ -259,8 +264,8 @@ FUNCTIONS: Mapping[str, Cost] = {
 
 
 def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: within the bounds the gradient passes, by the compares of the
-    forward pass.
+    """Return the cost of the gradient of Clip: the compares of the forward pass decide again which
+    elements pass.
     """
     return Gradient(dict.fromkeys(requested, forward))
 
@@ -272,7 +277,8 @@ def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_as_forward,
 )
 def clip(node: Node) -> Cost:
-    """Clip: Y = min(max(X, min), max); one compare per element for each bound that is given.
+    """Return the cost of Clip, min(max(X, min), max): a compare per element for each bound that is
+    given.
 
     Bounds are inputs since version 11, attributes before.
     https://onnx.ai/onnx/operators/onnx__Clip.html
@@ -287,8 +293,8 @@ GELU_TANH_BACK = Cost(specials=1, muls=12, adds=5)
 
 
 def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dX = dY (F + X f), F the distribution and f the density of a
-    standard normal number.
+    """Return the cost of the gradient of Gelu, dX = dY (F + X f), F the normal distribution and f
+    its density.
 
     F is div, erf, add, mul; f is exp(-X^2 / 2) / sqrt(2 pi): 3 muls and exp; then 2 muls, add. By
     t = tanh u, u = c (X + k X^3): 0.5 (1 + t) + 0.5 X (1 - t^2) c (1 + 3 k X^2), which takes tanh,
@@ -306,7 +312,8 @@ def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=gelu_backward,
 )
 def onnx_gelu_cost(node: Node) -> Cost:
-    """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls.
+    """Return the cost of Gelu, 0.5 * X * (1 + erf(X / sqrt(2))): a div, an erf, an add and 2 muls
+    per element.
 
     approximate = tanh: Y = 0.5 * X * (1 + tanh(c * (X + 0.044715 * X^3))): pow, tanh, 2 adds,
     4 muls.
@@ -320,13 +327,17 @@ SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmo
 
 
 def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: `SWISH_BACK`, and one mul more where alpha is not 1."""
+    """Return the cost of the gradient of Swish: `SWISH_BACK` per element, and a mul more if alpha
+    is not 1.
+    """
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
     return elementwise_backward(SWISH_BACK + scaled)(node, requested, forward)
 
 
 def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dA as that of Swish, of dY B; dB = dY swish(A)."""
+    """Return the cost of the gradients of SwiGLU: dA as that of Swish from dY B, and dB = dY
+    swish(A).
+    """
     scaled = MUL if node.attrs.get("alpha", 1.0) != 1 else ZERO
     gated, gate = SWISH_BACK + MUL + scaled, Cost(specials=1, muls=2) + scaled
     return elementwise_backward(gated, gate)(node, requested, forward)
@@ -336,7 +347,8 @@ def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     "Swish", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls", since=24, backward=_swish_backward
 )
 def swish(node: Node) -> Cost:
-    """Swish: Y = X * sigmoid(alpha * X): sigmoid, mul, and a mul when alpha != 1.
+    """Return the cost of Swish, X * sigmoid(alpha * X): a sigmoid and a mul per element, and a mul
+    more if alpha is not 1.
 
     https://onnx.ai/onnx/operators/onnx__Swish.html
     """
@@ -352,7 +364,7 @@ def swish(node: Node) -> Cost:
     backward=_swiglu_backward,
 )
 def swiglu(node: Node) -> Cost:
-    """SwiGLU: Y = swish(A) * B: as Swish, and a mul.
+    """Return the cost of SwiGLU, swish(A) * B: as Swish, and a mul per element.
 
     https://onnx.ai/onnx/operators/onnx__SwiGLU.html
     """
@@ -396,7 +408,8 @@ operator(
     backward=no_gradient,
 )
 def multinomial(node: Node) -> Cost:
-    """Multinomial: B rows of C log-probabilities become running sums, which are searched.
+    """Return the estimated cost of Multinomial: running sums of B rows of C probabilities, and a
+    binary search for each sample.
 
     n(input) exps, B*(C-1) adds; per sample a mul and ceil(log2 C) compares. input [B, C].
     https://onnx.ai/onnx/operators/onnx__Multinomial.html

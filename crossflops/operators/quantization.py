@@ -1,4 +1,4 @@
-"""Between real numbers and small integers."""
+"""The cost of conversions between real numbers and small integers."""
 
 from math import prod
 
@@ -13,15 +13,15 @@ operator = Operators()
 
 
 def requantize(count: int) -> Cost:
-    """Return the cost of one scaling, one rounding, a zero point and a clamp per element, after a
-    contraction.
+    """Return the cost of turning `count` sums into small integers: a mul, a round, an add and 2
+    compares each.
     """
     return Cost(muls=1, specials=1, adds=1, compares=2) * count
 
 
 def scale_fits(node: Node) -> str:
-    """Check that there is one scale for all, one for each index along `axis`, or one for each
-    block along it.
+    """Return what is wrong with the scales, or "" if nothing is: one for all, one per index along
+    `axis`, or one per block along it.
     """
     dims, scale = operand_shape(node, 0), operand_shape(node, 1)
     if scale in ((), (1,)):
@@ -44,7 +44,7 @@ def scale_fits(node: Node) -> str:
 
 
 def _zero_point_constraint(node: Node) -> str:
-    """Check that there is a zero point for each scale."""
+    """Return what is wrong with the zero points, or "" if nothing is: one for each scale."""
     scale, zero = operand_shape(node, 1), operand_shape(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:
         return ""
@@ -67,7 +67,7 @@ STRAIGHT_BACK = first_operand_backward(lambda _node: ZERO)
     backward=STRAIGHT,
 )
 def quantize_linear(node: Node) -> Cost:
-    """QuantizeLinear: y = saturate(round(x / y_scale) + y_zero_point).
+    """Return the cost of QuantizeLinear, saturate(round(x / y_scale) + y_zero_point), per element.
 
     n(x) * (div, round, 2 compares); a zero point n(x) adds.
     https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html
@@ -85,7 +85,7 @@ def quantize_linear(node: Node) -> Cost:
     backward=STRAIGHT_BACK,
 )
 def dequantize_linear(node: Node) -> Cost:
-    """DequantizeLinear: y = (x - x_zero_point) * x_scale.
+    """Return the cost of DequantizeLinear, (x - x_zero_point) * x_scale, per element.
 
     n(x) muls; a zero point n(x) adds.
     https://onnx.ai/onnx/operators/onnx__DequantizeLinear.html
@@ -100,7 +100,8 @@ def dequantize_linear(node: Node) -> Cost:
     backward=QUANTIZED,
 )
 def dynamic_quantize_linear(node: Node) -> Cost:
-    """DynamicQuantizeLinear: smallest and largest of x, scale and zero point, then quantize.
+    """Return the cost of DynamicQuantizeLinear: the range of x, scale and zero point from it, then
+    QuantizeLinear.
 
     2 * (n - 1) compares; once: 4 compares, 2 adds, 2 divs, 1 round; n * (div, round, add, 2
     compares). From the function body of the operator.

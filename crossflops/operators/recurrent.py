@@ -1,4 +1,4 @@
-"""Recurrent layers: LSTM, GRU, RNN, in one or both directions."""
+"""The cost of the recurrent layers LSTM, GRU and RNN, in one or both directions."""
 
 from typing import NamedTuple
 
@@ -31,12 +31,14 @@ class Layer(NamedTuple):
 
     @property
     def unit_steps(self) -> int:
-        """The number of updates of a hidden unit: D * T * B * H."""
+        """The number of updates of a hidden unit: directions * steps * hidden units."""
         return self.directions * self.steps * self.hidden
 
 
 def recurrent_dimensions(node: Node, gates: int) -> Layer:
-    """Return the dimensions, from X [T, B, I] (or [B, T, I] in layout 1), R [D, g*H, H]."""
+    """Return the sizes of a recurrent layer, from its inputs X [T, B, I] (or [B, T, I] in layout
+    1) and R [D, gates*H, H].
+    """
     first, second, inputs = spec_shape(input_spec(node, 0), rank=3)
     directions, rows, hidden = spec_shape(input_spec(node, 2), rank=3)
     if rows != gates * hidden:
@@ -45,10 +47,8 @@ def recurrent_dimensions(node: Node, gates: int) -> Layer:
 
 
 def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
-    """Return the cost of the gates of a recurrent layer before their activations.
-
-    In detail: the cost of g gates before their activation: x and h meet their weights in one
-    contraction.
+    """Return the cost of all gates before their activations: I + H MACs, 2 adds for biases and 2
+    compares for clip each.
     """
     per_unit = Cost(
         macs=layer.inputs + layer.hidden,
@@ -59,10 +59,8 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
 
 
 def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) -> Cost:
-    """Return the cost of the activations of a recurrent layer.
-
-    In detail: the cost of the activations; `uses` says how often a step applies each function of a
-    direction to a unit.
+    """Return the cost of the activations of all steps; `uses` says how often a step applies each
+    of a direction's functions to a unit.
     """
     names = texts(node, "activations") or tuple(default.split()) * layer.directions
     if len(names) != len(uses) * layer.directions:
@@ -75,10 +73,8 @@ def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) 
 
 
 def _recurrent_constraint(gates: int) -> Constraint:
-    """Return a constraint on the operand shapes of a recurrent layer.
-
-    In detail: a constraint on X, the weights and the states of a layer with this many gates; in
-    layout 1 the batch is first.
+    """Return a constraint on the shapes of X, the weights and the states of a layer with this many
+    gates, in either layout.
     """
     weights = f"W[D,{gates}*H,I] R[D,{gates}*H,H] B[D,{2 * gates}*H] sequence_lens[B]"
     first, second = (
@@ -89,14 +85,16 @@ def _recurrent_constraint(gates: int) -> Constraint:
     )
 
     def constraint(node: Node) -> str:
-        """Return the problem of the sizes in the node's layout, or ""."""
+        """Return why a shape is wrong in the node's layout; "" if nothing is wrong."""
         return second(node) if integer(node, "layout", 0) else first(node)
 
     return constraint
 
 
 def _directions(node: Node) -> str:
-    """Return why W does not have one direction, or two if the layer is bidirectional, or ""."""
+    """Return why W does not have one direction, or two if the layer is bidirectional; "" if
+    nothing is wrong.
+    """
     shape = operand_shape(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
@@ -105,16 +103,16 @@ def _directions(node: Node) -> str:
 
 
 def _constant_part(gates: int) -> ConstantPart:
-    """Return a function that gives a recurrent layer's work on constant operands.
-
-    In detail: a function that gives the constant work: products with X where X is constant, and of
-    the first step's constant state.
+    """Return a function that gives the MACs of a recurrent layer that depend on constant operands
+    alone: X, or the first state.
 
     A GRU that resets before it multiplies has r H-1 in one of them, and r depends on X.
     """
 
     def constant_part(node: Node, varying: frozenset[int], _work: Cost) -> Cost:
-        """Return the part of a recurrent layer's MACs that depends on no varying input."""
+        """Return the part of a recurrent layer's MACs that depends on none of the
+        varying inputs.
+        """
         layer = recurrent_dimensions(node, gates)
         macs = 0
         if varying.isdisjoint((0, 1)):
@@ -143,10 +141,7 @@ UNIT_BACK = {
 
 
 def _recurrent_backward(gates: int) -> Backward:
-    """Return the backward function of a recurrent layer with this many gates.
-
-    In detail: the backward function through time: dX and dW cost x's part of the MACs, dR that of
-    the state.
+    """Return the backward function, through time, of a recurrent layer with this many gates.
 
     The state of a step needs a gradient where any operand requires one, the first one where
     initial_h does: (T-1)/T of the state's part, or all of it. The product with a first state of
@@ -156,7 +151,9 @@ def _recurrent_backward(gates: int) -> Backward:
     """
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost of a recurrent layer; raise ValueError for special options."""
+        """Return the cost of the gradients of a recurrent layer. Raises ValueError for options
+        without a formula.
+        """
         if texts(node, "activations") and not _has_default_activations(node):
             raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
         if has_input(node, 7) or "clip" in node.attrs:
@@ -185,7 +182,7 @@ def _recurrent_backward(gates: int) -> Backward:
 
 
 def _has_default_activations(node: Node) -> bool:
-    """Return whether the activations are the default ones of the operator."""
+    """Return whether the node uses the default activations of its operator."""
     default = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
     names = tuple(name.lower() for name in texts(node, "activations"))
     usual = default[node.op.type]
@@ -206,7 +203,8 @@ _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
     backward=_recurrent_backward(4),
 )
 def onnx_lstm_cost(node: Node) -> Cost:
-    """LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht = ot*h(Ct).
+    """Return the cost of LSTM: it, ot, ft = f(gate); ct = g(gate); Ct = ft*Ct-1 + it*ct; Ht =
+    ot*h(Ct).
 
     gate = Xt*W^T + Ht-1*R^T + Wb + Rb: D*T*B*4*H*(I+H) MACs, with B 2 adds per gate; peepholes
     P a mul and an add in 3 gates; clip 2 compares per gate. Per unit and step 3 muls, 1 add,
@@ -233,7 +231,8 @@ def onnx_lstm_cost(node: Node) -> Cost:
     backward=_recurrent_backward(3),
 )
 def gru(node: Node) -> Cost:
-    """GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht = (1-zt)*ht + zt*Ht-1.
+    """Return the cost of GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht =
+    (1-zt)*ht + zt*Ht-1.
 
     D*T*B*3*H*(I+H) MACs, with B 2 adds per gate; clip 2 compares per gate. Per unit and step
     3 muls, 2 adds, 2 f, 1 g. linear_before_reset: rt meets the finished Ht-1*Rh^T, whose sum
@@ -257,7 +256,8 @@ def gru(node: Node) -> Cost:
     backward=_recurrent_backward(1),
 )
 def rnn(node: Node) -> Cost:
-    """RNN: Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi); D*T*B*H*(I+H) MACs.
+    """Return the cost of RNN, Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi): I + H MACs, biases and f
+    per unit and step.
 
     With B 2 adds, clip 2 compares, 1 f per unit and step. X [T, B, I], W [D, H, I], R [D, H, H].
     https://onnx.ai/onnx/operators/onnx__RNN.html

@@ -1,4 +1,4 @@
-"""Reductions, sorting, and writes to places where values that meet are combined."""
+"""The cost of reductions, sorting, and writes that combine values at the same place."""
 
 from math import prod
 
@@ -44,19 +44,22 @@ def reduces(
     back: tuple[Cost, Cost] | None = (ZERO, ZERO),
     requires: tuple[Constraint, ...] = (rank_constraint(1, 1), axes_constraint()),
 ) -> None:
-    """Declare an operator that reduces n elements to m results.
+    """Declare an operator that reduces n elements to m results, by its cost per element, per
+    combination and per result.
 
     It works on n elements, combines them with n - m pieces, and ends m times. `back` is the work
     of the gradient for each of n elements and for each of m results; None: there is no gradient.
     """
 
     def formula(node: Node) -> Cost:
-        """Return the cost of a reduction: per input element, per combination and per result."""
+        """Return the cost of the reduction: per element of the input, per combination of two, and
+        per result.
+        """
         before, after = input_element_count(node), output_element_count(node)
         return element * before + combination * reduction_operations(before, after) + last * after
 
     def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-        """Return the backward cost of a reduction for each requested input."""
+        """Return the cost of the gradient of the reduction, for each requested operand."""
         element, result = back or (ZERO, ZERO)
         return Gradient(
             {
@@ -96,7 +99,7 @@ reduces(
 
 
 def _not_empty(node: Node) -> str:
-    """Return why the reduced axis is empty, or ""."""
+    """Return why the axis of a search for extremes is empty; "" if nothing is wrong."""
     dims, index = operand_shape(node, 0), integer(node, "axis", 0)
     if dims[index]:
         return ""
@@ -109,36 +112,41 @@ reduces("ArgMin", "n-m compares", combination=COMPARE, requires=_CHOICE, back=No
 
 
 def cumulative(work: Cost) -> Formula:
-    """Return the formula of CumSum and CumProd: y[i] = y[i-1] + x[i] from an empty start, one
-    operation per element.
+    """Return the formula of running sums or products (CumSum, CumProd): `work` for each element.
 
     The axis is a value, not a shape, so the number of first elements, which need none, is unknown.
     """
 
     def formula(node: Node) -> Cost:
-        """Return `work` for each element of the input."""
+        """Return `work` times the number of elements of the input."""
         return work * input_element_count(node)
 
     return formula
 
 
-def _along(node: Node) -> str:
-    """Return why the axis given by input 1 is not one of the operand's, or ""."""
+def _axis_input_constraint(node: Node) -> str:
+    """Return why the axis in input 1 is no axis of the data; "" if nothing is wrong or it is
+    unknown.
+    """
     index = node.values.get(1, ())
     known = len(index) == 1 and dims_of(node, 0) is not None
     return axis_range_problem(node, index[0]) if known else ""
 
 
-operator("CumSum", "n(x) adds", since=11, requires=(single(1), _along), backward=per_input(ADD))(
-    cumulative(ADD)
-)
+operator(
+    "CumSum",
+    "n(x) adds",
+    since=11,
+    requires=(single(1), _axis_input_constraint),
+    backward=per_input(ADD),
+)(cumulative(ADD))
 # dX = (the sums of dY Y from the other end) / X (FunctionsManual.cpp: cumprod_backward).
 CUMULATIVE_PRODUCT_BACK = per_input(MUL + ADD + DIV)
 operator(
     "CumProd",
     "n(x) muls",
     since=26,
-    requires=(single(1), _along),
+    requires=(single(1), _axis_input_constraint),
     backward=CUMULATIVE_PRODUCT_BACK,
 )(cumulative(MUL))
 
@@ -147,12 +155,12 @@ operator(
 
 
 def _log2(count: int) -> int:
-    """Return the base-2 logarithm of a count, rounded up, at least 1."""
+    """Return the base-2 logarithm of a count, rounded up to an integer of at least 1."""
     return max((count - 1).bit_length(), 1)
 
 
-def _enough(node: Node) -> str:
-    """Return why k exceeds the size of the searched axis, or ""."""
+def _largest_k_constraint(node: Node) -> str:
+    """Return why k is larger than the searched axis; "" if nothing is wrong or k is unknown."""
     dims, largest = operand_shape(node, 0), node.values.get(1, ())
     index = integer(node, "axis", -1)
     if len(largest) != 1 or dims[index] >= largest[0]:
@@ -167,11 +175,12 @@ def _enough(node: Node) -> str:
     "TopK",
     "n(X)*ceil(log2 k) compares, at least n(X)",
     doubt=estimate_exactness,
-    requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _enough),
+    requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _largest_k_constraint),
     backward=moves_back,
 )
 def top_k(node: Node) -> Cost:
-    """TopK: n(X) * ceil(log2 k) compares, at least n(X), as a heap of k elements takes.
+    """Return the estimated cost of TopK: log2 k compares (rounded up, at least 1) per element, as
+    a heap of k elements takes.
 
     k is the extent of the result along `axis`.
     https://onnx.ai/onnx/operators/onnx__TopK.html
@@ -191,7 +200,8 @@ def top_k(node: Node) -> Cost:
     backward="PyTorch has no gradient for it",
 )
 def unique(node: Node) -> Cost:
-    """Unique: n(X) * ceil(log2 n(X)) compares, as sorting takes.
+    """Return the estimated cost of Unique: log2 n compares (rounded up) for each of n elements, as
+    sorting takes.
 
     https://onnx.ai/onnx/operators/onnx__Unique.html
     """
@@ -200,7 +210,7 @@ def unique(node: Node) -> Cost:
 
 @operator("NonZero", "n(X) compares", since=9, backward=no_gradient)
 def non_zero(node: Node) -> Cost:
-    """NonZero: n(X) compares.
+    """Return the cost of NonZero: a compare per element.
 
     https://onnx.ai/onnx/operators/onnx__NonZero.html
     """
@@ -222,9 +232,8 @@ _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
 def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return zero as backward cost of a scatter; raise ValueError for some reductions.
-
-    In detail: no cost: sums and overwriting move gradients. Raise ValueError for other reductions.
+    """Return gradients without work for a scatter that overwrites or adds. Raises ValueError for
+    other reductions.
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):
@@ -243,7 +252,8 @@ def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient
     backward=_scatter_backward,
 )
 def scatter(node: Node) -> Cost:
-    """ScatterND, ScatterElements: one add, mul or compare per update, as `reduction` says.
+    """Return the cost of ScatterND or ScatterElements: an add, a mul or a compare per update, as
+    `reduction` says; 0 if it overwrites.
 
     The default "none" overwrites: 0. data, indices, updates.
     https://onnx.ai/onnx/operators/onnx__ScatterND.html
@@ -255,7 +265,9 @@ def scatter(node: Node) -> Cost:
 
 
 def _image_blocks_constraint(node: Node) -> str:
-    """Check input [N, C*prod(block), L]: L is the number of block positions in the image."""
+    """Return what is wrong with the input [N, C*prod(block), L], or "" if nothing is: L is the
+    number of block positions.
+    """
     dims, image, block = dims_of(node, 0), node.values.get(1), node.values.get(2)
     if dims is None or image is None or block is None:
         return ""
@@ -286,7 +298,8 @@ def _image_blocks_constraint(node: Node) -> str:
     backward=moves_back,
 )
 def column_to_image(node: Node) -> Cost:
-    """Col2Im: blocks are added up where they overlap; n(input) adds into an empty image.
+    """Return the cost of Col2Im, which adds overlapping blocks into an empty image: an add per
+    element of the input.
 
     What falls into the padding counts (dense). input [N, C * prod(block), L].
     https://onnx.ai/onnx/operators/onnx__Col2Im.html

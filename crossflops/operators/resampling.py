@@ -1,4 +1,4 @@
-"""Resampling, and boxes, whose work depends on where they are.
+"""The cost of resampling, and of operators on boxes, whose work depends on where the boxes are.
 
 Where a neighbour lies and how much it weighs depends on the position alone and is shared by all
 channels, so it is not counted where the grid is regular.
@@ -49,15 +49,15 @@ _REACH = {"linear": 1, "bilinear": 1, "cubic": 2, "bicubic": 2}
 
 
 def scale_is_a_value(node: Node) -> Exactness:
-    """Return "estimate" with antialias, whose window follows from the exact scale, rounded in the
-    shapes; else "exact".
+    """Return "estimate" with antialias, since shapes give the exact scale only rounded; else
+    "exact".
     """
     return "estimate" if integer(node, "antialias", 0) else "exact"
 
 
 def one_per_axis(node: Node) -> str:
-    """Check that there are scales or sizes for each axis of X, or for each one in the attribute
-    `axes`; not both.
+    """Return what is wrong with scales or sizes, or "" if nothing is: one of both, with a number
+    for each axis (or each in `axes`).
     """
     before, axes = operand_shape(node, 0), ints(node, "axes")
     numbers = len(before) if axes is None else len(axes)
@@ -91,8 +91,8 @@ def one_per_axis(node: Node) -> str:
 
 
 def resize_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: each gradient, weighed, is added to its neighbours: a mul and an
-    add for each.
+    """Return the cost of the gradient of Resize: each gradient is weighted and added to its
+    neighbours, a mul and an add each.
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
     """
@@ -115,7 +115,8 @@ _RESIZE = "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); d dimensions that ch
 )
 @operator("Upsample", _RESIZE, requires=one_per_axis, backward=resize_backward)
 def onnx_resize_cost(node: Node) -> Cost:
-    """Resize, Upsample: nearest 0; linear 2^d muls and 2^d - 1 adds per output, cubic 4^d.
+    """Return the cost of Resize or Upsample per element of the result: nearest 0, linear 2^d muls
+    and 2^d - 1 adds, cubic 4^d.
 
     d is the number of dimensions whose extent changes. With antialias a dimension that shrinks
     by s takes 2 - 2 * (floor(-r / s) + 1) neighbours, r = 1 (linear) or 2 (cubic), as in
@@ -138,17 +139,19 @@ def onnx_resize_cost(node: Node) -> Cost:
 
 
 def _resize_tap_count(reach: int, scale: Fraction) -> int:
-    """Return the number of input elements that one output element reads along an axis."""
+    """Return how many input elements one output element reads along an axis, with antialias at
+    this scale.
+    """
     return 2 - 2 * (floor(-reach / min(scale, Fraction(1))) + 1)
 
 
 def _tap_sum_cost(taps: int) -> Cost:
-    """Return the cost of a weighted sum of `taps` elements."""
+    """Return the cost of a weighted sum of `taps` elements: so many muls, and an add less."""
     return Cost(muls=taps, adds=taps - 1)
 
 
 def _not_empty(node: Node) -> str:
-    """Return why the sampled data are empty, or ""."""
+    """Return why the sampled data are empty; "" if nothing is wrong."""
     dims = operand_shape(node, 0)
     if 0 not in dims[2:]:
         return ""
@@ -168,7 +171,7 @@ SAMPLED: tuple[Constraint, ...] = (
 
 
 def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of GridSample, by requested operand.
+    """Return the cost of the gradients of GridSample, for each requested operand.
 
     dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
 
@@ -203,7 +206,8 @@ def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Grad
     backward=_grid_sample_backward,
 )
 def grid_sample(node: Node) -> Cost:
-    """GridSample: linear 2^d muls and 2^d - 1 adds per output, cubic 4^d, nearest none.
+    """Return the estimated cost of GridSample per element of the result: linear 2^d muls and 2^d -
+    1 adds, cubic 4^d, nearest none.
 
     Each of the N * prod(o) positions is first scaled to the image: d (mul, add), and rounded
     when nearest. X [N, C, d...], grid [N, o..., d], Y [N, C, o...]. The weights are not fixed
@@ -222,7 +226,9 @@ def grid_sample(node: Node) -> Cost:
 
 
 def _affine_theta_constraint(node: Node) -> str:
-    """Check theta: [N, 2, 3] for a size of 4 numbers, [N, 3, 4] for one of 5."""
+    """Return what is wrong with theta, or "" if nothing is: [N, 2, 3] for a size of 4 numbers, [N,
+    3, 4] for one of 5.
+    """
     theta, size = dims_of(node, 0), dims_of(node, 1)
     if size is not None and size not in ((4,), (5,)):
         return f"{operand_label(node, 1)} needs 4 or 5 numbers"
@@ -251,7 +257,7 @@ def _affine_theta_constraint(node: Node) -> str:
     backward=each_operand(0),
 )
 def affine_grid(node: Node) -> Cost:
-    """AffineGrid: grid = theta * (base, 1); MACs = n(grid) * (d + 1).
+    """Return the cost of AffineGrid, theta * (base, 1): d + 1 MACs per element of the grid.
 
     theta [N, d, d + 1], grid [N, o..., d]. The base grid depends on `size` alone.
     https://onnx.ai/onnx/operators/onnx__AffineGrid.html
@@ -260,7 +266,9 @@ def affine_grid(node: Node) -> Cost:
 
 
 def _samples(node: Node) -> int:
-    """Return the number of samples that RoiAlign takes per result element."""
+    """Return how many samples RoiAlign takes for one element of the result. Raises ValueError if
+    that depends on the boxes.
+    """
     samples = integer(node, "sampling_ratio", 0) ** 2
     if samples == 0:
         raise ValueError("the number of samples of RoiAlign depends on the boxes")
@@ -271,10 +279,8 @@ _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbou
 
 
 def _roi_align_back(node: Node) -> Cost:
-    """Return the backward cost of RoiAlign.
-
-    In detail: the gradient's cost: avg: dY / s, to the four neighbours of each of s samples; max:
-    to those of the largest.
+    """Return the cost of the gradient of RoiAlign: dY goes back to the four neighbours of the
+    samples.
 
     Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
     """
@@ -291,7 +297,8 @@ def _roi_align_back(node: Node) -> Cost:
     backward=first_operand_backward(_roi_align_back),
 )
 def roi_align(node: Node) -> Cost:
-    """RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per output, then combined.
+    """Return the cost of RoiAlign: sampling_ratio^2 bilinear samples (4 muls, 3 adds) per element
+    of the result, then combined.
 
     avg: s - 1 adds and a div; max: s - 1 compares; s = sampling_ratio^2. With sampling_ratio 0
     the number of samples depends on the boxes: ValueError.
@@ -323,7 +330,8 @@ CORNERS = Cost(muls=2, adds=4)
     backward=no_gradient,
 )
 def non_max_suppression(node: Node) -> Cost:
-    """NonMaxSuppression: for each of B*C classes, sort S boxes and compare each with each.
+    """Return the largest cost of NonMaxSuppression: for each of B*C classes, S boxes sorted and
+    compared pair by pair.
 
     score_threshold: B*C*S compares; sorting: B*C*S*ceil(log2 S) compares; B*C*S*(S-1)/2 overlaps
     (7 compares, 4 adds, mul, div); B*S areas (2 subs, mul), from centres (2 muls, 4 adds) more.
@@ -347,7 +355,8 @@ def non_max_suppression(node: Node) -> Cost:
     backward=first_operand_backward(lambda node: Cost(adds=output_element_count(node))),
 )
 def max_roi_pool(node: Node) -> Cost:
-    """MaxRoiPool: n(Y) * (window - 1) compares; each box: 4 scaled and rounded corners.
+    """Return the largest cost of MaxRoiPool: window - 1 compares per element of the result, and 4
+    corners scaled and rounded per box.
 
     A box is at most the image, so a window of it at most (floor(H/ph) + 2) * (floor(W/pw) + 2)
     elements, and never more than H * W. X [N, C, H, W], rois [R, 5], Y [R, C, ph, pw].
@@ -364,7 +373,7 @@ def max_roi_pool(node: Node) -> Cost:
 
 
 def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of CropAndResize, by requested operand.
+    """Return the cost of the gradients of CropAndResize, for each requested operand.
 
     each gradient, weighed, is added to four neighbours; nearest: to one.
 
@@ -384,7 +393,8 @@ def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Grad
     backward=_crop_resize_backward,
 )
 def crop_and_resize(node: Node) -> Cost:
-    """CropAndResize: bilinear 4 muls and 3 adds per output, nearest none.
+    """Return the cost of CropAndResize per element of the result: bilinear 4 muls and 3 adds,
+    nearest nothing.
 
     Where a position lies is shared by the channels and not counted, as for Resize.
     X [N, C, H, W], rois [R, 4], Y [R, C, h, w].

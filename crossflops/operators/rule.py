@@ -111,16 +111,16 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
     is_own: bool = False
 
     def exactness(self, node: Node) -> Exactness:
-        """Return how far the count of this node can be trusted."""
+        """Return how exact the count of this node is: "exact", "bound" or "estimate"."""
         return self.doubt(node) if self.doubt is not None else "exact"
 
     def check(self, node: Node) -> None:
-        """Raise OperandError if the node has operands that the operator cannot take."""
+        """Raise OperandError if the operator cannot take the operands of this node."""
         check_node_operands(node, self.requires)
 
 
 def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
-    """Raise OperandError if a constraint finds a problem with a node's operands.
+    """Raise OperandError if one of these constraints finds a problem with the operands of a node.
 
     An unknown shape contradicts nothing, and a malformed attribute is reported by the formula.
     Where no constraint finds a problem, ONNX's inference may have found one.
@@ -137,7 +137,7 @@ def check_node_operands(node: Node, constraints: Iterable[Constraint]) -> None:
 
 
 def _node_objection(node: Node) -> str:
-    """Return the node's recorded reason why it cannot be counted, or ""."""
+    """Return the reason, recorded at the node, why it cannot run; "" if there is none."""
     return node.objection
 
 
@@ -234,7 +234,7 @@ class Operators:
         facts.setdefault("backward", self.backward)
 
         def declare(formula: F) -> F:
-            """Return the formula, registered as the rule of the operator types."""
+            """Return the formula, after registering it as the rule of these operators."""
             for op in self._ops_from_types(types, since, domain):
                 if op in self.rules:
                     raise ValueError(_duplicate_rule_text(op))
@@ -257,7 +257,8 @@ class Operators:
         domain: str | None = None,
         requires: Constraint | Iterable[Constraint] = (),
     ) -> None:
-        """Declare operators that have no formula, in any version: each is uncounted, not zero.
+        """Declare operators that have no formula in any version, so that their nodes are
+        uncounted, not zero.
 
         Args:
             types: The name of the operator, or several names.
@@ -271,14 +272,18 @@ class Operators:
     def _ops_from_types(
         self, types: str | Iterable[str], since: int, domain: str | None
     ) -> list[Op]:
-        """Return an operator for each type name, in a domain and since a version."""
+        """Return an operator for each type name, with this first version and domain (None: the
+        domain of the file).
+        """
         domain = self.domain if domain is None else domain
         names = [types] if isinstance(types, str) else types
         return [Op(domain, name, since) for name in names]
 
 
 def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
-    """Return all rules of these files. Raises ValueError if an operator version has two."""
+    """Return the rules of all these files by operator. Raises ValueError if one operator version
+    has two rules.
+    """
     rules: dict[Op, OperatorRule] = {}
     for family in families:
         for op, rule in family.rules.items():
@@ -289,46 +294,50 @@ def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
 
 
 def _duplicate_rule_text(op: Op) -> str:
-    """Return the message that an operator has two rules."""
+    """Return the message that an operator version has two rules."""
     return f"two rules for {op} since version {op.since}"
 
 
 def _constraint_tuple(requires: Constraint | Iterable[Constraint]) -> tuple[Constraint, ...]:
-    """Return one constraint or several as a tuple."""
+    """Return the constraints as a tuple, also if one is given alone."""
     return (requires,) if callable(requires) else tuple(requires)
 
 
 def _operator_page(op: Op) -> str:
-    """Return the page that describes an operator."""
+    """Return the address of the page that describes an operator."""
     anchor = f"#{op.type.lower()}-{op.since}" if op.since > 1 and not op.domain else ""
     return _PAGES[op.domain].format(op.type) + anchor
 
 
 def estimate_exactness(_node: Node) -> Exactness:
-    """Return "estimate": the operator does not fix the algorithm."""
+    """Return "estimate" for every node, since the operator does not fix the algorithm."""
     return "estimate"
 
 
 def upper_bound_exactness(_node: Node) -> Exactness:
-    """Return "bound": the work depends on values."""
+    """Return "bound" for every node, since the work depends on values."""
     return "bound"
 
 
 def products_of(*digits: int) -> ConstantPart:
-    """Return a function that counts the products of these operands where they are constant."""
+    """Return a function that gives the MACs of a node if all operands at these indices are
+    constant, else zero.
+    """
 
     def constant_part(_node: Node, varying: frozenset[int], work: Cost) -> Cost:
-        """Return the MACs if none of the factors varies, else zero."""
+        """Return the MACs of the node as a cost if none of the operands varies, else zero."""
         return Cost(macs=work.macs if varying.isdisjoint(digits) else 0)
 
     return constant_part
 
 
 def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
-    """Return a function that gives "bound" if a node has the input of that index."""
+    """Return a function that gives "bound" for a node with the optional input at this index, else
+    "exact".
+    """
 
     def judge(node: Node) -> Exactness:
-        """Return "bound" if the optional input is given, else "exact"."""
+        """Return "bound" if the node is given the optional input, else "exact"."""
         provided = len(node.inputs) > index and node.inputs[index] is not None
         return "bound" if provided else "exact"
 

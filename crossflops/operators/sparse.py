@@ -1,4 +1,4 @@
-"""Operators of PyTorch on sparse tensors, which store only some of their elements.
+"""The cost of PyTorch operators on sparse tensors, which store only some of their elements.
 
 An export writes each as one node: a sparse tensor is the vector of its stored values there, and
 what one run of the model showed stands in attributes. `stored` says of each operand how many
@@ -70,7 +70,7 @@ _BIASED = ("aten.linear.default.sparse",)
 
 
 def _integer_list(node: Node, name: str) -> tuple[int, ...]:
-    """Return an attribute that is a tuple of integers; raise ValueError if it is not."""
+    """Return an attribute that is a tuple of integers. Raises ValueError if it is not."""
     value = node.attrs.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"{node.op} has no list {name!r}")
@@ -78,12 +78,13 @@ def _integer_list(node: Node, name: str) -> tuple[int, ...]:
 
 
 def _sparse_operand_places(node: Node) -> tuple[int, int]:
-    """Return the input positions of the two factors of a sparse product."""
+    """Return the input indices of the two factors of a sparse product."""
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
 
 def _product_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: dB = A^T dC by the stored terms; dA = dC B^T.
+    """Return the cost of the gradients of a sparse product, for each requested operand: dB = A^T
+    dC and dA = dC B^T.
 
     A COO matrix needs the whole of dA, of which it keeps its stored elements; for a compressed one
     `torch.sparse.mm` and `torch.sparse.addmm` compute only the stored elements. An added term sums
@@ -114,7 +115,8 @@ def _product_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     backward=_product_backward,
 )
 def sparse_product_cost(node: Node) -> Cost:
-    """A product with a sparse factor: each stored element times a row of the other factor.
+    """Return the cost of a product with a sparse factor: each stored element meets a row of the
+    other factor.
 
     Sparse by sparse: sum over k of nnz(A[:, k]) nnz(B[k, :]). Elements of one place are not
     summed before, unless the operator does so. sampled_addmm: nnz(C) K. With a term that is added
@@ -133,7 +135,9 @@ def sparse_product_cost(node: Node) -> Cost:
 
 
 def _sparse_row_groups(node: Node) -> tuple[int, int]:
-    """Return the numbers of distinct rows and of groups of a sparse tensor."""
+    """Return (number of stored elements at distinct indices, number of groups) of a
+    sparse tensor.
+    """
     groups = integer(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")
@@ -149,7 +153,7 @@ def _sparse_row_groups(node: Node) -> tuple[int, int]:
     ),
 )
 def sparse_softmax_cost(node: Node) -> Cost:
-    """A softmax of the stored elements of each row.
+    """Return the cost of a softmax over the stored elements of each row.
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.softmax.html
     """
@@ -165,7 +169,7 @@ def sparse_softmax_cost(node: Node) -> Cost:
     ),
 )
 def sparse_log_softmax_cost(node: Node) -> Cost:
-    """A logarithm of a softmax of the stored elements of each row.
+    """Return the cost of the logarithm of a softmax over the stored elements of each row.
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.log_softmax.html
     """
@@ -185,7 +189,8 @@ def sparse_log_softmax_cost(node: Node) -> Cost:
     backward=moves_back,
 )  # fmt: skip
 def sparse_sum_cost(node: Node) -> Cost:
-    """The sums of the stored elements, over some axes or all.
+    """Return the cost of summing the stored elements, over some axes or all: an add for each
+    beyond the first of a group.
 
     https://docs.pytorch.org/docs/stable/generated/torch.sparse.sum.html
     """
@@ -202,7 +207,8 @@ def sparse_sum_cost(node: Node) -> Cost:
     backward=moves_back,
 )
 def sum_of_two(node: Node) -> Cost:
-    """A sum with a sparse operand.
+    """Return the cost of a sum with a sparse operand: an add for each stored element that meets an
+    element of the other operand.
 
     https://docs.pytorch.org/docs/stable/sparse.html
     """
@@ -231,7 +237,8 @@ operator(
     backward=moves_back,
 )  # fmt: skip
 def coalesce(node: Node) -> Cost:
-    """Elements of one place are summed.
+    """Return the cost of summing elements with the same indices: an add for each beyond the first
+    of its place.
 
     https://docs.pytorch.org/docs/stable/generated/torch.Tensor.coalesce.html
     """

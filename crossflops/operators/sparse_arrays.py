@@ -1,4 +1,5 @@
-"""Operations of JAX on sparse arrays, BCOO and BCSR: each works on the elements that are stored.
+"""The cost of JAX operations on the sparse arrays BCOO and BCSR, which work on stored elements
+only.
 
 Every such array has places for a fixed number of elements (`nse`), which is in the shapes of its
 tensors, and JAX computes with all of them, whatever they hold. `lhs_contracting` and the like are
@@ -19,7 +20,7 @@ _PAGE = "https://docs.jax.dev/en/latest/_autosummary/jax.experimental.sparse.{}.
 
 
 def _sparse_array_axes(node: Node, name: str) -> tuple[int, ...]:
-    """Return an attribute that is a tuple of axes; raise ValueError if it is not."""
+    """Return an attribute that is a tuple of axes. Raises ValueError if it is not."""
     value = node.attrs.get(name)
     if not isinstance(value, tuple):
         raise ValueError(f"{node.op} has no axes {name!r}")
@@ -27,13 +28,14 @@ def _sparse_array_axes(node: Node, name: str) -> tuple[int, ...]:
 
 
 def _axes_size_product(node: Node, index: int, *names: str) -> int:
-    """Return the product of the sizes of an operand along the axes of these names."""
+    """Return the product of an operand's sizes along the axes that these attributes list."""
     sizes = spec_shape(input_spec(node, index))
     return prod(sizes[axis] for name in names for axis in _sparse_array_axes(node, name))
 
 
 def _sparse_array_elements(node: Node, data: int, indices: int, inner: int) -> int:
-    """Return how many elements an array stores.
+    """Return the number of elements that a sparse array stores; the arguments are the indices of
+    its values and places.
 
     Batch axes of its values and of their places may be 1, for all of a batch. `inner` is how many
     axes the places have beside those of a batch: 2 of BCOO, 1 of BCSR.
@@ -45,7 +47,9 @@ def _sparse_array_elements(node: Node, data: int, indices: int, inner: int) -> i
 
 
 def _dense_column_count(node: Node, index: int) -> int:
-    """Return how many elements of the dense factor each stored element is multiplied with."""
+    """Return how many elements of the dense factor (input `index`) each stored element is
+    multiplied with.
+    """
     shared = _axes_size_product(node, index, "rhs_contracting", "rhs_batch")
     return input_element_count(node, index) // shared if shared else 0
 
@@ -57,7 +61,9 @@ def _dense_column_count(node: Node, index: int) -> int:
     backward=each_operand(0, 2),
 )
 def product_of_coordinates(node: Node) -> Cost:
-    """Return the cost of a product with BCOO. Operands: values, places, the dense factor."""
+    """Return the cost of a product of a BCOO array, inputs 0 and 1 (values, places), and a dense
+    array, input 2.
+    """
     return Cost(macs=_sparse_array_elements(node, 0, 1, inner=2) * _dense_column_count(node, 2))
 
 
@@ -68,7 +74,9 @@ def product_of_coordinates(node: Node) -> Cost:
     backward=each_operand(0, 3),
 )
 def product_of_rows(node: Node) -> Cost:
-    """Return the cost of a product with BCSR. Operands: values, columns, row starts, dense."""
+    """Return the cost of a product of a BCSR array, inputs 0 to 2 (values, columns, row starts),
+    and a dense array, input 3.
+    """
     return Cost(macs=_sparse_array_elements(node, 0, 1, inner=1) * _dense_column_count(node, 3))
 
 
@@ -79,7 +87,9 @@ def product_of_rows(node: Node) -> Cost:
     backward=each_operand(0, 1),
 )
 def bcoo_sampled_product_cost(node: Node) -> Cost:
-    """Return the cost of a dense product at stored places alone. Operands: A, B, places."""
+    """Return the cost of a product of two dense arrays, computed only at the places in input 2: K
+    MACs each.
+    """
     indices = spec_shape(input_spec(node, 2), at_least=2)
     return Cost(macs=prod(indices[:-1]) * _axes_size_product(node, 0, "lhs_contracting"))
 
@@ -91,7 +101,8 @@ def bcoo_sampled_product_cost(node: Node) -> Cost:
     backward="the gradient of a product of two sparse arrays is not implemented in JAX",
 )
 def product_of_two(node: Node) -> Cost:
-    """Return the cost of a product of two BCOO arrays.
+    """Return the cost of a product of two BCOO arrays: JAX multiplies each pair of stored
+    elements.
 
     JAX multiplies every stored element of the one with every one of the other, and masks those
     that do not meet (_bcoo_spdot_general_unbatched). Operands: values and places of each.
@@ -111,7 +122,9 @@ def product_of_two(node: Node) -> Cost:
     backward=moves_back,
 )
 def to_dense(node: Node) -> Cost:
-    """Return the cost of a dense array from a sparse one."""
+    """Return the cost of turning a sparse array into a dense one: an add for each stored
+    element.
+    """
     return Cost(adds=input_element_count(node))
 
 
@@ -123,7 +136,9 @@ def to_dense(node: Node) -> Cost:
     backward=moves_back,
 )
 def bcoo_sum_duplicates_cost(node: Node) -> Cost:
-    """Return the cost of an array that stores each place once."""
+    """Return the largest cost of summing elements stored at the same place: an add for each stored
+    element.
+    """
     return Cost(adds=max(input_element_count(node) - 1, 0))
 
 

@@ -1,4 +1,4 @@
-"""Fourier transforms and what goes with them.
+"""The cost of Fourier transforms and of the operators around them.
 
 The operators say what is transformed, not how. Counted is the radix-2 fast Fourier transform:
 N/2 * log2(N) butterflies of 4 muls and 6 adds, so 5 * N * log2(N) for N complex elements, and
@@ -32,8 +32,8 @@ operator = Operators()
 
 
 def fft(length: int, real: bool) -> Cost:
-    """Return the cost of one transform of `length` complex elements: 2 N log2(N) muls, 3 N log2(N)
-    adds.
+    """Return the cost of a Fourier transform of N complex elements: 2 N log2(N) muls and 3 N
+    log2(N) adds; half if one side is `real`.
 
     Half of both, rounded up, where one side is real.
     """
@@ -45,7 +45,9 @@ _KINDS = {1: "real", 2: "complex"}
 
 
 def _number_axis_constraint(node: Node) -> str:
-    """Check that the last axis holds real numbers, or pairs that are complex ones."""
+    """Return what is wrong with the input, or "" if nothing is: its last axis has size 1 (real) or
+    2 (complex).
+    """
     dims = operand_shape(node, 0)
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
@@ -76,7 +78,8 @@ _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
     backward=linear_map_backward,
 )
 def dft(node: Node) -> Cost:
-    """DFT: rows of N elements along `axis`, each a transform; the inverse 2N divs more.
+    """Return the estimated cost of DFT: a Fourier transform of each row along `axis`; for the
+    inverse 2N divs more per row.
 
     input [..., 1 or 2]: real or complex; onesided leaves N // 2 + 1 of the elements. N is the
     input's extent, or dft_length. The axis is an attribute before version 20, an input since
@@ -100,7 +103,9 @@ def dft(node: Node) -> Cost:
 def _transform_length(
     node: Node, before: tuple[int, ...], after: tuple[int, ...], axis: int
 ) -> int:
-    """Return N: dft_length, or the length that follows from the sizes."""
+    """Return the number N of elements of a transform: dft_length, or the length that follows from
+    the sizes.
+    """
     if len(length := node.values.get(1, ())) == 1:
         return length[0]
     halved = integer(node, "onesided", 0) != 0
@@ -111,7 +116,9 @@ def _transform_length(
 
 
 def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
-    """Return the axis of a Fourier transform; if unknown, the longest axis before the last."""
+    """Return the axis of the transforms of a DFT; if it is unknown, the longest axis before the
+    last one.
+    """
     if node.op.since < 20:
         return integer(node, "axis", 1) % len(dims)
     if len(axes := node.values.get(2, ())) == 1:
@@ -121,8 +128,8 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     return len(dims) - 2
 
 
-def _frames(node: Node) -> str:
-    """Return why frame and window lengths do not fit the signal, or ""."""
+def _frame_length_constraint(node: Node) -> str:
+    """Return why the lengths of frame and window do not fit the signal; "" if nothing is wrong."""
     signal, window_, length = dims_of(node, 0), dims_of(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None
     if signal is None or frame is None:
@@ -135,7 +142,8 @@ def _frames(node: Node) -> str:
 
 
 def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work: each frame is transformed back, which serves both operands.
+    """Return the cost of the gradients of STFT: each frame is transformed back once, for signal
+    and window.
 
     signal: the muls by the window, and as many adds where frames overlap. window: as many muls,
     and the adds that sum them over the frames.
@@ -153,7 +161,9 @@ def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
 
 
 def _stft_frame_sizes(node: Node) -> tuple[int, int]:
-    """Return the length of a frame, and the number of parts of its numbers (1 real, 2 complex)."""
+    """Return (length of a frame, parts of a number) of an STFT; a real number has 1 part, a
+    complex one 2.
+    """
     parts = (spec_shape(input_spec(node, 0), at_least=2)[2:] or (1,))[0]
     if has_input(node, 2):
         return spec_shape(input_spec(node, 2), rank=1)[0], parts
@@ -173,12 +183,13 @@ def _stft_frame_sizes(node: Node) -> tuple[int, int]:
         rank_constraint(2, 1),
         rank_constraint(3, 0),
         _number_axis_constraint,
-        _frames,
+        _frame_length_constraint,
     ),
     backward=_stft_backward,
 )
 def stft(node: Node) -> Cost:
-    """STFT: per frame N muls by the window (2N for a complex signal), and one transform.
+    """Return the estimated cost of STFT: per frame N muls by the window (2N for a complex signal),
+    and a Fourier transform.
 
     signal [B, L, 1 or 2], window [N], output [B, frames, N or N // 2 + 1, 2].
     https://onnx.ai/onnx/operators/onnx__STFT.html
@@ -190,8 +201,8 @@ def stft(node: Node) -> Cost:
 
 
 def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
-    """Return the cost of real transforms along each of the last `axes` dimensions, for every row
-    of the others.
+    """Return the cost of real Fourier transforms along each of the last `axes` axes, for every
+    row.
     """
     count, total = prod(dims), Cost()
     for length in dims[len(dims) - axes :]:
@@ -207,7 +218,8 @@ def _real_transform(dims: tuple[int, ...], axes: int) -> Cost:
     backward=linear_map_backward,
 )
 def rfft(node: Node) -> Cost:
-    """Rfft: real transforms along the last signal_ndim dimensions of X [..., n].
+    """Return the estimated cost of Rfft: real Fourier transforms along the last signal_ndim axes
+    of the input.
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Rfft
     """
@@ -224,7 +236,8 @@ def rfft(node: Node) -> Cost:
     backward=linear_map_backward,
 )
 def irfft(node: Node) -> Cost:
-    """Irfft: real transforms along the last signal_ndim dimensions of Y [..., n], n(Y) divs.
+    """Return the estimated cost of Irfft: real Fourier transforms along the last signal_ndim axes
+    of the result, and a div per element.
 
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Irfft
     """
@@ -235,14 +248,16 @@ def irfft(node: Node) -> Cost:
 
 
 def cosine_window_formula(terms: int) -> Formula:
-    """Return the formula of a sum of cosines: a0 - a1 * cos(n * 2 pi / N) + a2 * cos(2 n * 2 pi /
-    N).
+    """Return the formula of a window function with `terms` cosines: a0 - a1 * cos(n * 2 pi / N) +
+    a2 * cos(2 n * 2 pi / N).
 
     Each cosine n(output) * (2 muls, cos, add); once a div.
     """
 
     def formula(node: Node) -> Cost:
-        """Return the cost of a window function with `terms` cosines per element."""
+        """Return the cost of a window of cosines: 2 muls, a cos and an add per element and cosine,
+        and one div.
+        """
         return Cost(muls=2, specials=1, adds=1) * (terms * output_element_count(node)) + Cost(
             divs=1
         )
@@ -266,7 +281,8 @@ for name, terms in (("HannWindow", 1), ("HammingWindow", 1), ("BlackmanWindow", 
     backward=no_gradient,
 )
 def mel_weights(node: Node) -> Cost:
-    """MelWeightMatrix: two slopes per element, the smaller one, not below 0.
+    """Return the estimated cost of MelWeightMatrix: per element the smaller of two slopes, not
+    below 0.
 
     n(output) * (2 subs, 2 divs, 2 compares). Where the triangles stand is not counted.
     https://onnx.ai/onnx/operators/onnx__MelWeightMatrix.html

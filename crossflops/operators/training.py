@@ -1,4 +1,4 @@
-"""Losses, and the steps of optimizers."""
+"""The cost of losses, and of the steps of optimizers in ONNX."""
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
@@ -26,10 +26,8 @@ operator = Operators()
 
 
 def _optimizer_element_count(node: Node, kinds: int) -> int:
-    """Return the number of elements that an optimizer node updates.
-
-    In detail: the number of elements of the optimized tensors: the inputs from 2 on are `kinds`
-    groups of equal length.
+    """Return the number of elements that an optimizer node updates; its inputs from 2 on are
+    `kinds` groups of tensors.
     """
     count, rest = divmod(len(node.inputs) - 2, kinds)
     if rest or count < 0:
@@ -38,14 +36,14 @@ def _optimizer_element_count(node: Node, kinds: int) -> int:
 
 
 def _optimizer_constraint(kinds: int) -> Constraint:
-    """Return a constraint on the operand shapes of an optimizer node.
-
-    In detail: a constraint: R and T are single numbers; a tensor, its gradient and its moments
-    have one shape.
+    """Return a constraint on an optimizer node: each tensor, its gradient and its moments (`kinds`
+    groups) have one shape.
     """
 
     def constraint(node: Node) -> str:
-        """Return why the optimizer's inputs do not have equal shapes per tensor, or ""."""
+        """Return why the inputs of the optimizer do not have equal shapes per tensor; "" if
+        nothing is wrong.
+        """
         count = (len(node.inputs) - 2) // kinds
         similar = (equal(*range(2 + at, len(node.inputs), count)) for at in range(count))
         return joint(single(0, 1), *similar)(node)
@@ -61,7 +59,8 @@ def _optimizer_constraint(kinds: int) -> Constraint:
     backward=no_gradient,
 )
 def momentum(node: Node) -> Cost:
-    """Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X = X - R*V.
+    """Return the cost of the optimizer step Momentum: G' = norm*X + G; V = alpha*V + beta*G'; X =
+    X - R*V.
 
     4 muls, 3 adds per element; nesterov X = X - R*(G' + alpha*V): a mul and an add more.
     inputs X..., G..., V... The factor of beta in the first step is not looked at.
@@ -79,7 +78,8 @@ def momentum(node: Node) -> Cost:
     backward=no_gradient,
 )
 def adagrad(node: Node) -> Cost:
-    """Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G' / (sqrt(H) + epsilon).
+    """Return the cost of the optimizer step Adagrad: G' = norm*X + G; H = H + G'*G'; X = X - r*G'
+    / (sqrt(H) + epsilon).
 
     3 muls, 4 adds, sqrt, div per element; once r = R / (1 + T*decay). inputs X..., G..., H...
     https://onnx.ai/onnx/operators/onnx_aionnxpreviewtraining_Adagrad.html
@@ -96,7 +96,8 @@ def adagrad(node: Node) -> Cost:
     backward=no_gradient,
 )
 def onnx_adam_cost(node: Node) -> Cost:
-    """Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H + (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).
+    """Return the cost of the optimizer step Adam: G' = norm*X + G; V = a*V + (1-a)*G'; H = b*H +
+    (1-b)*G'*G'; X -= r*V/(sqrt(H)+eps).
 
     7 muls, 5 adds, sqrt, div per element; norm_coefficient_post a mul more. What is once per
     step is not counted. inputs X..., G..., V..., H...
@@ -107,7 +108,9 @@ def onnx_adam_cost(node: Node) -> Cost:
 
 
 def _one_target_each(node: Node) -> str:
-    """Check input [N, C, d...] and target [N, d...]."""
+    """Return what is wrong with the target, or "" if nothing is: one for each position of the
+    input [N, C, d...].
+    """
     data, target = operand_shape(node, 0), operand_shape(node, 1)
     if len(data) < 2:
         return f"{operand_label(node, 0)} has rank {len(data)}, but needs at least 2"
@@ -128,7 +131,7 @@ _LOSS = (
 
 
 def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
-    """Return the backward cost of a negative log-likelihood loss.
+    """Return the cost of the gradient of a negative log-likelihood loss.
 
     dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
 
@@ -146,7 +149,9 @@ def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradi
 
 
 def _entropy_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the gradient work of the likelihood, and of LogSoftmax, whose result is stored."""
+    """Return the cost of the gradient of a softmax cross-entropy: of the likelihood and of
+    LogSoftmax, whose result is stored.
+    """
     work = _likelihood_backward(node, requested, forward).operands
     softened = log_softmax_back(input_element_count(node), input_element_count(node, 1))
     return Gradient({index: cost + softened for index, cost in work.items()})
@@ -156,7 +161,8 @@ def _entropy_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     "NegativeLogLikelihoodLoss", _LOSS, since=12, requires=_TARGETS, backward=_likelihood_backward
 )
 def negative_log_likelihood(node: Node) -> Cost:
-    """NegativeLogLikelihoodLoss: l = -weight[target] * input[target] for each of m targets.
+    """Return the cost of NegativeLogLikelihoodLoss, -weight[target] * input[target] for each
+    target, and its reduction.
 
     m negations; weight: m muls; ignore_index: m compares. sum: m - 1 adds. mean: m - 1 adds
     and a div, and where weights or ignored targets make it a weighted one, m - 1 adds more.
@@ -170,7 +176,7 @@ def negative_log_likelihood(node: Node) -> Cost:
 
 
 def _loss_reduction_cost(node: Node, count: int, weighted: bool) -> Cost:
-    """Return the cost of reducing `count` losses by none, sum or mean."""
+    """Return the cost of reducing `count` losses by the node's reduction: none, sum or mean."""
     reduction, joined = string_attribute(node, "reduction", "mean"), Cost(adds=max(count - 1, 0))
     if reduction == "none":
         return ZERO
@@ -187,7 +193,8 @@ def _loss_reduction_cost(node: Node, count: int, weighted: bool) -> Cost:
     backward=_entropy_backward,
 )
 def softmax_cross_entropy(node: Node) -> Cost:
-    """SoftmaxCrossEntropyLoss: LogSoftmax over the classes, then NegativeLogLikelihoodLoss.
+    """Return the cost of SoftmaxCrossEntropyLoss: LogSoftmax over the classes, then
+    NegativeLogLikelihoodLoss.
 
     scores [N, C, d...], labels [N, d...]; n(labels) groups.
     https://onnx.ai/onnx/operators/onnx__SoftmaxCrossEntropyLoss.html

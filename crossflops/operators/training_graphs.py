@@ -1,4 +1,5 @@
-"""Operators of the training graphs that onnxruntime writes: gradients, losses, optimizers.
+"""The cost of operators in the training graphs that onnxruntime writes: gradients, losses,
+optimizers.
 
 A gradient operator costs what the backward pass of its forward operator costs: it becomes that
 forward node again, and the rule of the forward operator is asked for the gradients that have a
@@ -57,7 +58,7 @@ def _declare_training_operator(
     doubt: Callable[[Node], Exactness] | None = None,
     traffic: Traffic = "touch",
 ) -> None:
-    """Declare operators of the training graphs, whose schemas are in one file."""
+    """Declare operators of onnxruntime's training graphs, with their formula and constraints."""
     for domain in domains:
         operator(
             types,
@@ -90,7 +91,7 @@ class _Forward(NamedTuple):
     attrs: tuple[tuple[str, int | str], ...] = ()
 
     def gradients(self, node: Node) -> Cost:
-        """Return the cost of all gradients that have a name."""
+        """Return the cost of those gradients that the node outputs."""
         again = self._node(node)
         indices = frozenset(
             position for output, position in enumerate(self.results) if has_output(node, output)
@@ -102,7 +103,7 @@ class _Forward(NamedTuple):
         return _gradient_total_cost(backward(again, indices, work))
 
     def _node(self, node: Node) -> Node:
-        """Return the forward node that belongs to a gradient node."""
+        """Return the forward node whose gradients this gradient node computes."""
         inputs = tuple(self._operand(node, position) for position in range(len(self.operands)))
         return msgspec.structs.replace(
             node,
@@ -114,7 +115,9 @@ class _Forward(NamedTuple):
         )
 
     def _operand(self, node: Node, position: int) -> TensorSpec | None:
-        """Return one operand of the forward node, from the gradient node's inputs or outputs."""
+        """Return an operand of the forward node, found among the inputs or outputs of the gradient
+        node.
+        """
         index = self.operands[position]
         if index is not None:
             return node.inputs[index] if index < len(node.inputs) else None
@@ -123,7 +126,7 @@ class _Forward(NamedTuple):
 
 
 def _gradient_total_cost(gradient: Gradient) -> Cost:
-    """Return the sum of all parts of a backward cost."""
+    """Return the sum of all costs of a gradient."""
     return sum(gradient.operands.values(), start=gradient.inner + gradient.recomputed)
 
 
@@ -137,7 +140,9 @@ def _gradient_node_mapping(
     products: bool = False,
     **attrs: int | str,
 ) -> _Forward:
-    """Return how a gradient node's inputs map to the forward operator `name`."""
+    """Return how the inputs and outputs of a gradient node correspond to those of the forward
+    operator `name`.
+    """
     op = Op("", name, since)
     rule = family.rules[op]
     return _Forward(op, rule, operands, results, gradient, products, tuple(attrs.items()))
@@ -228,14 +233,12 @@ _declare_training_operator(
 
 
 def _bias_gelu_formula(name: str) -> Formula:
-    """Return the formula of the gradient of a Gelu with an added bias.
-
-    In detail: the formula of the gradient of a Gelu whose operand is X + B, which is summed again:
-    n adds.
+    """Return the formula of the gradient of a Gelu (operator `name`) of X + B, with an add per
+    element for X + B again.
     """
 
     def formula(node: Node) -> Cost:
-        """Return the cost of an activation's gradient and one addition per element."""
+        """Return the cost of the gradient of the activation, and of one add per element."""
         return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
 
     return formula
@@ -250,11 +253,7 @@ for _name in ("Gelu", "FastGelu"):
 
 
 def _quick_gelu_gradient(node: Node) -> Cost:
-    """Return the cost of QuickGeluGrad.
-
-    In detail: the cost of QuickGeluGrad: dY s (1 + alpha X (1 - s)), s = sigmoid(alpha X); alpha X
-    once.
-    """
+    """Return the cost of QuickGeluGrad, dY s (1 + alpha X (1 - s)) with s = sigmoid(alpha X)."""
     scaled = MUL if node.attrs.get("alpha", 1.702) != 1 else ZERO
     return (SWISH_BACK + scaled) * output_element_count(node)
 
@@ -264,10 +263,8 @@ _declare_training_operator("QuickGeluGrad", "n*(sigmoid, 3 muls, 2 adds); alpha 
 
 
 def _invertible_norm_cost(node: Node) -> Cost:
-    """Return the cost of InvertibleLayerNormalizationGrad.
-
-    In detail: the cost of InvertibleLayerNormalizationGrad: as of LayerNormalization, with x^ = (Y
-    - bias) / scale.
+    """Return the cost of InvertibleLayerNormalizationGrad: as for LayerNormalization, with (Y -
+    bias) / scale as its normalized input.
 
     x^ takes n subs and n divs in place of n subs and n muls.
     """
@@ -283,9 +280,7 @@ _declare_training_operator("InvertibleLayerNormalizationGrad",
 
 
 def _batch_in_training(node: Node) -> Cost:
-    """Return the cost of BatchNormInternal.
-
-    In detail: the cost of BatchNormInternal: BatchNormalization in training, which stores what its
+    """Return the cost of BatchNormInternal: BatchNormalization in training, which stores what its
     gradient needs.
     """
     attrs = {**node.attrs, "training_mode": 1}
@@ -301,14 +296,14 @@ _declare_training_operator(
 
 
 def _dropout_gradient_formula(index: int) -> Formula:
-    """Return the formula of the gradient of Dropout.
-
-    In detail: the formula of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls;
-    0 where training_mode is false.
+    """Return the formula of the gradient of Dropout: 2 muls per element in training; input `index`
+    is training_mode.
     """
 
     def formula(node: Node) -> Cost:
-        """Return the cost of dropout in training mode, zero otherwise; raise if it is unknown."""
+        """Return 2 muls per element in training, else zero. Raises ValueError if training_mode is
+        unknown.
+        """
         mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
             raise ValueError(
@@ -348,15 +343,15 @@ _declare_training_operator(
 
 
 def _with_ignored(node: Node, index: int) -> Node:
-    """Return the node with its input `ignore_index` as the attribute of the operator of
-    ai.onnx.
+    """Return the node with the attribute `ignore_index` if it is given the input at this index
+    that says the same.
     """
     attrs = {**node.attrs, "ignore_index": 0} if has_input(node, index) else node.attrs
     return msgspec.structs.replace(node, attrs=attrs)
 
 
 def _training_loss_cost(node: Node) -> Cost:
-    """Return the cost of a softmax cross-entropy loss node in training."""
+    """Return the cost of a softmax cross-entropy loss, as SoftmaxCrossEntropyLoss of ONNX."""
     return training.softmax_cross_entropy(_with_ignored(node, 3))
 
 
@@ -364,10 +359,8 @@ _LOSS = _gradient_node_mapping(_losses, "SoftmaxCrossEntropyLoss", 1, 2, 3, sinc
 
 
 def _loss_gradient(node: Node) -> Cost:
-    """Return the cost of a softmax cross-entropy loss's gradient by the scores.
-
-    In detail: the cost of the gradient by the scores; `dY` is that of the loss, or of each loss
-    where none is reduced.
+    """Return the cost of the gradient of a softmax cross-entropy loss by its scores, with an add
+    per score for a bias.
 
     A bias behind them is added to the gradient: n adds.
     """
@@ -392,7 +385,7 @@ _declare_training_operator(
 
 
 def _softmax_row_count(node: Node, index: int) -> int:
-    """Return the number of softmaxes over scores [..., classes]."""
+    """Return the number of softmaxes over scores [..., classes] in the input at this index."""
     spec = input_spec(node, index)
     if not spec.shape:
         raise ValueError(f"the shape of {spec.name!r} is unknown")
@@ -400,12 +393,14 @@ def _softmax_row_count(node: Node, index: int) -> int:
 
 
 def _is_mean(node: Node) -> bool:
-    """Return whether the loss is reduced by its mean."""
+    """Return whether the loss is the mean over its targets."""
     return string_attribute(node, "reduction", "mean") == "mean"
 
 
 def _one_hot_loss(node: Node) -> Cost:
-    """Return the cost of SoftmaxCrossEntropy: -sum(label * LogSoftmax(logits)), mean: / N."""
+    """Return the cost of SoftmaxCrossEntropy, -sum(label * LogSoftmax(logits)), divided by N for a
+    mean.
+    """
     count = input_element_count(node)
     softened = normalization.log_softmax_cost(count, _softmax_row_count(node, 0))
     summed = Cost(muls=count, adds=max(count - 1, 0) + 1)
@@ -413,8 +408,8 @@ def _one_hot_loss(node: Node) -> Cost:
 
 
 def _one_hot_gradient(node: Node) -> Cost:
-    """Return the cost of SoftmaxCrossEntropyGrad: dY (exp(log_prob) - label), mean: dY / N
-    once.
+    """Return the cost of SoftmaxCrossEntropyGrad, dY (exp(log_prob) - label), with dY / N once for
+    a mean.
     """
     return (SPECIAL + ADD + MUL) * input_element_count(node, 1) + (DIV if _is_mean(node) else ZERO)
 
@@ -439,8 +434,8 @@ _declare_training_operator(
 
 
 def _overwriting(node: Node) -> Exactness:
-    """Return "bound" where a flag decides whether the buffer is overwritten, so nothing is added;
-    else "exact".
+    """Return "bound" if a flag decides whether the buffer is overwritten, so that nothing is
+    added; else "exact".
     """
     return "bound" if has_input(node, 2) else "exact"
 
@@ -455,13 +450,13 @@ _declare_training_operator(
 
 
 def _all_inputs(node: Node, first: int = 0) -> int:
-    """Return the number of elements of all inputs from `first` on."""
+    """Return the number of elements of all inputs from the index `first` on."""
     return sum(input_element_count(node, index) for index in range(first, len(node.inputs)))
 
 
 def _norm_of_all(node: Node) -> Cost:
-    """Return the cost of ReduceAllL2: the root of the sum of all squares; `ignore_mask` has a bit
-    for each input.
+    """Return the cost of ReduceAllL2: the square root of the sum of squares of all inputs that
+    `ignore_mask` does not exclude.
     """
     ignored = integer(node, "ignore_mask", 0)
     count = sum(
@@ -487,12 +482,14 @@ _declare_training_operator(
 
 
 def _scale_operator_cost(node: Node) -> Cost:
-    """Return the cost of Scale: input * scale, or input / scale."""
+    """Return the cost of Scale, input * scale or input / scale, per element."""
     return (DIV if integer(node, "scale_down", 0) else MUL) * input_element_count(node)
 
 
 def _scale_sum_cost(node: Node) -> Cost:
-    """Return the cost of ScaledSum: scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2."""
+    """Return the cost of ScaledSum, scale_0 * input_0 + scale_1 * input_1 + scale_2 * input_2, per
+    element.
+    """
     count = sum(spec is not None for spec in node.inputs)
     return Cost(muls=count, adds=max(count - 1, 0)) * input_element_count(node)
 
@@ -511,8 +508,9 @@ _declare_training_operator(
 )
 
 
-def _moments(node: Node) -> Cost:
-    """Return the cost of Adam's moments for each element, before the step.
+def _adam_moments_cost(node: Node) -> Cost:
+    """Return the cost per element of updating Adam's moments M and V and computing its direction
+    D.
 
     M = a*M + (1-a)*G: 2 muls, add; V = b*V + (1-b)*G*G: 3 muls, add; with do_bias_correction a div
     for each; D = M / (sqrt(V) + eps): sqrt, add, div; D + lambda*W: mul, add.
@@ -522,16 +520,16 @@ def _moments(node: Node) -> Cost:
 
 
 def _adam_optimizer_cost(node: Node) -> Cost:
-    """Return the cost of AdamOptimizer: `_moments`, W = W - r*D: mul, sub; loss_scale or a norm: a
-    div of G.
+    """Return the cost of AdamOptimizer per element: `_adam_moments_cost`, a mul and a sub for W =
+    W - r*D, a div if G is scaled.
     """
     scaled = DIV if has_input(node, 7) or has_input(node, 8) else ZERO
-    return (_moments(node) + MUL + ADD + scaled) * input_element_count(node, 2)
+    return (_adam_moments_cost(node) + MUL + ADD + scaled) * input_element_count(node, 2)
 
 
-def _lamb(node: Node) -> Cost:
-    """Return the cost of LambOptimizer: `_moments`, the norms of W and D, W = W - r*(|W| / |D|)*D
-    for each weight.
+def _lamb_optimizer_cost(node: Node) -> Cost:
+    """Return the cost of LambOptimizer: for each weight `_adam_moments_cost`, the norms of W and
+    D, and W = W - r*(|W| / |D|)*D.
 
     The norms take 2n muls, 2(n-1) adds, 2 sqrts, a div; a step a mul and a sub for each element.
     Groups of five inputs (W, G, M, V, W in few bits) begin at input 5.
@@ -541,7 +539,7 @@ def _lamb(node: Node) -> Cost:
     for index in range(5, len(node.inputs), 5):
         count = input_element_count(node, index)
         norms = Cost(muls=2 * count, adds=2 * max(count - 1, 0), specials=2, divs=1)
-        cost += (_moments(node) + MUL + ADD + scaled) * count + norms
+        cost += (_adam_moments_cost(node) + MUL + ADD + scaled) * count + norms
     return cost
 
 
@@ -552,7 +550,7 @@ _declare_training_operator(
 _declare_training_operator(
     "LambOptimizer",
     f"{_ADAM}; loss scale: a div; norms: 2n muls, 2(n-1) adds, 2 sqrts, div for each weight",
-    _lamb,
+    _lamb_optimizer_cost,
 )
 
 operator.without_rule(

@@ -1,4 +1,4 @@
-"""Operators without a formula, and why: each is uncounted, never zero.
+"""Operators without a formula, each with the reason: their nodes are uncounted, never zero.
 
 Of those that hold a body, what the body costs is counted instead, run by run.
 """
@@ -16,7 +16,9 @@ _CONTROL = "the node costs nothing by itself: its body is counted, run by run"
 
 
 def scan_axes_constraint(node: Node) -> str:
-    """Check Scan: all scanned inputs have as many elements along their scan axes."""
+    """Return what is wrong with the operands of Scan, or "" if nothing is: scanned inputs are
+    equally long along their scan axes.
+    """
     count = integer(node, "num_scan_inputs")
     indices = range(len(node.inputs) - count, len(node.inputs))
     axes = ints(node, "scan_input_axes") or (0,) * count

@@ -63,7 +63,7 @@ class Adapter(Protocol):
     distribution: str
 
     def version(self) -> str:
-        """Return the version of the installed distribution that really owns the tool's code.
+        """Return the version of the installed distribution that the tool's code really comes from.
 
         Returns:
             The version, such as "0.1.1".
@@ -85,7 +85,7 @@ class Adapter(Protocol):
         """
 
     def accepts(self, model: object) -> bool:
-        """Return whether the tool supports this kind of model at all.
+        """Return whether the tool supports models of this kind.
 
         Args:
             model: The model object, or the `pathlib.Path` of an ONNX file.
@@ -97,7 +97,7 @@ class Adapter(Protocol):
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Run the tool on `model(*args, **kwargs)`, and return its result.
+        """Run the tool on the model with these inputs, and return the numbers that it printed.
 
         The adapter applies the setting: `crossflops.plugins.adapter.under` does it for PyTorch,
         and `ran` runs the requested training step. A tool that prints the same for tensors with
@@ -121,12 +121,13 @@ class Adapter(Protocol):
 
 
 def on_fakes(adapter: Adapter) -> bool:
-    """Return whether the tool counts fake tensors (without values) the same."""
+    """Return whether the tool prints the same numbers for fake tensors, which have no values."""
     return bool(getattr(adapter, "on_fakes", False))
 
 
 def installed(distribution: str, title: str = "", command: str = "") -> str:
-    """Return the version of a distribution. Raises MissingExtraError without it.
+    """Return the version of an installed distribution. Raises MissingExtraError if it is not
+    installed.
 
     Raises MissingExtraError, in which `title` stands for the name, and `command` installs it where
     "pip install" and the name do not.
@@ -143,7 +144,7 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 
 
 def exact(value: Any) -> Amount:
-    """Return a tool's number as an int if it is whole, else as the float it printed.
+    """Return a number that a tool printed: as an int if it is whole, else as a float.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
@@ -173,7 +174,8 @@ def is_module(model: object) -> bool:
 
 
 def non_buffer_places(model: Any, names: Collection[str]) -> Iterator[str]:
-    """Yield "path.name" for each attribute of these names that is not a buffer.
+    """Yield "path.name" for each attribute with one of these names, in any module, that is not a
+    buffer.
 
     A tool cannot register a buffer there. A module that torch.compile made shows the attributes of
     the module within.
@@ -186,7 +188,7 @@ def non_buffer_places(model: Any, names: Collection[str]) -> Iterator[str]:
 
 @contextmanager
 def under(setting: Setting, model: Any) -> Iterator[None]:
-    """Set mode, gradients and random seed of a PyTorch model within the block.
+    """Set the training mode, gradient mode and random seed of a PyTorch model during the block.
 
     What sizes depend on may be drawn: the export began there, too. Every training flag, the
     gradient mode and the state of the generators are as before when the block ends. Raises
@@ -212,7 +214,8 @@ __all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
-    """Run the forward pass of a PyTorch model, or a training step if the setting has one.
+    """Run the forward pass of a PyTorch model, or a whole training step if the setting asks for
+    one.
 
     The model is changed: see `frontends.pytorch.observe.training_step.run`.
     """

@@ -1,4 +1,6 @@
-"""Which tools a comparison runs, where, and by which convention each is predicted."""
+"""Choose the tools that a comparison runs, the Python of each, and the convention that predicts
+it.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -35,7 +37,9 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def formula_names_by_tool(self) -> dict[str, tuple[str, ...]]:
-        """The operators whose formulas each tool is handed, of the tools that are handed some."""
+        """The names of the operators whose formulas a tool is given, by tool; only tools that are
+        given some.
+        """
         taken = {
             tool: tuple(lesson.formula for lesson in lessons if not lesson.refused)
             for tool, lessons in self.lessons.items()
@@ -43,7 +47,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         return {tool: names for tool, names in taken.items() if names}
 
     def only(self, tools: Collection[str]) -> "Choice":
-        """Return the choice with these tools only, and without failures."""
+        """Return the choice limited to these tools, without the failures."""
         return msgspec.structs.replace(
             self,
             here={tool: value for tool, value in self.here.items() if tool in tools},
@@ -54,7 +58,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def without_failures(self, failures: Mapping[str, Failure]) -> "Choice":
-        """Return the choice after these tools turned out to be unable to run."""
+        """Return the choice with these tools moved from the tools that run to the failures."""
         return msgspec.structs.replace(
             self,
             here={tool: value for tool, value in self.here.items() if tool not in failures},
@@ -70,7 +74,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
-    """Choose the tools to run: the given ids, or all installed and configured ones.
+    """Return the tools to run: those with these ids, or all that are installed or configured.
 
     A tool with an interpreter need not be installed here. Raises UnknownNameError for an id
     that has neither a plugin here nor an interpreter.
@@ -104,7 +108,8 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
 
 
 def teach_tools(choice: Choice) -> Choice:
-    """Return the choice with every tool taught the formulas in force, as far as it takes them.
+    """Return the choice in which each tool is given the user's formulas, as far as the tool
+    accepts formulas.
 
     Raises InputError where there is no formula of one's own.
     """

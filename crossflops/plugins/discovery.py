@@ -1,4 +1,4 @@
-"""Which tools are installed, and the exact command that installs what is not.
+"""Find the installed tools, and the command that installs a missing one.
 
 They are the entry points of the group `crossflops.adapters`, here or in another environment.
 """
@@ -36,7 +36,7 @@ _PIP = re.compile(r"(?<!-m )\bpip (?=(un)?install )")
 
 
 def find_distribution_version(distribution: str) -> str | None:
-    """Return the version of a distribution, or None when it is not installed."""
+    """Return the version of a distribution, or None if it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:
@@ -46,7 +46,8 @@ def find_distribution_version(distribution: str) -> str | None:
 def to_install(
     tools: Iterable[str] | None = None, root: Path = ROOT, python: str | None = None
 ) -> str:
-    """Return the pip command that installs plugins of tools, or "" if there are none.
+    """Return the pip command that installs the plugins of these tools (None: all plugins); "" if
+    there are none.
 
     In a source folder that holds the plugins it installs those; elsewhere the extras of
     crossflops, which bear the ids of the tools. Into another interpreter (`python`) this very
@@ -67,32 +68,34 @@ def to_install(
 
 
 def extra(name: str, root: Path = ROOT) -> str:
-    """Return the command that installs an extra of crossflops."""
+    """Return the pip command that installs an extra of crossflops."""
     if (root / "pyproject.toml").is_file():
         return _pip(["-e", f"{root}[{name}]"])
     return _pip([f"crossflops[{name}]"])
 
 
 def itself(python: str, root: Path = ROOT) -> str:
-    """Return the command that installs this very crossflops into another interpreter."""
+    """Return the pip command that installs the same crossflops into another Python interpreter."""
     if (root / "pyproject.toml").is_file():
         return _pip(["-e", str(root)], python)
     return _pip([f"crossflops{_version_requirement(python)}"], python)
 
 
 def with_pip_interpreter(python: str, hint: str) -> str:
-    """Return the hint with each pip command prefixed by this Python interpreter."""
+    """Return the hint with "PYTHON -m" before each pip command."""
     return _PIP.sub(lambda match: f"{shlex.quote(python)} -m {match[0]}", hint)
 
 
 def _version_requirement(python: str | None) -> str:
-    """Return "==VERSION" of crossflops for another interpreter, else an empty text."""
+    """Return "==VERSION" of crossflops if `python` is given and the version is known, else ""."""
     version = find_distribution_version("crossflops")
     return f"=={version}" if python is not None and version else ""
 
 
 def _folders(root: Path) -> dict[str, Path]:
-    """Return the folder of each tool's plugin in the source of crossflops."""
+    """Return the source folder of each tool's plugin, by tool id; {} outside of the source of
+    crossflops.
+    """
     by_tool: dict[str, Path] = {}
     for file in sorted(root.glob("plugins/*/pyproject.toml")):
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
@@ -102,7 +105,7 @@ def _folders(root: Path) -> dict[str, Path]:
 
 
 def _extras() -> list[str]:
-    """Return the names of the extras of the installed crossflops."""
+    """Return the names of the extras that the installed crossflops declares."""
     try:
         return metadata("crossflops").get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -110,7 +113,7 @@ def _extras() -> list[str]:
 
 
 def _pip(arguments: list[str], python: str | None = None) -> str:
-    """Return the shell command that installs packages by pip into an interpreter."""
+    """Return the shell command "PYTHON -m pip install ARGUMENTS"."""
     return shlex.join([python or sys.executable or "python", "-m", "pip", "install", *arguments])
 
 
@@ -118,7 +121,7 @@ _MEMBERS = ("name", "convention", "distribution", "version", "load", "accepts", 
 
 
 def plugin_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points by tool id, in alphabetical order. Nothing is imported.
+    """Return the entry points of the installed plugins by tool id, sorted, without importing them.
 
     Raises UnknownNameError when two plugins bear one name, naming both distributions.
     """
@@ -138,7 +141,7 @@ def plugin_entry_points() -> dict[str, EntryPoint]:
 
 
 def load_plugin_adapter(tool: str) -> Adapter | Failure:
-    """Return the adapter of a tool, or a Failure if its plugin cannot be loaded.
+    """Return the adapter of a tool, or the failure if its plugin cannot be loaded.
 
     Raises UnknownNameError when no plugin bears that name.
     """
@@ -146,7 +149,9 @@ def load_plugin_adapter(tool: str) -> Adapter | Failure:
 
 
 def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Failure:
-    """Load the adapter of a tool; raise an error for an unknown tool."""
+    """Return the adapter of a tool, or its failure. Raises UnknownNameError if no plugin has the
+    tool.
+    """
     if tool not in points:
         raise unknown_tool_error(tool, points)
     return load_point(tool, points[tool])
@@ -155,7 +160,8 @@ def _load_entry_point(tool: str, points: dict[str, EntryPoint]) -> Adapter | Fai
 def adapters_and_failures(
     tools: Sequence[str] | None,
 ) -> tuple[dict[str, Adapter], dict[str, Failure]]:
-    """Load the adapters of tools; return them and the failures of the others.
+    """Load the adapters of these tools (None: of all installed ones); return the adapters and the
+    failures, by tool.
 
     A plugin whose convention is not known is such a failure: nothing could be predicted. Raises
     UnknownNameError when no plugin bears a name.
@@ -179,12 +185,12 @@ def adapters_and_failures(
 
 
 def load_value(tool: str, value: str) -> Adapter | Failure:
-    """Return the adapter that the value of an entry point ("module:attribute") names."""
+    """Return the adapter that "module:attribute" names, or the failure if it cannot be loaded."""
     return load_point(tool, EntryPoint(name=tool, value=value, group=GROUP))
 
 
 def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
-    """Return the adapter of an entry point, or the Failure to load it."""
+    """Return the adapter that an entry point names, or the failure if it cannot be loaded."""
     try:
         adapter = point.load()()
     except Exception as problem:
@@ -202,7 +208,9 @@ def load_point(tool: str, point: EntryPoint) -> Adapter | Failure:
 
 
 def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameError:
-    """Return the error for a tool that no plugin offers, with the command that installs it."""
+    """Return the error for a tool that no installed plugin has, with a command or similar names as
+    the hint.
+    """
     plugins = _plugins()
     known = ", ".join(points) or "none"
     requested = plugins.get(tool) or _PLUGIN_OF.get(tool)
@@ -220,12 +228,14 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
 
 
 def _entry_point_distribution(point: EntryPoint) -> str:
-    """Return the name of the distribution that provides an entry point."""
+    """Return the name of the distribution that declares an entry point."""
     return point.dist.name if point.dist is not None else "an unknown distribution"
 
 
 def _plugins() -> dict[str, str]:
-    """Return by extra the plugin distribution that crossflops declares for it."""
+    """Return the plugin distribution that crossflops requires for each extra, by the name of the
+    extra.
+    """
     try:
         requirements = requires("crossflops") or []
     except PackageNotFoundError:  # run from a source tree
@@ -242,7 +252,7 @@ def _plugins() -> dict[str, str]:
 
 
 def owner(package: str, candidates: Sequence[str]) -> Distribution:
-    """Return the installed distribution whose files are imported as the package.
+    """Return the installed distribution that the files of an importable package come from.
 
     Two distributions may install the same package, and the later one overwrites the earlier
     without a word from pip: both are then listed as installed. So the files on disk are held
@@ -273,7 +283,7 @@ def owner(package: str, candidates: Sequence[str]) -> Distribution:
 
 
 def _folder(package: str) -> Path | None:
-    """Return the folder of an importable package, or None."""
+    """Return the folder of an importable package, or None if there is no such package."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
@@ -281,7 +291,7 @@ def _folder(package: str) -> Path | None:
 
 
 def _find_distribution(name: str) -> Distribution | None:
-    """Return the installed distribution of this name, or None."""
+    """Return the installed distribution with this name, or None."""
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -289,7 +299,9 @@ def _find_distribution(name: str) -> Distribution | None:
 
 
 def _owns(candidate: Distribution, folder: Path) -> bool:
-    """Return whether all Python files of a folder's distribution have their recorded hashes."""
+    """Return whether the distribution has Python files in this folder, all with the hashes that it
+    recorded.
+    """
     files = [
         (recorded, path)
         for recorded in candidate.files or ()
@@ -300,7 +312,7 @@ def _owns(candidate: Distribution, folder: Path) -> bool:
 
 
 def _is_as_recorded(recorded: PackagePath, path: Path) -> bool:
-    """Return whether a file has the hash that its distribution recorded."""
+    """Return whether a file has the hash that its distribution recorded for it."""
     if recorded.hash is None or not path.is_file():
         return False
     digest = hashlib.new(recorded.hash.mode, path.read_bytes()).digest()

@@ -1,4 +1,5 @@
-"""Tools of other environments: which Python runs which tool, and what is there, none being run.
+"""Tools of other environments: which Python runs which tool, and what it offers, without running a
+tool.
 
 A Python is named on the command line, or in the table `[python]` of `crossflops.toml`, or
 `[tool.crossflops.python]` of `pyproject.toml`, in the nearest folder upwards that has one of them.
@@ -43,7 +44,7 @@ _KEYS = ("formulas",)
 
 
 def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Mapping[str, Any]]:
-    """Return the nearest configuration file above the folder, and its table.
+    """Return the nearest configuration file in this folder or above it, and one table of it.
 
     The table is empty where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -57,7 +58,8 @@ def find_config_table(table: str, folder: Path | None = None) -> tuple[Path, Map
 
 
 def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
-    """Return the value of a key in the nearest configuration file, and that file.
+    """Return the nearest configuration file in this folder or above it, and the value of a key in
+    it (None if not set).
 
     None where nothing is set. Raises InputError on a file that cannot be understood.
     """
@@ -70,7 +72,7 @@ def find_config_value(key: str, folder: Path) -> tuple[Path, Any]:
 
 
 def text_of(file: Path) -> str:
-    """Return the text of a configuration, without a byte order mark.
+    """Return the text of a configuration file, without a byte order mark.
 
     Raises OSError, and UnicodeDecodeError for what is not in UTF-8.
     """
@@ -78,12 +80,16 @@ def text_of(file: Path) -> str:
 
 
 def config_table_heading(table: str, file: Path) -> str:
-    """Return the heading of the table in that file."""
+    """Return the heading that a table has in this configuration file: "[python]" or
+    "[tool.crossflops.python]".
+    """
     return f"[{table}]" if file.name == NAME else f"[tool.crossflops.{table}]"
 
 
 def _config_file_content(file: Path) -> Any:
-    """Return the crossflops settings in a TOML file, or None if it has none."""
+    """Return the settings of crossflops in a TOML file, or None if it has none. Raises
+    InputError.
+    """
     try:
         content = tomllib.loads(text_of(file))
     except OSError as error:
@@ -102,7 +108,9 @@ def _config_file_content(file: Path) -> Any:
 
 
 def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any]:
-    """Return a table of the configuration file; raise an error for unknown keys."""
+    """Return one table of a configuration, {} if it is not there. Raises InputError for unknown
+    keys.
+    """
     known = " and ".join(config_table_heading(name, file) for name in _TABLES)
     if not isinstance(content, dict):
         raise InputError(f"crossflops in {file} must be a table", f"allowed: {known}")
@@ -126,7 +134,8 @@ _EXAMPLE = 'write, for example, thop = "/venvs/thop/bin/python"'
 def interpreters_by_tool(
     provided: Mapping[str, str | Path] | None = None, folder: Path | None = None
 ) -> dict[str, str]:
-    """Return the Python interpreter of each tool, by configuration and options.
+    """Return the Python interpreter of each tool, by tool id: from the options, else from the
+    configuration.
 
     `folder` is the current one unless said. Raises InputError on a file that cannot be
     understood.
@@ -139,7 +148,7 @@ def interpreters_by_tool(
 
 
 def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
-    """Return the interpreter by tool, from texts TOOL=INTERPRETER. Raises InputError."""
+    """Return the Python interpreter by tool id, from texts TOOL=INTERPRETER. Raises InputError."""
     by_tool: dict[str, str] = {}
     for text in texts:
         tool, equals, python = text.partition("=")
@@ -157,7 +166,7 @@ def parse_interpreters(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _interpreters_from_config(folder: Path) -> dict[str, str]:
-    """Return the Python interpreter of each tool in the configuration of a folder."""
+    """Return the Python interpreter by tool id, from the configuration of a folder."""
     file, table = find_config_table("python", folder)
     for tool, python in table.items():
         if not isinstance(python, str) or not python:
@@ -167,7 +176,8 @@ def _interpreters_from_config(folder: Path) -> dict[str, str]:
 
 
 def _interpreter_path(python: str, folder: Path) -> str:
-    """Return the path of a Python interpreter, found in a venv folder or on PATH.
+    """Return the path of a Python interpreter that is given as a path, the folder of a venv, or a
+    command.
 
     Links are not followed: a venv is told by the path of the link. What is not there stays as
     it was written.
@@ -206,7 +216,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def inventory(tools: Sequence[str]) -> Inventory:
-    """Return plugins and versions of the tools in this environment."""
+    """Return what this environment offers: the ids of its plugins, and version or failure of each
+    of these tools.
+    """
     try:
         plugins = tuple(discovery.plugin_entry_points())
     except CrossflopsError as problem:  # two plugins of one name
@@ -226,7 +238,9 @@ def inventory(tools: Sequence[str]) -> Inventory:
 
 
 def _offer(tool: str) -> Offer | Failure:
-    """Return the name, convention and version of an installed tool, or its failure."""
+    """Return what the plugin of a tool offers (convention, distribution, version), or
+    its failure.
+    """
     adapter = discovery.load_plugin_adapter(tool)
     if isinstance(adapter, Failure):
         return adapter
@@ -245,7 +259,7 @@ def _offer(tool: str) -> Offer | Failure:
 
 
 def main(tools: Sequence[str]) -> None:
-    """Print plugins and versions of this environment as one line of JSON."""
+    """Print the inventory of this environment for these tools, as one line of JSON."""
     sys.stdout.write(msgspec.json.encode(inventory(tools)).decode())
 
 
@@ -272,7 +286,8 @@ if sys.version_info[:2] >= (3, 11):
 
 
 def offers(interpreters: Mapping[str, str]) -> dict[str, Offer | Failure]:
-    """Ask each interpreter for its tools; return versions and conventions, or failures.
+    """Ask each interpreter for its tools; return what it offers for each tool, or the failure, by
+    tool id.
 
     Every interpreter is asked once, and all of them at the same time.
     """
@@ -306,15 +321,17 @@ class _Question:
             self._obstacle = f"cannot start {python}: {problem.strerror}"
 
     def answers(self) -> dict[str, Offer | Failure]:
-        """Wait for the interpreter's answer; return each tool's offer or its failure."""
+        """Wait until the interpreter answers; return its offer or its failure for each tool."""
         if self._obstacle:
-            return self._all(self._obstacle, "give the path of a Python, or the folder of a venv")
+            return self._same_failures(
+                self._obstacle, "give the path of a Python, or the folder of a venv"
+            )
         try:
             output, complaint = self._process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-            return self._all(
+            return self._same_failures(
                 f"{self._python} did not respond within {LIMIT:g} s",
                 "check that this Python starts",
             )
@@ -325,29 +342,37 @@ class _Question:
                 _last_text_line(complaint)
                 or f"it ended with exit status {self._process.returncode}"
             )
-            return self._all(
+            return self._same_failures(
                 f"{self._python} is not a working Python interpreter: {quoted}", _NO_PYTHON
             )
         if tuple(release) < _OLDEST:
             what = ".".join(map(str, release))
-            return self._all(f"{self._python} is Python {what}", "crossflops needs 3.11 or newer")
+            return self._same_failures(
+                f"{self._python} is Python {what}", "crossflops needs 3.11 or newer"
+            )
         return self._sort_answer(_parse_json_line(lines[1]), lines[-1], complaint)
 
     def _sort_answer(
         self, obstacle: Any, answer: str, complaint: str
     ) -> dict[str, Offer | Failure]:
-        """Return for each tool what another interpreter's inventory offers, or a failure."""
+        """Return the offer or the failure of each tool, from the lines that the interpreter
+        printed.
+        """
         if isinstance(obstacle, str):
-            return self._lacking(f"{self._python} has no crossflops: {obstacle}")
+            return self._failures_without_crossflops(
+                f"{self._python} has no crossflops: {obstacle}"
+            )
         try:
             there = msgspec.json.decode(answer, type=Inventory)
         except msgspec.DecodeError:
             quoted = _last_text_line(complaint) or "it has another version"
-            return self._lacking(f"crossflops in {self._python} is another version: {quoted}")
+            return self._failures_without_crossflops(
+                f"crossflops in {self._python} is another version: {quoted}"
+            )
         here = inventory(())
         if there.home != here.home and (there.version is None or there.version != here.version):
             version = here.version or f"that of {here.home}"
-            return self._all(
+            return self._same_failures(
                 f"{self._python} has crossflops {there.version or there.home}, but this is "
                 f"{version}",
                 itself(self._python),
@@ -355,7 +380,7 @@ class _Question:
         return {tool: self._answer(tool, there) for tool in self._tools}
 
     def _answer(self, tool: str, there: Inventory) -> Offer | Failure:
-        """Return what another interpreter offers for a tool, with commands that name it."""
+        """Return the offer of one tool, or its failure with a command that installs it there."""
         offer = there.answers.get(tool)
         if isinstance(offer, Failure):
             return msgspec.structs.replace(
@@ -371,8 +396,10 @@ class _Question:
             or f"install a plugin of {tool} into that interpreter",
         )
 
-    def _lacking(self, message: str) -> dict[str, Offer | Failure]:
-        """Return the failure of all tools of a Python without crossflops, with a remedy."""
+    def _failures_without_crossflops(self, message: str) -> dict[str, Offer | Failure]:
+        """Return a failure for each tool, since this Python has no usable crossflops, with a
+        command that installs it.
+        """
         return {
             tool: self._failure(
                 tool, message, to_install([tool], python=self._python) or itself(self._python)
@@ -380,12 +407,12 @@ class _Question:
             for tool in self._tools
         }
 
-    def _all(self, message: str, hint: str) -> dict[str, Offer | Failure]:
-        """Return the same failure for each tool."""
+    def _same_failures(self, message: str, hint: str) -> dict[str, Offer | Failure]:
+        """Return the same failure for each of the tools."""
         return {tool: self._failure(tool, message, hint) for tool in self._tools}
 
     def _failure(self, tool: str, message: str, hint: str) -> Failure:
-        """Return the failure to load a tool, with a message and a hint."""
+        """Return the failure that a tool cannot be loaded, with this message and hint."""
         return tool_failure(tool, "load", message, hint)
 
 
@@ -393,7 +420,7 @@ _NO_PYTHON = "give the path of a Python interpreter, or the folder of a virtual 
 
 
 def _parse_json_line(line: str) -> Any:
-    """Parse a line of JSON, or return None if it is invalid."""
+    """Return the value of a line of JSON, or None if it is not valid JSON."""
     try:
         return json.loads(line)
     except ValueError:
@@ -401,6 +428,6 @@ def _parse_json_line(line: str) -> Any:
 
 
 def _last_text_line(text: str) -> str:
-    """Return the last line that is not empty, shortened."""
+    """Return the last line of a text that is not empty, shortened; "" if there is none."""
     lines = [line for line in text.splitlines() if line.strip()]
     return shorten_line(lines[-1], _QUOTED) if lines else ""

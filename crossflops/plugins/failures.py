@@ -30,7 +30,8 @@ _SIGNS_OF_MEMORY = (
 
 
 def tool_failure(tool: str, stage: Stage, problem: BaseException | str, hint: str = "") -> Failure:
-    """Return a failure: one line of what is wrong and one line of what to do.
+    """Return the failure of a tool at a stage: one line that says what is wrong, and one that says
+    what to do.
 
     An exception that says that memory ran out belongs to the stage "memory" wherever it was
     raised. An error of crossflops keeps its own hint.
@@ -48,16 +49,18 @@ def tool_failure(tool: str, stage: Stage, problem: BaseException | str, hint: st
 
 
 def exception_text(problem: BaseException) -> str:
-    """Return the class of an exception and its message."""
+    """Return the class name and the message of an exception: "ValueError: message"."""
     return f"{type(problem).__name__}: {problem}".removesuffix(": ")
 
 
 def speaks_of_memory(text: str) -> bool:
-    """Return whether a message or an output reports a lack of memory."""
+    """Return whether a message or an output says that memory ran out."""
     return any(sign in text for sign in _SIGNS_OF_MEMORY)
 
 
 def shorten_line(text: str, length: int) -> str:
-    """Return one line of at most `length` characters."""
+    """Return the text on one line of at most `length` characters, with "…" at the end if it was
+    cut.
+    """
     line = " ".join(text.split())
     return line if len(line) <= length else line[: length - 1] + "…"

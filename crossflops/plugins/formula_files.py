@@ -9,7 +9,8 @@ _EXAMPLE = 'write for example formulas = ["formulas.py"]'
 
 
 def formulas_of_configuration(folder: Path | None = None) -> tuple[str, ...]:
-    """Return the files of formulas that the nearest configuration upwards of a folder names.
+    """Return the files and modules of formulas that the nearest configuration in this folder or
+    above names.
 
     Paths are taken from the folder of that file. Raises InputError for anything but a list.
     """
@@ -27,5 +28,7 @@ def formulas_of_configuration(folder: Path | None = None) -> tuple[str, ...]:
 
 
 def _formula_path(item: str, folder: Path) -> str:
-    """A file from the folder of the configuration; the name of a module stays."""
+    """Return a file of formulas as a path from the folder of the configuration; return the name of
+    a module unchanged.
+    """
     return str(folder / item) if item.endswith(".py") else item

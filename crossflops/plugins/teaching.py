@@ -1,4 +1,4 @@
-"""Formulas of one's own in adapters: what a tool's own mechanism is handed.
+"""Formulas of a user in adapters: how a tool's own mechanism for formulas is given them.
 
 An adapter that is a `TakesFormulas` can be taught: its `copy_with_formulas` returns one whose
 `formulas` its `profile` hands to the tool, each as a function made of those below.
@@ -24,19 +24,19 @@ class TakesFormulas:
     formulas: "tuple[Formula, ...]" = ()
 
     def copy_with_formulas(self, formulas: "Sequence[Formula]") -> Self:
-        """Return the adapter of the tool that is taught these formulas."""
+        """Return a copy of the adapter that gives these formulas to its tool."""
         taught = copy(self)
         taught.formulas = tuple(formulas)
         return taught
 
 
 def can_be_taught(adapter: object) -> bool:
-    """Return whether an adapter hands formulas to its tool."""
+    """Return whether the adapter can give formulas of a user to its tool."""
     return hasattr(adapter, "copy_with_formulas")
 
 
 def teach_adapter(adapter: "Adapter", names: Sequence[str]) -> "Adapter":
-    """Return the adapter of a tool that is taught the formulas of these operators.
+    """Return the adapter with the formulas of these operators; the same adapter if there are none.
 
     Raises FormulaError for one that this process has not, which a script registers by itself.
     """
@@ -56,7 +56,9 @@ def teach_adapter(adapter: "Adapter", names: Sequence[str]) -> "Adapter":
 
 
 def classes_with_formulas(formulas: "Sequence[Formula]") -> "dict[Any, Formula]":
-    """Return the formulas by the class that each is about, of classes that are imported."""
+    """Return the formulas by the module class that each is about, limited to classes that are
+    imported.
+    """
     from crossflops.operators.formula import find_loaded_class
 
     pairs = ((find_loaded_class(formula.module), formula) for formula in formulas)
@@ -64,7 +66,9 @@ def classes_with_formulas(formulas: "Sequence[Formula]") -> "dict[Any, Formula]"
 
 
 def operators_with_formulas(formulas: "Sequence[Formula]") -> "dict[Any, Formula]":
-    """Return the formulas by the operator packet of PyTorch, of operators that there are."""
+    """Return the formulas by the PyTorch operator that each is about, limited to operators that
+    exist.
+    """
     torch: Any = importlib.import_module("torch")
     packets: dict[Any, Formula] = {}
     for formula in formulas:
@@ -79,7 +83,9 @@ def operators_with_formulas(formulas: "Sequence[Formula]") -> "dict[Any, Formula
 
 
 def cost_of_module_call(formula: "Formula", module: Any, inputs: Any, output: Any) -> Cost:
-    """Return what a formula counts for a call of a module, of what a forward hook is provided."""
+    """Return the cost that a formula gives for one call of a module, from what a forward hook
+    receives.
+    """
     from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
     from crossflops.frontends.pytorch.record.modules import module_settings
 
@@ -92,7 +98,9 @@ def cost_of_module_call(formula: "Formula", module: Any, inputs: Any, output: An
 def cost_of_operator_call(
     formula: "Formula", packet: Any, args: Sequence[Any], kwargs: Any, output: Any
 ) -> Cost:
-    """Return what a formula counts for a call of an operator, of its arguments and its result."""
+    """Return the cost that a formula gives for one call of an operator, from its arguments and its
+    result.
+    """
     from crossflops.frontends.pytorch.load.tensors import torch_tensor_specs
 
     schema = getattr(packet, packet.overloads()[0])._schema
@@ -110,7 +118,9 @@ def cost_of_operator_call(
 
 
 def cost_of_traced_node(formula: "Formula", outputs: Sequence[Any]) -> Cost:
-    """Return what a formula counts for a node of torch.jit, of the values that it gives."""
+    """Return the cost that a formula gives for a node of a torch.jit graph, from the node's
+    outputs.
+    """
     from crossflops.frontends.pytorch.observe.jit_graph import jit_watched_call
 
     call = jit_watched_call(outputs[0].node(), [])

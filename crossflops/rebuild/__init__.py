@@ -1,4 +1,4 @@
-"""An ONNX file -> the torch module that onnx2torch rebuilds from it, with inputs of its sizes.
+"""Rebuild an ONNX file as a torch module with onnx2torch, with inputs of its sizes.
 
 In: an `OnnxFile`, or a model of another framework. Out: a `Source` with the rebuilt module; what
 stands for the graph in TensorFlow's operations is in `tensorflow`.
@@ -21,7 +21,8 @@ from crossflops.threads import filter_warnings
 
 
 def rebuild(file: OnnxFile) -> Source:
-    """Return the torch module that onnx2torch makes of a file, in evaluation mode, with inputs.
+    """Return the torch module that onnx2torch builds from an ONNX file, in evaluation mode, with
+    inputs for it.
 
     As a rule it has one submodule for each node of the file. It has the weights of the file;
     inputs are random floats, and zeros of other types. Raises MissingExtraError without
@@ -29,11 +30,11 @@ def rebuild(file: OnnxFile) -> Source:
     open, NormalizeError where an operator cannot be rebuilt.
     """
     _require_onnx2torch()
-    return _rebuilt(_bind_file_inputs(file), file.path)
+    return _build_torch_source(_bind_file_inputs(file), file.path)
 
 
 def _require_onnx2torch() -> None:
-    """Import onnx2torch; raise MissingExtraError if it is not installed."""
+    """Import onnx2torch. Raises MissingExtraError if it cannot be imported."""
     try:
         load_with_retry(lambda: importlib.import_module("onnx2torch"))
     except ImportError as error:
@@ -43,8 +44,10 @@ def _require_onnx2torch() -> None:
         ) from error
 
 
-def _rebuilt(model: Any, name: str) -> Source:
-    """Return a torch module, built from an ONNX model, as a model source with its input shapes."""
+def _build_torch_source(model: Any, name: str) -> Source:
+    """Return the torch module that onnx2torch builds from an ONNX model, with inputs for it.
+    Raises NormalizeError.
+    """
     try:
         with filter_warnings("ignore"):
             module = _convert_to_torch(model)
@@ -61,7 +64,8 @@ REBUILT = {"torch": "a torch module", "tensorflow": "a TensorFlow function"}
 
 
 def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
-    """Return the model of `graph` rebuilt as a module of a framework, for that framework's tools.
+    """Return the model that was counted as `graph`, rebuilt as a module of a framework, with
+    inputs for it.
 
     `program` is a file, or a model with definite sizes: its bytes, or a model of onnx_ir (for
     TensorFlow only). Raises what `rebuild` here and in `tensorflow` raise.
@@ -75,11 +79,11 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
     _require_onnx2torch()
     import onnx
 
-    return _rebuilt(onnx.ModelProto.FromString(program), "the model")
+    return _build_torch_source(onnx.ModelProto.FromString(program), "the model")
 
 
 def _bind_file_inputs(file: OnnxFile) -> Any:
-    """Return an ONNX model with its weights and with the requested input sizes."""
+    """Return the ONNX model of a file with its weights and with the requested input sizes."""
     model = load_bound_model(file)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
@@ -87,17 +91,19 @@ def _bind_file_inputs(file: OnnxFile) -> Any:
 
 
 def _convert_to_torch(model: Any) -> Any:
-    """Return a torch module in evaluation mode that computes the ONNX model."""
-    from crossflops.rebuild.converters import convertible, lent
+    """Return a torch module, in evaluation mode, that computes the same as the ONNX model."""
+    from crossflops.rebuild.converters import convertible, registering_converters
 
     rewritten = convertible(model)
     _name_as_modules(rewritten.graph)
-    with lent(rewritten):
+    with registering_converters(rewritten):
         return importlib.import_module("onnx2torch").convert(rewritten).eval()
 
 
 def _name_as_modules(graph: Any) -> None:
-    """Rename ONNX nodes to names without slashes, which modules of torch cannot have."""
+    """Rename the nodes of a graph so that each name is unique and can be the name of a torch
+    module.
+    """
     taken: set[str] = set()
     for number, node in enumerate(graph.node):
         name = re.sub(r"\W+", "_", node.name).strip("_") or node.op_type
@@ -108,7 +114,9 @@ def _name_as_modules(graph: Any) -> None:
 
 
 def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
-    """Return the tensor specs of a graph's inputs, in their order."""
+    """Return the shapes and types of a graph's inputs in their order, named by position: "0", "1"
+    ...
+    """
     from onnx import helper
 
     specs = []

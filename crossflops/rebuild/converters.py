@@ -1,4 +1,5 @@
-"""The operators that onnx2torch or this folder can convert, and the rewriting of a model for it.
+"""Converters of ONNX operators to torch layers, in addition to those of onnx2torch, and the
+rewriting of a model for them.
 
 What changed with the opset only in the types that it takes is given the older converter.
 """
@@ -33,7 +34,9 @@ Whole = Callable[[NodeFacts], tuple[Any, tuple[int, ...]]]
 
 
 def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return the torch layer of ONNX Trilu and its input positions, or None and ()."""
+    """Return the torch layer of a Trilu node and the positions of the inputs that it takes; (None,
+    ()) if the diagonal is computed.
+    """
     diagonal = facts.constant(1)
     if facts.has(1) and diagonal is None:
         return None, ()
@@ -42,7 +45,9 @@ def _triangle(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return the torch layer of ONNX OneHot and its input positions, or None and ()."""
+    """Return the torch layer of a OneHot node and the positions of the inputs that it takes;
+    (None, ()) if depth or values are computed.
+    """
     depth, values = facts.constant(1), facts.constant(2)
     if depth is None or values is None:
         return None, ()
@@ -51,7 +56,9 @@ def _one_hot(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return the torch layer of ONNX GlobalMaxPool and its input positions, or None and ()."""
+    """Return the torch layer of a GlobalMaxPool node and the positions of the inputs that it
+    takes; (None, ()) for other than 3 to 5 axes.
+    """
     shape = facts.shape(0)
     pools = {3: nn.AdaptiveMaxPool1d, 4: nn.AdaptiveMaxPool2d, 5: nn.AdaptiveMaxPool3d}
     kind = None if shape is None else pools.get(len(shape))
@@ -59,7 +66,8 @@ def _global_max(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
 
 
 def _running_sum(facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return the torch layer of ONNX CumSum and its input positions.
+    """Return the torch layer of a CumSum node and the positions of the inputs that it takes;
+    (None, ()) if the axis is computed.
 
     That of onnx2torch 1.5 sums in reverse by default.
     """
@@ -97,28 +105,32 @@ MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wra
 
 
 def _convert_reshape(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch layer of an ONNX Reshape whose shape is constant."""
+    """Return the torch layer of a Reshape node, whose shape is the first of `constants`."""
     return layers.Reshape(constants[0], bool(attributes.get("allowzero", 0)))
 
 
 def _convert_expand(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch layer of an ONNX Expand whose shape is constant."""
+    """Return the torch layer of an Expand node, whose shape is the first of `constants`."""
     return layers.Expand(constants[0])
 
 
 def _convert_tile(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch layer of an ONNX Tile whose repeats are constant."""
+    """Return the torch layer of a Tile node, whose repeats are the first of `constants`."""
     return layers.Tile(constants[0])
 
 
 def _convert_split(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch layer of an ONNX Split with its number of outputs."""
+    """Return the torch layer of a Split node, with constant sizes or with equal parts for
+    `outputs` results.
+    """
     sizes = constants[0] if constants else attributes.get("split")
     return layers.Split(attributes.get("axis", 0), sizes, outputs)
 
 
 def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch layer of an ONNX Slice with constant bounds, None before opset 10."""
+    """Return the torch layer of a Slice node, whose bounds are `constants`; None before opset 10,
+    where they are attributes.
+    """
     if len(constants) < 2:
         return None  # before opset 10 these are attributes
     starts, ends, *more = constants
@@ -128,7 +140,9 @@ def _slice(attributes: Attributes, constants: Constants, outputs: int) -> Any:
 
 
 def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch layer of an ONNX Pad, or None if its mode is not supported."""
+    """Return the torch layer of a Pad node, whose pads are the first of `constants`; None if they
+    are missing or the mode is unknown.
+    """
     mode = MODES.get(attributes.get("mode", "constant"))
     if not constants or mode is None:
         return None
@@ -137,26 +151,32 @@ def _convert_pad(attributes: Attributes, constants: Constants, outputs: int) -> 
 
 
 def _single_number(value: Any) -> Any:
-    """Return the first item of a list, or the value itself."""
+    """Return the first item if the value is a list, else the value itself."""
     return value[0] if isinstance(value, list) else value
 
 
 def _axes_converter(insert: bool) -> Converter:
-    """Return a converter of ONNX Unsqueeze (`insert`) or Squeeze to a torch layer."""
+    """Return a converter of Unsqueeze nodes (with `insert`) or of Squeeze nodes to torch
+    layers.
+    """
 
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-        """Return a torch layer that inserts or removes axes, or None if these are unknown."""
+        """Return the torch layer that inserts or removes axes of size 1, or None if the axes are
+        not given.
+        """
         axes = constants[0] if constants else attributes.get("axes")
         return None if axes is None else layers.Axes(axes, insert)
 
     return convert
 
 
-def _reduce(which: str) -> Converter:
-    """Return a converter of an ONNX reduction to a torch layer."""
+def _reduction_converter(which: str) -> Converter:
+    """Return a converter of the nodes of one reduction, such as "Sum" or "LogSumExp", to torch
+    layers.
+    """
 
     def convert(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-        """Return a torch layer of the reduction, or None if it does nothing."""
+        """Return the torch layer of the reduction, or None if the node reduces no axes."""
         axes = (constants[0] if constants else None) or attributes.get("axes") or []
         if not axes and attributes.get("noop_with_empty_axes"):
             return None
@@ -166,7 +186,7 @@ def _reduce(which: str) -> Converter:
 
 
 def _convert_gelu(attributes: Attributes, constants: Constants, outputs: int) -> Any:
-    """Return the torch GELU layer of an ONNX Gelu, exact or by tanh."""
+    """Return the torch layer of a Gelu node, exact or with the tanh approximation."""
     from torch import nn
 
     return nn.GELU(approximate=attributes.get("approximate", "none"))
@@ -182,7 +202,7 @@ CONVERTERS: dict[str, Converter] = {
     "Squeeze": _axes_converter(insert=False),
     "Unsqueeze": _axes_converter(insert=True),
     "Gelu": _convert_gelu,
-    **{f"Reduce{which}": _reduce(which) for which in REDUCTIONS},
+    **{f"Reduce{which}": _reduction_converter(which) for which in REDUCTIONS},
 }
 # of which onnx2torch has none, or not for the axes of today's opsets
 ALWAYS = ("Gelu", "Split", "Pad", *(f"Reduce{which}" for which in REDUCTIONS))
@@ -193,9 +213,11 @@ _OF_TYPES = {"saturate", "round_mode", "output_dtype", "precision"}
 
 
 def operators_without_converter(model: Any) -> set[tuple[str, int]]:
-    """Return the operators without a converter, each with the version that the model uses."""
+    """Return the operators of a model that nothing can convert, each as (name, version of the
+    operator set).
+    """
     versions = opsets(model)
-    used = {(domain, name, versions.get(domain, 1)) for domain, name in _used(model)}
+    used = {(domain, name, versions.get(domain, 1)) for domain, name in _used_operators(model)}
     return {
         (_full_operator_name(domain, name), opset)
         for domain, name, opset in used
@@ -206,22 +228,25 @@ def operators_without_converter(model: Any) -> set[tuple[str, int]]:
 
 
 def _full_operator_name(domain: str, operator: str) -> str:
-    """Return "DOMAIN.OPERATOR", or the operator alone without a domain."""
+    """Return "DOMAIN.OPERATOR", or "OPERATOR" if the domain is ""."""
     return f"{domain}.{operator}".lstrip(".")
 
 
-def _used(model: Any) -> set[tuple[str, str]]:
-    """Return the (domain, operator type) pairs of the nodes of an ONNX model."""
+def _used_operators(model: Any) -> set[tuple[str, str]]:
+    """Return the operators that the nodes of an ONNX model have, as pairs (domain,
+    operator type).
+    """
     return {(domain_of(node.domain), node.op_type) for node in model.graph.node}
 
 
 def _registry() -> Any:
-    """Return the module of onnx2torch in which its converters are registered."""
+    """Return the module of onnx2torch that holds the registry of its converters."""
     return importlib.import_module("onnx2torch.node_converters.registry")
 
 
 def _converter(domain: str, operator: str, opset: int, provided: frozenset[str]) -> Any:
-    """Return onnx2torch's converter of an operator, or that of an equivalent older version.
+    """Return onnx2torch's converter for an operator of this version, or None if it has no suitable
+    one.
 
     `provided` are the attributes that the model sets to other values than the defaults.
     """
@@ -241,7 +266,8 @@ def _converter(domain: str, operator: str, opset: int, provided: frozenset[str])
 
 
 def _has_equal_meaning(schema: Any, operator: str, version: int, provided: frozenset[str]) -> bool:
-    """Return whether two versions of an ONNX operator are the same for this model.
+    """Return whether an older version of an ONNX operator does the same, given the attributes that
+    the model sets.
 
     They differ only in types, and in attributes that the model does not set.
     """
@@ -252,17 +278,19 @@ def _has_equal_meaning(schema: Any, operator: str, version: int, provided: froze
 
 
 def _schema_signature(schema: Any) -> tuple[Any, ...]:
-    """Return names and options of an operator schema's inputs and outputs."""
+    """Return the names and options of the inputs and of the outputs of an operator's schema."""
 
     def formal_options(formals: Iterable[Any]) -> tuple[tuple[str, Any], ...]:
-        """Return name and option of each formal parameter of a schema."""
+        """Return pairs (name, option) of these inputs or outputs of a schema."""
         return tuple((formal.name, formal.option) for formal in formals)
 
     return formal_options(schema.inputs), formal_options(schema.outputs)
 
 
 def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> frozenset[str]:
-    """Return the attributes that the nodes of an ONNX operator set to non-default values."""
+    """Return the names of the attributes that some node of the operator sets to another value than
+    the default.
+    """
     schema = schema_of(operator, opset, domain)
     defaults = {} if schema is None else schema.attributes
     return frozenset(
@@ -276,19 +304,17 @@ def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> 
 
 
 def _says_default(attribute: Any, default: Any) -> bool:
-    """Return whether an ONNX attribute has the type and value of its default."""
+    """Return whether an ONNX attribute has the type and the value of this default."""
     same = ("type", "i", "f", "s")
     return all(getattr(attribute, name) == getattr(default, name) for name in same)
 
 
 @contextmanager
-def lent(model: Any) -> Iterator[None]:
-    """Register the converters that this model needs in onnx2torch for the block, and restore its
-    registry afterwards.
-    """
+def registering_converters(model: Any) -> Iterator[None]:
+    """Add the converters that this model needs to the registry of onnx2torch during the block."""
     registry, versions = _registry()._CONVERTER_REGISTRY, opsets(model)
     before = dict(registry)
-    for domain, name in _used(model):
+    for domain, name in _used_operators(model):
         opset = versions.get(domain, 1)
         schema = schema_of(name, opset, domain)
         key = _registry().OperationDescription(
@@ -307,10 +333,14 @@ def lent(model: Any) -> Iterator[None]:
 
 
 def _ours_before(operator: str, other: Any) -> Any:
-    """Return a converter that tries our torch layer first and then onnx2torch's own."""
+    """Return a converter that uses our torch layer if we have one for the node, else the converter
+    `other` of onnx2torch.
+    """
 
     def convert(node: Any, graph: Any) -> Any:
-        """Convert an ONNX node to a torch layer, by our converter or by onnx2torch's own."""
+        """Convert an ONNX node to our torch layer, or by onnx2torch's converter. Raises
+        NotImplementedError if both fail.
+        """
         layer, indices = _layer_for_node(operator, _node_facts(operator, node, graph))
         if layer is not None:
             common = importlib.import_module("onnx2torch.utils.common")
@@ -325,7 +355,8 @@ def _ours_before(operator: str, other: Any) -> Any:
 
 
 def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ...]]:
-    """Return our torch layer for an ONNX node and the positions of its inputs.
+    """Return our torch layer for an ONNX node and the positions of the inputs that it takes;
+    (None, ()) if we have none.
 
     The layer is None if we have none for it.
     """
@@ -340,7 +371,9 @@ def _layer_for_node(operator: str, facts: NodeFacts) -> tuple[Any, tuple[int, ..
 
 
 def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
-    """Return name, attributes, constant inputs, shapes and outputs of an ONNX node."""
+    """Return what converters need to know about an ONNX node: attributes, constant inputs, shapes,
+    number of outputs.
+    """
     names, known = node.input_values, graph.initializers
     return NodeFacts(
         operator=operator,
@@ -354,7 +387,9 @@ def _node_facts(operator: str, node: Any, graph: Any) -> NodeFacts:
 
 
 def _static_shape(value: Any) -> tuple[int, ...] | None:
-    """Return the shape that an ONNX file declares for a value, None if a size is open."""
+    """Return the shape that an ONNX model declares for a value, or None if it, or a size in it, is
+    not declared.
+    """
     if value is None or not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim
@@ -379,8 +414,8 @@ _OF_WEIGHTS = ("ConstantOfShape", "Identity", "Reshape", "Squeeze", "Transpose",
 
 
 def convertible(model: Any) -> Any:
-    """Return the model rewritten for the converters. Raise NormalizeError, naming an operator that
-    none converts.
+    """Return the model rewritten so that every operator has a converter. Raises NormalizeError if
+    that is not possible.
     """
     from onnx import inliner
 
@@ -410,7 +445,7 @@ def convertible(model: Any) -> Any:
 
 
 def _convert_to_older_opset(model: Any, opset: int) -> Any:
-    """Return the ONNX model converted to an older opset, or None if that is impossible."""
+    """Return the model converted to an older operator set, or None if that is not possible."""
     from onnx import version_converter
 
     if opset >= opsets(model).get("", 1):
@@ -422,15 +457,17 @@ def _convert_to_older_opset(model: Any, opset: int) -> Any:
 
 
 def _inline_unconvertible(model: Any) -> Any:
-    """Return the model with the operators that lack a converter replaced by their bodies."""
+    """Return the model in which operators without a converter are replaced by their ONNX function
+    bodies.
+    """
     return inline_function_bodies(
         model, lambda candidate: {name for name, _ in operators_without_converter(candidate)}
     )
 
 
 def _fold_size_arithmetic(model: Any) -> Any:
-    """Return the model with arithmetic on sizes folded, and constant weights stored as
-    initializers.
+    """Return the model with computations of sizes replaced by their results, and constants stored
+    as initializers.
     """
     import onnx_ir
     from onnx_ir.passes import common
@@ -460,7 +497,9 @@ def _fold_size_arithmetic(model: Any) -> Any:
 
 
 def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
-    """Give weights that are known by shape alone one repeated number, as arrays without memory."""
+    """Give the weights with these names, which have only a shape, one repeated number as their
+    values.
+    """
     import numpy as np
     import onnx_ir
 
@@ -472,7 +511,7 @@ def _fill_shape_only_weights(graph: Any, names: set[str]) -> None:
 
 
 def _remove_uniform_weights(graph: Any) -> set[str]:
-    """Remove the data of weights that repeat one number; return names without data.
+    """Remove the values of weights that repeat one number; return the names of these weights.
 
     Removes weights that repeat one number again; return the names of those that are to have no
     data.
@@ -492,7 +531,8 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
 
 @contextmanager
 def _without_data() -> Iterator[None]:
-    """Let onnx2torch read weights without data as arrays of one repeated number.
+    """Let onnx2torch read, during the block, weights without values as arrays of one repeated
+    number.
 
     Makes onnx2torch read an array of one repeated number for a weight that is known by shape
     alone.
@@ -504,7 +544,9 @@ def _without_data() -> Iterator[None]:
     read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
-        """Return an ONNX tensor as an array; a tensor without data gets a constant number."""
+        """Return an ONNX tensor as an array; one without values is filled with one repeated
+        number.
+        """
         proto = tensor.proto
         if not is_dataless_tensor(proto):
             return read(tensor)
@@ -515,7 +557,9 @@ def _without_data() -> Iterator[None]:
 
 
 def _is_of_sizes(value: Any) -> bool:
-    """Return whether an ONNX value can be a list of sizes: small, or not of floats."""
+    """Return whether a value can be a list of sizes: it has few elements, or elements that are not
+    floats.
+    """
     if value.shape is None:
         return False
     sizes = [size if isinstance(size, int) else _SMALL + 1 for size in value.shape]

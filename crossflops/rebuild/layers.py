@@ -19,7 +19,7 @@ class Reshape(nn.Module):
         self.shape, self.allow_zero = list(shape), allow_zero
 
     def forward(self, x: Any) -> Any:
-        """Return the same elements in the new shape."""
+        """Return `x` in the new shape, with the same elements."""
         kept = [
             x.shape[at] if size == 0 and not self.allow_zero else size
             for at, size in enumerate(self.shape)
@@ -35,7 +35,7 @@ class Expand(nn.Module):
         self.shape = list(shape)
 
     def forward(self, x: Any) -> Any:
-        """Return a broadcast view, without copies."""
+        """Return `x` broadcast to the shape, as a view without copies."""
         return x.expand(torch.broadcast_shapes(x.shape, self.shape))
 
 
@@ -47,7 +47,7 @@ class Tile(nn.Module):
         self.repeats = list(repeats)
 
     def forward(self, x: Any) -> Any:
-        """Return the repeated copies."""
+        """Return `x` repeated along every axis."""
         return x.repeat(self.repeats)
 
 
@@ -61,8 +61,8 @@ class Split(nn.Module):
         self.axis, self.sizes, self.pieces = axis, sizes and list(sizes), pieces
 
     def forward(self, x: Any) -> Any:
-        """Return a tuple of the pieces; a single piece is returned by itself, as onnx2torch
-        does.
+        """Return the parts of `x` as a tuple; a single part is returned alone, as
+        onnx2torch does.
         """
         pieces = torch.split(x, self.sizes or -(-x.shape[self.axis] // self.pieces), self.axis)
         return pieces if self.pieces > 1 else pieces[0]
@@ -78,7 +78,7 @@ class Slice(nn.Module):
         self.cuts = list(zip(axes, starts, ends, steps, strict=True))
 
     def forward(self, x: Any) -> Any:
-        """Return the slice as Python computes it, with the limits of ONNX."""
+        """Return the part of `x` that ONNX Slice takes."""
         for axis, start, end, step in self.cuts:
             size = x.shape[axis]
             # ONNX has numbers far beyond for "to the first one", where Python has None
@@ -105,8 +105,8 @@ class Pad(nn.Module):
         self.pads, self.axes, self.value, self.mode = list(pads), axes, value, mode
 
     def forward(self, x: Any) -> Any:
-        """Return the padded tensor: torch wants pairs from the last axis on, ONNX all pads before,
-        then all after.
+        """Return `x` with the pads of ONNX Pad, which lists all pads before an axis and then all
+        pads behind.
         """
         enclosing = [0] * (2 * x.dim())
         for at, axis in enumerate(range(x.dim()) if self.axes is None else self.axes):
@@ -126,7 +126,7 @@ class Reduce(nn.Module):
         self.which, self.axes, self.keep = which, list(axes), keep
 
     def forward(self, x: Any) -> Any:
-        """Return the reduction of `x` as the ONNX operator defines it."""
+        """Return `x` reduced over the axes, as the ONNX operator does it."""
         axes = self.axes or list(range(x.dim()))
         simple = {"Sum": torch.sum, "Mean": torch.mean, "Max": torch.amax, "Min": torch.amin}
         if self.which in simple:
@@ -153,7 +153,7 @@ class Axes(nn.Module):
         self.axes, self.insert = list(axes), insert
 
     def forward(self, x: Any) -> Any:
-        """Return the same elements with the axes inserted or removed."""
+        """Return `x` with axes of size 1 inserted or removed."""
         if not self.insert:
             return torch.squeeze(x, tuple(self.axes))
         for axis in sorted(axis % (x.dim() + len(self.axes)) for axis in self.axes):
@@ -169,7 +169,7 @@ class Triangle(nn.Module):
         self.upper, self.diagonal = upper, diagonal
 
     def forward(self, x: Any) -> Any:
-        """Return the triangle, with zeros elsewhere."""
+        """Return the upper or lower triangle of the matrices in `x`, with zeros elsewhere."""
         return (torch.triu if self.upper else torch.tril)(x, self.diagonal)
 
 
@@ -182,8 +182,8 @@ class OneHot(nn.Module):
         self.register_buffer("values", torch.stack([off, on]))
 
     def forward(self, indices: Any) -> Any:
-        """Return the one-hot encoding as the operator defines it; an index out of range gives no
-        `on` value.
+        """Return the on value at each index along the new axis and the off value elsewhere, as
+        ONNX OneHot does.
         """
         axis = self.axis % (indices.dim() + 1)
         positions = torch.arange(self.depth).reshape([-1] + [1] * (indices.dim() - axis))
@@ -201,7 +201,7 @@ class RunningSum(nn.Module):
         self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
 
     def forward(self, x: Any) -> Any:
-        """Return the running sums along the axis, in the shape of the input."""
+        """Return the running sums of `x` along the axis, in the shape of `x`."""
         x = torch.flip(x, [self.axis]) if self.reverse else x
         sums = torch.cumsum(x, self.axis)
         sums = sums - x if self.exclusive else sums
@@ -233,7 +233,9 @@ class Recurrent(nn.Module):
         self.layout, self.outputs = layout, outputs
 
     def forward(self, x: Any, h: Any = None, c: Any = None) -> Any:
-        """Return Y and the requested last states; an omitted first state is zeros."""
+        """Return the outputs Y and those last states that the node asks for; a missing first state
+        is zeros.
+        """
         time = 1 if self.layout else 0
         y, last = self.layer(torch.flip(x, [time]) if self.backwards else x, self._first(h, c))
         y = y.unflatten(-1, (2 if self.layer.bidirectional else 1, self.layer.hidden_size))
@@ -244,7 +246,9 @@ class Recurrent(nn.Module):
         return results[: self.outputs] if self.outputs > 1 else y
 
     def _first(self, h: Any, c: Any) -> Any:
-        """Return the first states of a recurrent layer in torch's form, None without any."""
+        """Return the first states as torch's layer takes them: h, or (h, c) for an LSTM; None if
+        none is given.
+        """
         if h is None and c is None:
             return None
         h, c = (torch.zeros_like(c) if h is None else h), (torch.zeros_like(h) if c is None else c)
@@ -252,12 +256,15 @@ class Recurrent(nn.Module):
         return (h, c) if isinstance(self.layer, nn.LSTM) else h
 
     def _swap_layout(self, state: Any) -> Any:
-        """Return a recurrent state with its first two axes swapped if `layout` is batch-first."""
+        """Return a state with its first two axes swapped if the batch comes first (`layout` 1),
+        else unchanged.
+        """
         return state.transpose(0, 1) if self.layout else state
 
 
 def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
-    """Return the torch layer of an ONNX RNN, GRU or LSTM, and its input positions.
+    """Return the torch layer of an ONNX RNN, GRU or LSTM node and the positions of the inputs that
+    it takes.
 
     Raises NormalizeError, naming the feature, where the node uses one that torch's layers lack.
     """
@@ -281,7 +288,9 @@ def make_recurrent_layer(facts: NodeFacts) -> tuple[nn.Module, tuple[int, ...]]:
 
 
 def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int) -> None:
-    """Copy an ONNX node's weights of one direction into a torch layer, in torch's gate order."""
+    """Copy the weights of one direction of an ONNX node into a torch layer, gates in torch's
+    order.
+    """
     suffix = "l0_reverse" if direction else "l0"
     gates = _GATES[facts.operator]
     weights = {"weight_ih": facts.constant(1), "weight_hh": facts.constant(2)}
@@ -296,25 +305,27 @@ def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int)
 
 
 def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
-    """Return the input positions of a recurrent node's initial states, () if all are zeros."""
+    """Return the input positions of a node's initial states; () if all of them are zeros."""
     indices = (5, 6) if facts.operator == "LSTM" else (5,)
     zeros = [not facts.has(index) or _zero(facts.constant(index)) for index in indices]
     return () if all(zeros) else tuple(index for index in indices if index < len(facts.given))
 
 
 def _zero(value: Any) -> bool:
-    """Return whether an array is given and all zero."""
+    """Return whether an array is given and all its elements are zero."""
     return value is not None and not np.any(value)
 
 
 def _activations(facts: NodeFacts) -> tuple[str, ...]:
-    """Return the activations of a recurrent node's first direction, in lower case."""
+    """Return the lower-case names of the activations of a recurrent node's first direction."""
     names = facts.attributes.get("activations") or _USUAL[facts.operator]
     return tuple(name.lower() for name in names[: len(_USUAL[facts.operator])])
 
 
 def _reject_unsupported(facts: NodeFacts) -> None:
-    """Raise NormalizeError for a feature of the node that torch's layers lack."""
+    """Raise NormalizeError if the recurrent node uses a feature that torch's layers do
+    not have.
+    """
     attributes, usual = facts.attributes, _USUAL[facts.operator]
     provided = [name.lower() for name in attributes.get("activations") or ()]
     taken = _activations(facts)
@@ -339,7 +350,9 @@ def _reject_unsupported(facts: NodeFacts) -> None:
 
 
 def _has_full_sequences(facts: NodeFacts) -> bool:
-    """Return whether every sequence of a recurrent node is as long as its input X."""
+    """Return whether all sequences of a recurrent node are as long as the time axis of its input
+    X.
+    """
     lengths, shape = facts.constant(4), facts.shape(0)
     if lengths is None or shape is None:
         return False
@@ -347,6 +360,6 @@ def _has_full_sequences(facts: NodeFacts) -> bool:
 
 
 def _lacking_feature_error(facts: NodeFacts, what: str) -> NormalizeError:
-    """Return the error that torch has no layer for a feature of an ONNX operator."""
+    """Return the error which says that no torch layer has this feature of the node."""
     name = f"{facts.operator} {facts.name}".strip()
     return NormalizeError(f"{name} has {what}, which no torch layer supports", READ_IT)

@@ -1,4 +1,4 @@
-"""The known facts of a node that is rebuilt, and checks for nodes that cannot be."""
+"""What converters know about a node, and checks for nodes that cannot be rebuilt."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,15 +26,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     outputs: int
 
     def has(self, index: int) -> bool:
-        """Return whether the node has this input."""
+        """Return whether the node is given the input at this position."""
         return index < len(self.given) and self.given[index]
 
     def constant(self, index: int) -> Any:
-        """Return the value of an input as an array; None where it is computed or left out."""
+        """Return the value of an input as an array; None if it is computed or not given."""
         return self.constants[index] if index < len(self.constants) else None
 
     def shape(self, index: int) -> tuple[int, ...] | None:
-        """Return the shape of an input, or None where it is unknown."""
+        """Return the shape of an input, or None if it is unknown."""
         return self.shapes[index] if index < len(self.shapes) else None
 
 
@@ -45,8 +45,8 @@ _QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "Integer", "QLinear")
 
 
 def reject_unbuildable_nodes(model: Any, into: str) -> None:
-    """Raise NormalizeError for subgraphs and quantized operators; `into` is the kind of model that
-    is rebuilt.
+    """Raise NormalizeError for a node with subgraphs or a quantized operator; `into` names the
+    kind of module for the message.
     """
     bodies = (model.graph, *model.functions)
     for node in (node for body in bodies for node in body.node):
@@ -65,7 +65,9 @@ _ROUNDS = 8  # functions in functions
 
 
 def inline_function_bodies(model: Any, lacking: Callable[[Any], set[str]]) -> Any:
-    """Return the model with the function bodies of the operators that are `lacking` inlined."""
+    """Return the model in which the operators that `lacking(model)` names are replaced by their
+    ONNX function bodies.
+    """
     from onnx import inliner
 
     for _ in range(_ROUNDS):
@@ -80,17 +82,21 @@ def inline_function_bodies(model: Any, lacking: Callable[[Any], set[str]]) -> An
 
 
 def opsets(model: Any) -> dict[str, int]:
-    """Return the version of every operator set that the model imports, by domain."""
+    """Return the version of each operator set that the model imports, by domain ("" for the ONNX
+    standard).
+    """
     return {domain_of(opset.domain): opset.version for opset in model.opset_import}
 
 
 def domain_of(name: str) -> str:
-    """Return an operator set's domain, with "" for the ONNX standard's."""
+    """Return the domain of an operator set, with "" for "ai.onnx", the ONNX standard."""
     return "" if name == "ai.onnx" else name
 
 
 def schema_of(operator: str, opset: int, domain: str = "") -> Any:
-    """Return the schema of an operator in an operator set, or None."""
+    """Return the ONNX schema of an operator in this version of its operator set, or None if there
+    is none.
+    """
     from onnx import defs
 
     try:
@@ -100,7 +106,9 @@ def schema_of(operator: str, opset: int, domain: str = "") -> Any:
 
 
 def _with_value_types(model: Any) -> Any:
-    """Return the model with the types of all its values, which function bodies depend on."""
+    """Return the model with the types and shapes of all its values, on which function bodies
+    depend.
+    """
     from onnx import helper, shape_inference
 
     model = shape_inference.infer_shapes(model)

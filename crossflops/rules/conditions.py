@@ -1,4 +1,4 @@
-"""Calls as rules read them, and conditions on calls.
+"""Calls as rules see them (`Site`), and conditions on calls.
 
 A condition that one tool alone needs stands in the file of that tool.
 """
@@ -45,12 +45,12 @@ class Site:
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """The tensors that it returned."""
+        """The tensors that the call returned."""
         return self.call.outputs
 
     @property
     def settings(self) -> Mapping[str, Scalar]:
-        """The arguments that are no tensors, or the attributes of the node."""
+        """The arguments of the call that are not tensors, or the attributes of the node."""
         return self.call.settings
 
     @property
@@ -64,11 +64,13 @@ class Site:
         return (self.call, *self.trace.ancestors(self.call))
 
     def input(self, name: str) -> TensorSpec | None:
-        """Return the input of that name, or None."""
+        """Return the tensor input with this name, or None if the call has none."""
         return self.call.input(name)
 
     def shape(self, *names: str) -> tuple[int, ...]:
-        """Return the shape of the first of these inputs that the call has. Raises LookupError."""
+        """Return the shape of the first of these inputs that the call has. Raises LookupError if
+        it has none of them.
+        """
         for name in names:
             spec = self.call.input(name)
             if spec is not None and spec.shape is not None:
@@ -77,14 +79,14 @@ class Site:
 
     @property
     def result(self) -> TensorSpec:
-        """The first output. Raises LookupError where there is none."""
+        """The first output tensor of the call. Raises LookupError if the call has no output."""
         if not self.outputs:
             raise LookupError(f"{self.key} has no output")
         return self.outputs[0]
 
     @property
     def valid_positions(self) -> int:
-        """The indices of a padded sequence that are kept in a nested tensor.
+        """The number of positions of a padded sequence that a nested tensor keeps.
 
         Raises ValueError where the run was not observed, so their number is unknown.
         """
@@ -93,39 +95,47 @@ class Site:
         return self.call.rows
 
     def number(self, name: str) -> int:
-        """Return a number of the module's settings. Raises LookupError or TypeError."""
+        """Return a setting of the call's module as an integer. Raises LookupError if it is
+        missing, TypeError if it is not a number.
+        """
         value = self.module.settings[name]
         if not isinstance(value, int | float):
             raise TypeError(f"{name} of {self.module.path or 'the model'} is {value!r}")
         return int(value)
 
     def extents(self, name: str) -> tuple[int, ...]:
-        """Return a setting of the module that is one extent, or one for each axis."""
+        """Return a setting of the call's module as a tuple: one size for all axes, or one for each
+        axis.
+        """
         value = self.module.settings[name]
         return tuple(map(int, value)) if isinstance(value, list) else (self.number(name),)
 
 
 def input_elements(call: Site) -> int:
-    """n(x)."""
+    """Return n(x), the number of elements of the first input."""
     if not call.inputs:
         raise LookupError(f"{call.key} has no input")
     return call.inputs[0].numel
 
 
 def output_elements(call: Site) -> int:
-    """n(y)."""
+    """Return n(y), the number of elements of the first output."""
     return call.result.numel
 
 
 def fits(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a name matches one of the patterns; no patterns match everything."""
+    """Return whether a name equals or matches one of the patterns; without patterns,
+    return True.
+    """
     return not patterns or any(
         name == pattern or ("*" in pattern and fnmatchcase(name, pattern)) for pattern in patterns
     )
 
 
 def in_any_domain(*operators: str) -> tuple[str, ...]:
-    """Return patterns for ONNX operators of these types, in any domain."""
+    """Return name patterns that match ONNX operators of these types in any domain: "Gelu" and
+    "*.Gelu".
+    """
     return (*operators, *(f"*.{operator}" for operator in operators))
 
 
@@ -169,17 +179,18 @@ class Condition:
 
 
 def _module_ancestors(site: Site) -> list[Call]:
-    """Return the module calls that enclose a site, the innermost first."""
+    """Return the module calls among a call and those that enclose it, innermost first."""
     return [call for call in site.around if call.level == "module"]
 
 
 def _function_ancestors(site: Site) -> list[Call]:
-    """Return the function calls that enclose a site, the innermost first."""
+    """Return the function calls among a call and those that enclose it, innermost first."""
     return [call for call in site.around if call.level == "function"]
 
 
 def kind_of(*classes: str) -> Condition:
-    """Return the condition that the module is of one of these classes, or of a subclass.
+    """Return the condition that the class of the call's module is one of these or derived from
+    one.
 
     Args:
         classes: Names of classes.
@@ -214,7 +225,8 @@ def any_but(*names: str) -> Condition:
 
 
 def called() -> Condition:
-    """Require that the module, or the enclosing one, was called by `__call__`, where hooks see it.
+    """Return the condition that the module of the call was called by `__call__`, which runs its
+    hooks.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -227,7 +239,8 @@ def called() -> Condition:
 
 
 def by_forward() -> Condition:
-    """Require that the module, or the enclosing one, was called by `.forward`, unseen by hooks.
+    """Return the condition that the module of the call was called by `.forward`, which runs no
+    hooks.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -240,14 +253,16 @@ def by_forward() -> Condition:
 
 
 def _came_by(site: Site, via: str) -> bool:
-    """Return whether the innermost enclosing module was entered in the way `via`."""
+    """Return whether the innermost module call was made by `via`: "call" (`__call__`) or
+    "forward".
+    """
     modules = _module_ancestors(site)
     return bool(modules) and modules[0].via == via
 
 
 def subclass_of(*classes: str) -> Condition:
-    """Require that the class of the enclosing module is derived from one of these, and none of
-    them.
+    """Return the condition that the class of the call's module is derived from one of these, but
+    is not one of them.
 
     Args:
         classes: Names of classes.
@@ -266,7 +281,8 @@ def subclass_of(*classes: str) -> Condition:
 
 
 def by_name() -> Condition:
-    """Require that the nearest function was called by its attribute, where a tool can replace it.
+    """Return the condition that the nearest function was looked up by its name when it was called,
+    so that a tool's replacement of it is seen.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -283,7 +299,8 @@ def by_name() -> Condition:
 
 
 def captured() -> Condition:
-    """Require that the nearest function was called by a reference from before the tool began.
+    """Return the condition that the nearest function was called by a reference taken before the
+    tool replaced it.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -300,13 +317,16 @@ def captured() -> Condition:
 
 
 def _is_reached_by(site: Site, *ways: str) -> bool:
-    """Return whether the innermost enclosing function was entered in one of these ways."""
+    """Return whether the innermost function call was made in one of these ways (`Call.via`, such
+    as "attribute").
+    """
     functions = _function_ancestors(site)
     return bool(functions) and functions[0].via in ways
 
 
 def through(*functions: str) -> Condition:
-    """Return the condition that the nearest enclosing function is one of these.
+    """Return the condition that the nearest function call, the call itself included, is one of
+    these functions.
 
     Args:
         functions: Names or patterns of functions.
@@ -320,7 +340,7 @@ def through(*functions: str) -> Condition:
     """
 
     def holds(site: Site) -> bool:
-        """Return whether the innermost enclosing function is one of `functions`."""
+        """Return whether the innermost function call is one of `functions`."""
         enclosing = _function_ancestors(site)
         return fits(enclosing[0].target if enclosing else "", functions)
 
@@ -328,7 +348,7 @@ def through(*functions: str) -> Condition:
 
 
 def inside(*classes: str) -> Condition:
-    """Return the condition that a module of one of these classes encloses the call.
+    """Return the condition that the call is inside a module of one of these classes, at any depth.
 
     Args:
         classes: Names or patterns of classes.
@@ -348,7 +368,7 @@ def inside(*classes: str) -> Condition:
 
 
 def under(*functions: str) -> Condition:
-    """Return the condition that a call of one of these functions encloses the call.
+    """Return the condition that the call is inside a call of one of these functions, at any depth.
 
     Args:
         functions: Names or patterns of functions.
@@ -368,7 +388,7 @@ def under(*functions: str) -> Condition:
 
 
 def in_body() -> Condition:
-    """Return the condition that the body of a custom operator made the call.
+    """Return the condition that the call was made by the Python body of a custom operator.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -385,7 +405,8 @@ def in_body() -> Condition:
 
 
 def registered(expected: bool = True) -> Condition:
-    """Return the condition that the enclosing module has a name in the model, or has none.
+    """Return the condition that the module of the call has a name in the model (with False: that
+    it has none).
 
     Args:
         expected: Whether it must be so, or must not.
@@ -402,7 +423,8 @@ def registered(expected: bool = True) -> Condition:
 
 
 def as_root(expected: bool = True) -> Condition:
-    """Return the condition that the module is the whole model, or only a part of it.
+    """Return the condition that the module of the call is the whole model (with False: that it is
+    only a part of it).
 
     Args:
         expected: Whether it must be so, or must not.
@@ -419,7 +441,8 @@ def as_root(expected: bool = True) -> Condition:
 
 
 def leaf(expected: bool = True) -> Condition:
-    """Return the condition that the module has no submodules, or has some.
+    """Return the condition that the module of the call has no submodules (with False: that it has
+    some).
 
     Args:
         expected: Whether it must be so, or must not.
@@ -436,7 +459,8 @@ def leaf(expected: bool = True) -> Condition:
 
 
 def setting(**values: Scalar) -> Condition:
-    """Return the condition that settings of the call, or of the module, have these values.
+    """Return the condition that these settings have these values: settings of the module for a
+    module call, of the call itself otherwise.
 
     Args:
         values: The values by the name of the setting.
@@ -450,7 +474,9 @@ def setting(**values: Scalar) -> Condition:
     """
 
     def holds(site: Site) -> bool:
-        """Return whether all the required settings have their values at a site."""
+        """Return whether the call or its module has all the required settings, each with its
+        value.
+        """
         settings = site.module.settings if site.call.level == "module" else site.settings
         return all(name in settings and settings[name] == value for name, value in values.items())
 
@@ -458,7 +484,7 @@ def setting(**values: Scalar) -> Condition:
 
 
 def recorded_as(words: str, **values: Scalar) -> Condition:
-    """Return the condition that a recorded run has these values, described by `words`.
+    """Return the condition that settings have these values, with `words` as its text on a page.
 
     Args:
         words: The meaning of the values.
@@ -475,7 +501,8 @@ def recorded_as(words: str, **values: Scalar) -> Condition:
 
 
 def has(*names: str) -> Condition:
-    """Return the condition that the call has inputs, or parameters, of all these names.
+    """Return the condition that the call has an input (a module call: a parameter) for each of
+    these names.
 
     Args:
         names: Names or patterns.
@@ -497,7 +524,8 @@ def has(*names: str) -> Condition:
 
 
 def lacks(*names: str) -> Condition:
-    """Return the condition that the call has no input, or parameter, of these names.
+    """Return the condition that the call has no input (a module call: no parameter) with one of
+    these names.
 
     Args:
         names: Names or patterns.
@@ -517,14 +545,17 @@ def lacks(*names: str) -> Condition:
 
 
 def _site_tensor_names(site: Site) -> set[str]:
-    """Return the names of a module's parameters, or of the inputs of another call."""
+    """Return the names of the module's own parameters for a module call, else the names of the
+    call's inputs.
+    """
     if site.call.level == "module":
         return {parameter.name for parameter in site.module.params}
     return {spec.name for spec in site.inputs}
 
 
 def run_as(*kernels: str) -> Condition:
-    """Require that in the tool's setting a kernel of these names swallowed the call.
+    """Return the condition that, in the tool's setting, a fused kernel with one of these names ran
+    the call.
 
     Args:
         kernels: Names or patterns of kernels.
@@ -538,7 +569,7 @@ def run_as(*kernels: str) -> Condition:
     """
 
     def holds(site: Site) -> bool:
-        """Return whether a site ran as one of the fused kernels in its setting."""
+        """Return whether one of the fused kernels ran the call in the tool's setting."""
         fused = site.call.fused
         return site.setting in fused and fits(fused[site.setting], kernels)
 
@@ -547,7 +578,8 @@ def run_as(*kernels: str) -> Condition:
 
 
 def padding_dropped() -> Condition:
-    """Return the condition that an encoder dropped the padded positions (a nested tensor).
+    """Return the condition that an encoder left out the padded positions of its input, by a nested
+    tensor.
 
     Returns:
         The condition, whose text is the words on a page.
@@ -578,7 +610,7 @@ def of_type(*dtypes: str) -> Condition:
 
 
 def of_complex() -> Condition:
-    """Return the condition that the first input holds complex numbers.
+    """Return the condition that the elements of the first input are complex numbers.
 
     Returns:
         The condition, whose text is the words on a page.

@@ -45,7 +45,9 @@ def as_calls(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[str, Node]]:
 
 
 def _node_call(key: str, level: Level, node: Node) -> Call:
-    """Return a graph node as a call record without a parent."""
+    """Return a graph node as a call without a parent, with the node's attributes as its
+    settings.
+    """
     settings: dict[str, Any] = dict(node.attrs)
     return Call(
         key=key,
@@ -59,7 +61,9 @@ def _node_call(key: str, level: Level, node: Node) -> Call:
 
 
 def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
-    """Return the node of a count, with its outputs that are model results marked as such."""
+    """Return the node of a count; its outputs that are outputs of the model have the role
+    "output".
+    """
     node = count.node
     if not any(spec is not None and spec.name in results for spec in node.outputs):
         return node
@@ -74,7 +78,9 @@ _GROUND = ("operator", "node")  # levels on which contraction work is done, or n
 
 
 def as_given(graph: Graph) -> Graph:
-    """The graph itself: a tool takes the shapes of onnx.shape_inference, which the caller sets."""
+    """Return the graph unchanged: a tool takes the shapes of onnx.shape_inference, which the
+    caller sets.
+    """
     return graph
 
 
@@ -109,7 +115,7 @@ class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def call(self) -> str:
-        """The key of the call."""
+        """The key of the call for which the amount is booked."""
         return self.about.key
 
 
@@ -133,12 +139,14 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> Amount:
-        """The number that the tool should print."""
+        """The number that the tool should print, in the tool's own unit."""
         left = self.convention.unit * sum(self.unknown.values())
         return self.sum(self.bookings) + left
 
     def sum(self, bookings: Iterable[RuleMatch]) -> Amount:
-        """Return the tool's sum of these rule matches, added in the order of the calls."""
+        """Return the number that the tool makes of these rule matches, added in the order of the
+        calls, in its own unit.
+        """
         add = self.convention.adds_up or exact_sum
         return add([self._share(booking) for booking in bookings])
 
@@ -147,7 +155,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return int(self._share(booking).amount)
 
     def booking_quotients(self) -> tuple[int, ...]:
-        """Return each rule match's amount after division by the batch size.
+        """Return for each rule match, in order, its amount in the tool's unit after division by
+        the batch size.
 
         The parts add up to the floored quotient of the sum.
         """
@@ -163,7 +172,9 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(left)
 
     def _share(self, booking: RuleMatch) -> Share:
-        """Return the amount, call and batch divisor of a rule's match."""
+        """Return the amount of a rule match in the tool's unit, with its rule, its call and the
+        batch size that divides it.
+        """
         unit = self.convention.unit if booking.rule.kind == "core" else 1
         return Share(
             booking.rule,
@@ -174,8 +185,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exact_sum(shares: Iterable[Share]) -> Amount:
-    """Return the exact sum of the shares, each divided by its divisor; the nearest float where the
-    sum is not an integer.
+    """Return the exact sum of the shares, each divided by its divisor; if the sum is not an
+    integer, return the nearest float.
     """
     total = sum((Fraction(share.amount) / share.divisor for share in shares), start=Fraction())
     if total.denominator == 1:
@@ -207,7 +218,9 @@ def predict_nodes(convention: Convention, graph: Graph, ledger: Ledger) -> Predi
 
 
 def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
-    """Return our counts of the nodes if they have the shapes that the tool infers."""
+    """Return the ledger, with its nodes in the shapes that the tool infers if it infers shapes of
+    its own.
+    """
     if convention.shapes is None:
         return ledger
     try:
@@ -239,7 +252,8 @@ def home_of(call: Call, trace: Trace) -> Module:
 
 
 def collector_of(call: Call, trace: Trace, ruled: Container[str]) -> Module | None:
-    """Return the module at which a tool that replaces functions adds this call up, or None.
+    """Return the module to which a tool that replaces functions adds the work of this call, or
+    None if it adds it to no module.
 
     A hook of the tool begins and ends the list of a module. Pre-hooks that the model had before
     run ahead of it, so they belong to the enclosing module; calls with a rule (`ruled`, by key)
@@ -295,6 +309,7 @@ class _Walk:
 
     def prediction(self) -> Prediction:
         # Calls come parents first, so what covers a parent is known before its children.
+        """Apply the rules to every call, parents first, and return the prediction."""
         core: dict[str, int | None] = {}
         for call in self.trace.calls:
             above = core.get(call.parent or "")
@@ -312,11 +327,13 @@ class _Walk:
         )
 
     def _site(self, call: Call) -> Site:
-        """Return a call with its trace, setting and node, as rules read it."""
+        """Return the call as rules see it: with the trace, the tool's setting and the node."""
         return Site(call, self.trace, self.setting, self.nodes.get(call.key))
 
     def _divisors(self) -> dict[Any, int]:
-        """Return the batch size by which each batch function divides; raise if unknown."""
+        """Return the batch size that each batch function of the rules gives for this model; raise
+        PredictionError if it gives none.
+        """
         batches = dict.fromkeys(rule.batch for rule in self.convention.rules if rule.batch)
         divisors = {}
         for batch in batches:
@@ -330,7 +347,8 @@ class _Walk:
         return divisors
 
     def _convention_calls(self) -> list[Call]:
-        """Return the recorded calls that the tool's convention looks at.
+        """Return the calls recorded in a real run for this tool, as the tool's convention reads
+        them.
 
         They are empty for a model of another framework. Raises WatchError when the model fails
         while it is observed, ValueError when the trace was recorded for other tools.
@@ -353,7 +371,9 @@ class _Walk:
         return list(reads(calls, self.trace)) if reads else calls
 
     def _node(self, call: Call) -> int | None:
-        """Apply the rules to a graph node; mark it as unknown if a shape or a count is missing."""
+        """Apply the rules to a graph node; return the index of the booking that covers it, or
+        None. Mark the node as unknown if a shape or a count is missing.
+        """
         booked, count = len(self.bookings), self.counts.get(call.key)
         try:
             if isinstance(count, UncountedNode) and not self.convention.verified:
@@ -372,7 +392,9 @@ class _Walk:
         return core
 
     def _visit(self, call: Call, above: int | None) -> int | None:
-        """Apply the rules to a call; return the index of the booking that covers its calls."""
+        """Apply the rules to a call; return the index of the booking that covers the calls inside
+        it, or None.
+        """
         core = self._parent_core(call, above)
         hidden = core == _SHADOWED and call.level != "function"
         if self._counts(call) and not hidden and not self._is_opaque(core, call):
@@ -382,7 +404,9 @@ class _Walk:
         return core
 
     def _apply(self, site: Site, core: int | None) -> int | None:
-        """Book the rules that match a call; return the index of the booking that covers it."""
+        """Book the rules that match a call; return the index of the booking that covers the call,
+        or `core` if no rule matches.
+        """
         call = site.call
         added = self.convention.rules_add and call.level == "module"
         above, spoken = None if added else core, False
@@ -395,7 +419,8 @@ class _Walk:
                 self._book(rule, site, bool(rule.again) and self._is_counted(call))
             elif not spoken:
                 again = above is not None and (
-                    call.via == "mode" or (bool(rule.again) and self._stands(above, call))
+                    call.via == "mode"
+                    or (bool(rule.again) and self._covers_operator_inside(above, call))
                 )
                 if above is not None and not rule.again and not again:
                     continue
@@ -406,7 +431,9 @@ class _Walk:
         return core
 
     def _check(self, rule: Rule, site: Site) -> None:
-        """Raise PredictionError where a "fails" rule says that the tool raises."""
+        """Raise PredictionError if a rule of the kind "fails" says that the tool raises an error
+        on this call.
+        """
         if rule.amount is not None and not self._amount(rule, site):
             return
         if site.node is not None:
@@ -415,48 +442,52 @@ class _Walk:
         raise self._fails(site.key, reason, f"{rule.id} ({rule.reference})")
 
     def _cover(self, call: Call, core: int) -> None:
-        """Mark the operators that a call ran, or whose body made it, as covered by `core`."""
+        """Record that the booking `core` covers the operators that a call ran, or the custom
+        operator in whose body it was called.
+        """
         body = self.trace.operator_around(call) if call.parent and not call.of else None
         inner = self._operator_keys_inside(call) if self.bookings[core].rule.whole else ()
         for key in (*call.of, *([body.key] if body else ()), *inner):
             self.covered.setdefault(key, core)
             self.unseen.pop(key, None)
 
-    def _stands(self, core: int, call: Call) -> bool:
-        """Return whether a booking covers one of the operators inside the call."""
+    def _covers_operator_inside(self, core: int, call: Call) -> bool:
+        """Return whether the booking `core` covers one of the operator calls inside this call."""
         stands_for = self.bookings[core].rule.stands_for
-        return any(fits(below.target, stands_for) for below in self._beneath(call))
+        return any(fits(below.target, stands_for) for below in self._operators_beneath(call))
 
-    def _beneath(self, call: Call) -> Iterator[Call]:
-        """Yield the nearest operator calls beneath a call."""
+    def _operators_beneath(self, call: Call) -> Iterator[Call]:
+        """Yield the operator calls inside a call, but not those inside another operator call."""
         for child in self.trace.children.get(call.key, ()):
             if child.level == "operator":
                 yield child
             else:
-                yield from self._beneath(child)
+                yield from self._operators_beneath(child)
 
     def _operator_keys_inside(self, call: Call) -> Iterator[str]:
-        """Yield the keys of all operators that run in a call."""
+        """Yield the keys of all operator calls inside a call, at every depth."""
         for child in self.trace.children.get(call.key, ()):
             if child.level == "operator":
                 yield child.key
             yield from self._operator_keys_inside(child)
 
     def _is_counted(self, call: Call) -> bool:
-        """Return whether a rule counted the nearest module, or hook, that encloses the call."""
+        """Return whether the nearest module or hook around the call was booked by a rule."""
         for enclosing in self.trace.ancestors(call):
             if enclosing.level == "module" or enclosing.via == "hook":
                 return enclosing.key in self.counted
         return False
 
     def _parent_core(self, call: Call, above: int | None) -> int | None:
-        """Return the index of the booking that covers a call from above, or None."""
+        """Return the index of the booking of an outer call that covers this one, _SHADOWED if the
+        tool does not look at it, or None.
+        """
         if call.via == "hook" and above != _SHADOWED:
             return None  # what a hook does is not what the module around it stands for
         return _SHADOWED if self._is_shadowed(call, above) else above
 
     def _is_opaque(self, core: int | None, call: Call) -> bool:
-        """Return whether an enclosing function call was already counted as a whole.
+        """Return whether a rule has already counted a function call around this call as a whole.
 
         Calls that a torch mode of the model makes by name are booked once more.
         """
@@ -465,7 +496,8 @@ class _Walk:
         return self.bookings[core].rule.level == "function"
 
     def _is_shadowed(self, call: Call, above: int | None) -> bool:
-        """Return whether a counted module hides this submodule from the tool.
+        """Return whether this module is inside a counted module, so that the tool does not look at
+        it.
 
         A parametrization, say.
         """
@@ -476,7 +508,9 @@ class _Walk:
         return self.bookings[above].rule.level == "module"
 
     def _counts(self, call: Call) -> bool:
-        """Return whether the tool counts a call: a live one, or a stored or dead one."""
+        """Return whether the tool counts a call, by its fused kernel and by whether its result is
+        used, stored or dead.
+        """
         kernel = call.fused.get(self.setting, NESTED)
         if call.level == "function" and not kernel.startswith(NESTED):
             return False  # it ran in the place of the function
@@ -484,11 +518,11 @@ class _Walk:
         return call.live or stored or self.convention.counts_dead
 
     def _matches(self, rule: Rule, site: Site) -> bool:
-        """Return whether a rule matches a site and counts it at least once."""
+        """Return whether a rule matches the call and the tool counts the call at least once."""
         return matches_rule(rule, site) and self._times(rule, site.call) > 0
 
     def _times(self, rule: Rule, call: Call) -> int:
-        """Return how many times a call is counted.
+        """Return how many times the tool counts a call under this rule.
 
         Once per visit of its own module, or of the module that owns a function.
         """
@@ -501,7 +535,9 @@ class _Walk:
         return 1 if rule.times is None else self.times[rule.times][owner.id]
 
     def _book(self, rule: Rule, site: Site, already_counted: bool = False) -> None:
-        """Record the match of a rule at a site with its amount and how often it counts."""
+        """Add a booking: a rule, its amount for the call, and how often the tool counts
+        the call.
+        """
         call = site.call
         if call.level == "module":
             self.counted.add(call.key)
@@ -517,14 +553,18 @@ class _Walk:
         )
 
     def _path(self, site: Site) -> str:
-        """Return the path of the module in which a site ran, or "" if it has none."""
+        """Return the path of the module under which the tool reports the call; "" also if it has
+        none.
+        """
         if site.node is not None:
             return site.node.path
         owner = self._owner(site.call)
         return owner.path if owner else ""
 
     def _amount(self, rule: Rule, site: Site) -> Amount:
-        """Return the amount that a rule gives at a site; raise PredictionError if it cannot."""
+        """Return the amount that a rule gives for a call; raise PredictionError if its formula
+        fails.
+        """
         if rule.amount is None or isinstance(rule.amount, CostWeights):
             native = self._native(site)
             return rule.amount.cost_amount(native) if rule.amount else 0
@@ -537,14 +577,16 @@ class _Walk:
             raise self._fails(site.key, error, name) from error
 
     def _native(self, site: Site) -> Cost:
-        """Return crossflops' own cost of a site; raise if its node is uncounted."""
+        """Return crossflops' own cost of a call; raise _UnknownError if its node is uncounted."""
         count = self.counts.get(site.key)
         if isinstance(count, UncountedNode):
             raise _UnknownError(count.reason)
         return count.cost if count is not None else self._cost(site.call)
 
     def _amount_of_node(self, rule: Rule, formula: Callable[[Node], Amount], node: Node) -> Amount:
-        """Return the amount of a node by the formula, times the iterations of its loops."""
+        """Return the amount of a formula for a node, times the number of runs of the loops that
+        contain it.
+        """
         count = self.counts.get(node.key)
         try:
             return formula(node) * (count.times if isinstance(count, CountedNode) else 1)
@@ -554,27 +596,31 @@ class _Walk:
             raise _UnknownError(str(error)) from error
 
     def _node_fails(self, rule: Rule, node: Node) -> PredictionError:
-        """Return the error that a tool cannot count a node's operator."""
+        """Return the error which says that the tool cannot count the operator of a node."""
         return PredictionError(
             f"{self.convention.tool} cannot count {node.key}, which is a {node.op}",
             f"leave out {self.convention.tool}; its rule {rule.id} cites {rule.reference}",
         )
 
     def _fails(self, what: str, error: object, rule: str) -> PredictionError:
-        """Return the error that a tool's rule cannot count `what`."""
+        """Return the error which says that the tool cannot count `what`, with the rule that says
+        so.
+        """
         return PredictionError(
             f"{self.convention.tool} cannot count {what}: {error}",
             f"leave out {self.convention.tool}, or see its rule {rule}",
         )
 
     def _cost(self, call: Call) -> Cost:
-        """Return the cost of a call and of all calls beneath it."""
+        """Return the native cost of a call and of all calls inside it."""
         cost = self.costs.get(call.key, ZERO)
         below = (self._cost(child) for child in self.trace.children.get(call.key, ()))
         return sum(below, cost)
 
     def _settle(self, call: Call, core: int | None) -> None:
-        """Record which booking covers an operator call, or why the tool does not see it."""
+        """Record which booking covers an operator call, or else which rule says why the tool does
+        not see it.
+        """
         if core is not None and core != _SHADOWED:
             stands_for = self.bookings[core].rule.stands_for
             if fits(call.target, stands_for):
@@ -587,14 +633,18 @@ class _Walk:
                 return
 
     def _owner(self, call: Call) -> Module | None:
-        """Return the module call under which the tool books a call, or None."""
+        """Return the module under which the tool counts a call, or None if it counts the call
+        under none.
+        """
         if self.convention.sees == call.level == "function":
             return collector_of(call, self.trace, self.counted)
         return home_of(call, self.trace)
 
 
 def matches_rule(rule: Rule, site: Site) -> bool:
-    """Return whether the rule matches this call: its level, its target and every condition."""
+    """Return whether a rule applies to this call: its level, its targets and all its conditions
+    fit.
+    """
     return (
         rule.level == site.call.level
         and fits(site.target, rule.targets)

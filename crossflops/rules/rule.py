@@ -16,7 +16,7 @@ from crossflops.ir.architecture import FormulaTraits
 from crossflops.ir.ledger import Cost
 from crossflops.ir.profile import Amount
 from crossflops.ir.trace import OBSERVED, Call, Level, Setting, Times, Trace, View
-from crossflops.rules.conditions import Condition
+from crossflops.rules.conditions import Condition, input_elements, output_elements
 
 Kind: TypeAlias = Literal["core", "part", "unseen", "fails"]
 CountsSteps: TypeAlias = Literal["", "runs", "thrice"]
@@ -31,7 +31,7 @@ class CostWeights(msgspec.Struct, frozen=True):
     weights: Mapping[str, int]
 
     def cost_amount(self, cost: Cost) -> int:
-        """Return the weighted sum of a cost's operations."""
+        """Return the operations of a cost, each kind multiplied by its weight, as one sum."""
         return sum(int(getattr(cost, kind)) * weight for kind, weight in self.weights.items())
 
 
@@ -183,15 +183,17 @@ class Convention(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def weighs(self) -> bool:
-        """Whether a rule weighs the native cost of a call."""
+        """Whether the amount of some rule is a weighted sum of a call's native cost."""
         return any(isinstance(rule.amount, CostWeights) for rule in self.rules)
 
     def setting(self, setting: Setting) -> Setting:
-        """Return the setting under which the tool runs if the caller requests this one."""
+        """Return the requested setting with the parts that the tool forces on it."""
         return msgspec.structs.replace(setting, **self.forces)
 
     def view(self, setting: Setting) -> View | None:
-        """Return the real run that a prediction needs; None if it needs none."""
+        """Return the real run that must be recorded for a prediction, or None if no real run is
+        needed.
+        """
         forced = msgspec.structs.asdict(self.setting(setting))
         if self.sees in OBSERVED:
             return View(**forced, level=self.sees)
@@ -244,7 +246,8 @@ class Rules:
     def contraction(
         self, *about: "About", cause: str, **more: Any
     ) -> Callable[[_Function], _Function]:
-        """Declare that the decorated function counts the MACs of these calls.
+        """Return a decorator: the decorated function gives the MACs that the tool counts for these
+        calls.
 
         Args:
             about: The calls: names or patterns of classes, functions or operators, and conditions.
@@ -266,7 +269,8 @@ class Rules:
         return self._rule("core", about, cause, more)
 
     def adds(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """Declare that the decorated function counts something beside MACs, in the tool's unit.
+        """Return a decorator: the decorated function gives what the tool counts for these calls
+        besides MACs, in the tool's unit.
 
         Args:
             about: The calls: names or patterns of classes, functions or operators, and conditions.
@@ -288,7 +292,8 @@ class Rules:
         return self._rule("part", about, cause, more)
 
     def fails(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """Declare that the tool raises where the decorated function is not 0, or raises itself.
+        """Return a decorator: the tool raises an error on those of these calls for which the
+        decorated function does not return 0, or raises an error.
 
         Args:
             about: The calls: names or patterns of classes, functions or operators, and conditions.
@@ -310,7 +315,7 @@ class Rules:
         return self._rule("fails", about, cause, more)
 
     def hides(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Declare that the tool counts nothing of these calls, nor of calls beneath them.
+        """Declare that the tool counts neither these calls nor any call inside them.
 
         Args:
             name: The id of the rule.
@@ -328,8 +333,8 @@ class Rules:
         self._add("core", about, cause, {"name": name, **more})
 
     def misses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Declare why the tool does not see contraction work; the most particular reason comes
-        first.
+        """Declare the cause for which the tool does not see the contractions of these calls; of
+        several declarations that match, the first applies.
 
         Args:
             name: The id of the rule.
@@ -347,7 +352,7 @@ class Rules:
         self._add("unseen", about, cause, {"name": f"unseen.{name}", **more})
 
     def refuses(self, name: str, *about: "About", cause: str, **more: Any) -> None:
-        """Declare that the tool raises on all of these calls.
+        """Declare that the tool raises an error on every one of these calls.
 
         Args:
             name: The id of the rule.
@@ -367,11 +372,13 @@ class Rules:
     def _rule(
         self, kind: Kind, about: "tuple[About, ...]", cause: str, more: dict[str, Any]
     ) -> Callable[[_Function], _Function]:
-        """Return a decorator that adds its function as the amount of a rule of this kind."""
+        """Return a decorator that adds a rule of this kind, with the decorated function as its
+        amount.
+        """
         formula = more.pop("formula", "")
 
         def declare(function: _Function) -> _Function:
-            """Add a function as the amount of the rule, and return it."""
+            """Add a rule whose amount is this function, and return the function."""
             if formula:
                 with_formula(formula)(function)
             named = {"name": getattr(function, "__name__", ""), **more}
@@ -408,7 +415,7 @@ About: TypeAlias = str | tuple[str, ...] | Condition
 
 
 def _rule_targets(about: Iterable[About]) -> tuple[str, ...]:
-    """Return the target names among the arguments of a rule."""
+    """Return the names among the arguments of a rule, without its conditions."""
     names: list[str] = []
     for part in about:
         if isinstance(part, str):
@@ -419,7 +426,9 @@ def _rule_targets(about: Iterable[About]) -> tuple[str, ...]:
 
 
 def _condition_classes(conditions: Iterable[Condition]) -> tuple[str, ...]:
-    """Return the class names of the conditions that name module classes."""
+    """Return the class names in those conditions that name the classes of the calls themselves
+    (`Condition.whom`).
+    """
     return tuple(name for condition in conditions if condition.whom for name in condition.names)
 
 
@@ -495,7 +504,8 @@ class Tool:
     def include(
         self, *groups: Rules, where: tuple[Condition, ...] = (), source: str = "", **changed: Any
     ) -> None:
-        """Add rules that other tools, or other editions, have too; here under these conditions.
+        """Add groups of rules that were made for other tools or editions, under these further
+        conditions.
 
         Args:
             groups: The groups of rules.
@@ -507,7 +517,9 @@ class Tool:
 
     @property
     def convention(self) -> Convention:
-        """The convention of the tool, with the rules of all groups in their order."""
+        """The convention: the fields of the tool, and the rules of all its groups in
+        their order.
+        """
         rules = (
             msgspec.structs.replace(
                 rule,
@@ -523,14 +535,15 @@ class Tool:
 
 
 def with_formula(text: str) -> Callable[[_Function], _Function]:
-    """Declare what a page prints as the formula of a function: `2 * max(n(x_i))`.
+    """Return a decorator that sets the text which pages print as the formula of a function, such
+    as `2 * max(n(x_i))`.
 
     A declaration of a rule has it as `formula=`. Without it the first paragraph of the docstring
     is the formula.
     """
 
     def declare(function: _Function) -> _Function:
-        """Set the printed equation of a function, and return the function."""
+        """Set the printed formula of a function, and return the function."""
         function.formula = text  # type: ignore[union-attr]
         return function
 
@@ -538,6 +551,13 @@ def with_formula(text: str) -> Callable[[_Function], _Function]:
 
 
 def formula_equation(formula: object) -> str:
-    """Return the words of a formula: what it was declared with, or its docstring's beginning."""
+    """Return the printed text of a formula: the declared text, or else the first paragraph of its
+    docstring.
+    """
     declared = getattr(formula, "formula", "")
     return declared or (getdoc(formula) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+# The functions are defined in a module that this one imports, so they cannot be decorated there.
+with_formula("n(x)")(input_elements)
+with_formula("n(y)")(output_elements)

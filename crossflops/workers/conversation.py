@@ -1,4 +1,4 @@
-"""The conversation of a helper process about one order, a line each.
+"""The messages between a helper process and its parent about one order, a line each.
 
 It says `hello`, reads its order as JSON, and writes its answer to the file `result` that the order
 names, under a temporary name first. A worker that has a tool to run says `ready` before that, and
@@ -36,7 +36,7 @@ class OrderFields(Protocol):
 
     @property
     def memory(self) -> int | None:
-        """The memory limit in bytes, or None."""
+        """The limit of the address space in bytes, or None."""
         ...
 
 
@@ -44,7 +44,7 @@ AnyOrder = TypeVar("AnyOrder", bound=OrderFields)
 
 
 def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoReturn:
-    """Read an order from stdin, answer it in a file, and exit the process.
+    """Read an order from stdin, write its answer to a file, and exit the process.
 
     `answered(order, wait)` gives the answer; what runs for it may leave threads or atexit handlers
     behind that never end. `kind` is the type of the order.
@@ -58,12 +58,14 @@ def serve_order(kind: Any, answered: Callable[[AnyOrder, Wait], Any]) -> NoRetur
 
 
 def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], Any]) -> NoReturn:
-    """Write the result of an order to a file; `wait` announces "ready", waits for "go"."""
+    """Write `answered(wait)` to the file `result`, and exit the process; `wait()` says "ready" and
+    waits for "go".
+    """
     released = threading.Event()
     threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
 
     def wait() -> None:
-        """Tell the parent that the process is ready, and wait until it releases the order."""
+        """Tell the parent that this process is ready, and wait until it says "go"."""
         say("ready")
         released.wait()
 
@@ -74,7 +76,8 @@ def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], 
 
 
 def take_streams() -> tuple[BinaryIO, int]:
-    """Reserve stdin and stdout for orders and replies; give tools the null device, stderr.
+    """Return the stream of orders (from stdin) and the descriptor for replies (stdout); tools get
+    the null device and stderr instead.
 
     The copies are not inherited by processes that a tool starts.
     """
@@ -91,17 +94,19 @@ def take_streams() -> tuple[BinaryIO, int]:
 
 
 def speaker(replies: int) -> Say:
-    """Return a function that writes a line to a file descriptor, at once."""
+    """Return a function that writes a line of text to this file descriptor at once."""
 
     def say(event: str) -> None:
-        """Write the event as a line to the pipe of replies."""
+        """Write the text as a line to the file descriptor."""
         os.write(replies, f"{event}\n".encode())
 
     return say
 
 
 def _listen(requests: BinaryIO, released: threading.Event) -> None:
-    """Wait for the line "go"; kill the process group when the parent closes the pipe."""
+    """Set `released` when the line "go" arrives; end this process and its group when the parent
+    closes the pipe.
+    """
     while line := requests.readline():
         if line.strip() == b"go":
             released.set()

@@ -1,4 +1,4 @@
-"""The job of a worker process, and the model that travels to it."""
+"""The job of a worker process, and the model that is sent to it."""
 
 import importlib
 import os
@@ -51,7 +51,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_contents(self) -> bool:
-        """Whether the caller's model object must be sent along."""
+        """Whether the caller's model object must be sent to the worker, since there is no target
+        to build it from.
+        """
         return self.target is None and self.pickle_path is None and self.onnx_path is None
 
 
@@ -88,7 +90,7 @@ HINT = (
 
 
 def pack(path: Path, contents: Contents) -> None:
-    """Write a model, its positional and its keyword inputs to a file.
+    """Write a model with its positional and keyword inputs to a file, by PyTorch or pickle.
 
     A PyTorch model is written by PyTorch, whose files can be mapped into several processes at
     once. Raises whatever pickle raises on an object that cannot be pickled.
@@ -101,7 +103,8 @@ def pack(path: Path, contents: Contents) -> None:
 
 
 def unpack(path: Path) -> Contents:
-    """Read what `pack` wrote. The file is trusted: it was written by the parent process.
+    """Return the model and its inputs that `pack` wrote. The file is trusted: the parent process
+    wrote it.
 
     The classes in it are imported on the way, torchvision's with what it needs.
     """
@@ -109,7 +112,7 @@ def unpack(path: Path) -> Contents:
 
 
 def _read_job_contents(path: Path) -> Contents:
-    """Read the model and its inputs from a torch zip file or a pickle file."""
+    """Return the model and its inputs from a file, either a zip of PyTorch or a pickle."""
     contents: Contents
     with path.open("rb") as file:
         # what PyTorch writes is a zip; a model of Keras is a pickle that ends with one

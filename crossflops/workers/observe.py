@@ -1,4 +1,4 @@
-"""Asking a tool, in this process."""
+"""Run a tool in this process."""
 
 import contextlib
 import copy
@@ -20,7 +20,7 @@ from crossflops.threads import silence_streams
 def observe_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
-    """Return the tool's result for the model, with the seconds that it took.
+    """Run a tool on a model, and return its profile with the seconds that it took.
 
     Raises what the tool raises, and TypeError or ValueError on an answer that is no profile of
     this tool. Of a model without values, as `setting.fake` says, InputError where the tool does
@@ -44,7 +44,7 @@ def observe_tool(
 
 
 def fake_weights_error(tool: str) -> InputError:
-    """Return the error of a tool that is not run on a model without values."""
+    """Return the error which says that a tool was skipped, since it needs real weight values."""
     return InputError(
         f"{tool} needs real weight values and was skipped",
         "use --weights real, if the weights fit in memory",
@@ -54,7 +54,9 @@ def fake_weights_error(tool: str) -> InputError:
 def _time_tool(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile:
-    """Run a tool on the model and time it; check that its answer is a profile of the tool."""
+    """Run a tool on a model and return its profile with the seconds that it took; check that it is
+    a profile of this tool.
+    """
     frontend = frontend_of(model)
     begin = time.perf_counter()
     with frontend.running_code_as_counted(model) if frontend else contextlib.nullcontext():
@@ -71,7 +73,7 @@ def _time_tool(
 def run_here(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Profile | Failure:
-    """Run a tool in this process on a copy of the model; return its profile or failure.
+    """Run a tool in this process on a copy of the model; return its profile, or its failure.
 
     What the tool prints past Python's own streams is not held back; functions of PyTorch that it
     replaces are put back. A tool that crashes takes this process along. Use
@@ -103,7 +105,7 @@ def run_here(
 def _copy_model_and_inputs(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return copies that share nothing that a tool could change: see `Frontend.copy_for_tool`."""
+    """Return copies of a model and its inputs that share nothing which a tool could change."""
     frontend = frontend_of(model)
     if frontend is None:
         return copy.deepcopy((model, args, kwargs))
@@ -111,6 +113,6 @@ def _copy_model_and_inputs(
 
 
 def model_kind_failure(adapter: Adapter, model: object) -> Failure:
-    """Return the failure of a tool that does not support a model of this kind."""
+    """Return the failure of a tool that does not accept models of this class."""
     kind = f"{type(model).__module__}.{type(model).__qualname__}"
     return tool_failure(adapter.name, "accept", f"{adapter.name} does not accept a {kind}")

@@ -1,4 +1,4 @@
-"""One parent for many tools: `python -m crossflops.workers.parent`, driven by `warm`.
+"""The fork server of many tools: `python -m crossflops.workers.parent`, started by `warm`.
 
 It imports the framework, loads every tool, builds each model once (two where two are compared),
 and forks a worker for each tool on a model, which shares all of that and whose changes stay its
@@ -49,52 +49,58 @@ Ready = list[tuple[int, Order, Adapter]]
 
 
 def main() -> None:
-    """Run the fork server on stdin and stdout, and exit."""
+    """Run the fork server: read orders from stdin, fork a worker for each, and exit."""
     serve_orders({})
 
 
 def serve_orders(sources: Mapping[int, Source]) -> NoReturn:
-    """Load tools, build models and fork a worker for each order on stdin."""
+    """Load the tools, build the models and fork a worker for each order on stdin; `sources` are
+    models that are built already.
+    """
     requests, replies = take_streams()
     say = speaker(replies)
     say("hello")
     orders = msgspec.json.decode(requests.readline(), type=list[Order])
-    end_with(requests, partial(_leave, 1))
+    end_with(requests, partial(_exit_at_once, 1))
     links = {end for order in orders for end in order.link or ()}
     for end in links:
         os.set_inheritable(end, False)
     first = orders[0]
-    limit_memory(_beyond(first.memory) if sources else first.memory, may_be_raised=True)
+    limit_memory(
+        _limit_beyond_usage(first.memory) if sources else first.memory, may_be_raised=True
+    )
     worker.extend_path(first.paths)
     say("importing")
     with worker.pausing_garbage_collection():
         _import_framework(first.job.framework)
         ready = _load_order_adapters(orders, say)
     if not ready:
-        _leave(0)
+        _exit_at_once(0)
     say("building")
-    limit_memory(_beyond(first.memory), may_be_raised=True)
+    limit_memory(_limit_beyond_usage(first.memory), may_be_raised=True)
     built, ready = _build_order_models(ready, sources, say)
     if not ready:
-        _leave(0)
+        _exit_at_once(0)
     _fit_to_fork()
     numbers = _fork_workers(ready, built, {requests.fileno(), replies, *links}, say)
     for end in links:
         os.close(end)
     _reap_workers(numbers, say)
-    _leave(0)
+    _exit_at_once(0)
 
 
 def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
-    """Load the tools of the orders; return those that did not change global state."""
+    """Load the tools of the orders; return the orders whose tool was loaded, each with its index
+    and adapter.
+    """
     ready: Ready = []
     before = _global_state()
     for model_index, order in enumerate(orders):
         say(f"loading {model_index}")
-        adapter = _adapter(order.job)
+        adapter = _load_adapter(order.job)
         if _has_global_state_changed(before):
             sys.stderr.write(f"loading {order.job.tool} changes libraries that all tools share\n")
-            _leave(UNFIT)
+            _exit_at_once(UNFIT)
         _fit_to_fork()
         if adapter is None:
             say(f"own {model_index}")
@@ -106,7 +112,9 @@ def _load_order_adapters(orders: list[Order], say: Say) -> Ready:
 def _build_order_models(
     ready: Ready, sources: Mapping[int, Source], say: Say
 ) -> tuple[dict[int, Source], Ready]:
-    """Build the models of the orders; return them with their orders, report failures."""
+    """Build the models of the orders; return the models by number, and the orders whose model
+    could be built.
+    """
     built = dict(sources)
     for job in {order.job.model: order.job for _, order, _ in ready}.values():
         if job.model in built:
@@ -120,15 +128,15 @@ def _build_order_models(
 
 
 def _refuse_orders(ready: Ready, problem: BaseException, say: Say) -> None:
-    """Write a failure as the result of each order, and report each as refused."""
+    """Write a failure as the answer to each of these orders, and report each order as refused."""
     for model_index, order, _ in ready:
         refusal = tool_failure(order.job.tool, "build", problem, worker.hint_of(order.job))
         write_file(Path(order.result), msgspec.json.encode(refusal))
         say(f"{REFUSED} {model_index}")
 
 
-def _adapter(job: Job) -> Adapter | None:
-    """Load the adapter of a job; return None if that fails."""
+def _load_adapter(job: Job) -> Adapter | None:
+    """Return the loaded adapter of a job, or None if it cannot be loaded."""
     try:
         adapter = worker.adapter_of(job)
         if isinstance(adapter, Failure):
@@ -141,7 +149,7 @@ def _adapter(job: Job) -> Adapter | None:
 
 
 def _import_framework(name: str) -> None:
-    """Import the framework if possible, and limit it to one thread."""
+    """Import a framework if it is installed, and limit PyTorch to one thread."""
     if name:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             importlib.import_module(name)
@@ -149,21 +157,25 @@ def _import_framework(name: str) -> None:
 
 
 def _set_threads(model_index: int) -> None:
-    """Limit the threads of PyTorch, which counts its own, if it is imported."""
+    """Set the number of threads of PyTorch, if PyTorch is imported."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(model_index)
 
 
 def _global_state() -> tuple[Any, ...]:
-    """Return the current folder, default dtype and functions that a tool could replace."""
+    """Return the current folder, PyTorch's default type, and the functions that a tool could
+    replace.
+    """
     torch = sys.modules.get("torch")
     dtype = None if torch is None else torch.get_default_dtype()
     return os.getcwd(), dtype, replaceable_functions()
 
 
 def _has_global_state_changed(before: tuple[Any, ...]) -> bool:
-    """Return whether the current folder, the default precision or functions of PyTorch changed."""
+    """Return whether the current folder, PyTorch's default type or a function of PyTorch differs
+    from `before`.
+    """
     *settings, known = before
     *settings_now, known_now = _global_state()
     if settings != settings_now:
@@ -182,21 +194,23 @@ def _is_pytorch_function(function: Any) -> bool:
 
 
 def _fit_to_fork() -> None:
-    """Wait until this process has one thread; exit it if that takes too long."""
+    """Wait until this process has only one thread; exit the process if that takes longer than a
+    second.
+    """
     end = time.monotonic() + _PATIENCE
     while threads() > 1:
         if time.monotonic() > end:
             sys.stderr.write(
                 f"{threads()} threads are running, and a forked process would not have them\n"
             )
-            _leave(UNFIT)
+            _exit_at_once(UNFIT)
         time.sleep(0.01)
 
 
 def _fork_workers(
     ready: Ready, sources: Mapping[int, Source], native: set[int], say: Say
 ) -> dict[int, int]:
-    """Fork a worker for each order; return the index of the order by process id.
+    """Fork a worker for each order; return the index of the order by the id of the process.
 
     `native` are the ends of conversations, of which a worker keeps its own. None begins before all
     are forked, so that what a tool does to this process costs no other.
@@ -227,7 +241,7 @@ def _run_forked_worker(
     native: set[int],
     answered: Callable[[Job, Callable[[], None]], Profile | Failure],
 ) -> NoReturn:
-    """Run a worker in this forked process, in its own process group, and exit."""
+    """Run one order in this forked process, in a process group of its own, and exit."""
     try:
         requests, replies = order.link or (0, 1)
         os.setsid()
@@ -238,7 +252,7 @@ def _run_forked_worker(
         for stream in (1, 2):
             os.dup2(log, stream)
         os.close(log)
-        limit_memory(_beyond(order.memory))
+        limit_memory(_limit_beyond_usage(order.memory))
         for name in THREADS:
             os.environ.pop(name, None)
         os.environ.update(order.variables)
@@ -250,11 +264,13 @@ def _run_forked_worker(
     except BaseException as problem:
         sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
     finally:
-        _leave(1)
+        _exit_at_once(1)
 
 
 def _reap_workers(numbers: dict[int, int], say: Say) -> None:
-    """Report the end of each worker process, and kill what it left in its group."""
+    """Wait until all workers have ended, report each end, and kill the processes that a worker
+    left behind.
+    """
     while numbers:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
         if ended is None:
@@ -267,13 +283,15 @@ def _reap_workers(numbers: dict[int, int], say: Say) -> None:
             say(f"ended {numbers.pop(ended.si_pid)} {os.waitstatus_to_exitcode(status)}")
 
 
-def _beyond(memory: int | None) -> int | None:
-    """Return the limit of address space: the given bytes plus those already in use."""
+def _limit_beyond_usage(memory: int | None) -> int | None:
+    """Return a limit of the address space in bytes: `memory` plus what this process uses already;
+    None for no limit.
+    """
     return None if memory is None else memory + address_space()
 
 
-def _leave(status: int) -> NoReturn:
-    """Flush stdout and stderr, and exit the process without cleanup."""
+def _exit_at_once(status: int) -> NoReturn:
+    """Flush stdout and stderr, and exit the process without any cleanup."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,6 @@
-"""Several tools at once, each in a worker process: forked from a warm parent, or started."""
+"""Run several tools at a time, each in a worker process: forked from a fork server, or started
+alone.
+"""
 
 import contextlib
 import os
@@ -115,7 +117,9 @@ class Workers:
         self._stop()
 
     def iterate_results(self, model: int = 0) -> Iterator[Answer]:
-        """Run the released tools of a model; yield tool and result as they finish."""
+        """Run the tools of a model; yield each tool with its profile or failure, as they
+        finish.
+        """
         self._slots += 1
         try:
             yield from self._answers(model)
@@ -123,14 +127,16 @@ class Workers:
             self._slots -= 1
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Allow the tools to run on a model, as soon as there is a free CPU slot."""
+        """Allow these tools to run on a model as soon as a CPU is free."""
         with self._start_lock:
             cleared = [worker for worker in self._workers_of_model(model) if worker.tool in tools]
             self._released += [worker for worker in cleared if worker not in self._released]
         self._start_ready_workers()
 
     def _answers(self, model: int) -> Iterator[Answer]:
-        """Yield the answers of the workers of a model, as they come."""
+        """Yield the answers of a model's workers, as they finish; release those that are not
+        released yet.
+        """
         while True:
             for row in [row for row in self._results if row[0] == model]:
                 self._results.remove(row)
@@ -146,7 +152,7 @@ class Workers:
                 self._end(who, who.answer())
 
     def cancel_tools(self, model: int) -> None:
-        """Cancel the tools that wait to run on a model."""
+        """End all workers of a model that have not finished."""
         dropped = self._workers_of_model(model)
         for worker in dropped:
             self._remove(worker)
@@ -158,7 +164,7 @@ class Workers:
             self._parents.clear()
 
     def _start(self) -> None:
-        """Start all workers: alone, or forked in groups from processes with a framework."""
+        """Start all workers: forked from a fork server for each group, or alone."""
         threads = max(1, usable_cpus() // max(1, min(len(self._jobs), self._at_once)))
         self._env = {"OMP_NUM_THREADS": str(threads), **os.environ}
         obstacles = self._pack()
@@ -182,14 +188,14 @@ class Workers:
         self._built = {}
 
     def _start_alone(self, workers: Sequence[Worker]) -> None:
-        """Start a new process for each worker."""
+        """Start a process of its own for each of these workers."""
         for worker in workers:
             refused = worker.start(self._env)
             if refused is not None:
                 self._end(worker, refused)
 
     def _start_parent(self, workers: Sequence[Worker]) -> None:
-        """Start a fork server that forks all these workers."""
+        """Start a fork server that forks all of these workers."""
         log = self._folder / f"parent{len(self._parents)}.log"
         parent = ForkServer(workers, workers[0].python, log, self._on_event, self._timeout)
         try:
@@ -203,28 +209,31 @@ class Workers:
             self._parents.append(parent)
 
     def _end(self, worker: Worker, answer: Profile | Failure) -> None:
-        """Remove the worker and store the answer of its tool."""
+        """Remove a worker, and store the answer of its tool."""
         self._remove(worker)
         self._results.append((worker.order.job.model, (worker.tool, answer)))
 
     def _remove(self, worker: Worker) -> None:
-        """Remove the worker from the active and the released ones."""
+        """Remove a worker from the active and from the released workers."""
         with self._start_lock:
             self._active.remove(worker)
             if worker in self._released:
                 self._released.remove(worker)
 
     def _workers_of_model(self, model: int) -> list[Worker]:
-        """Return the active workers of a model, by the index of the model."""
+        """Return the active workers of the model with this number."""
         return [worker for worker in self._active if worker.order.job.model == model]
 
     def _on_event(self, who: Any, event: str | None) -> None:
-        """Queue an event of a worker, and start released workers if a slot is free."""
+        """Handle an event of a worker or a fork server: queue it, and start workers that are
+        ready.
+        """
         self._news.put((who, event))
         self._start_ready_workers()
 
     def _on_parent_event(self, parent: ForkServer, event: str | None) -> None:
-        """Handle an event of a fork server: start its refused worker alone, or end it.
+        """Handle an event of a fork server: start a worker that it could not load alone, or clean
+        up after the server's end.
 
         A parent that ended as it loaded a tool leaves that tool to itself, and the others to
         another parent. One that found itself unfit to fork leaves all to themselves. Else its
@@ -255,7 +264,7 @@ class Workers:
                 self._end(worker, worker.answer())
 
     def _stop(self) -> None:
-        """Close all workers, their parents and the folder of results."""
+        """End all workers and fork servers, and remove the folder of results."""
         with self._start_lock:
             self._released.clear()
         for worker in self._active:
@@ -269,7 +278,7 @@ class Workers:
         self._scratch.close()
 
     def _start_ready_workers(self) -> None:
-        """Start released workers that are ready, as many as there are free slots.
+        """Let released workers that are ready run, as many as CPUs are free.
 
         It is called by whatever thread has news. Those that read a file come last, and of a large
         one when all others have ended: each holds the weights for itself, and several times, where
@@ -285,7 +294,7 @@ class Workers:
                     worker.start_run()
 
     def _worker(self, model_index: int, job: Job) -> Worker:
-        """Build the worker of a job: its Python, result file, log and timeout."""
+        """Return a worker for a job, with its Python, result file, log and timeout."""
         python = self._interpreters.get(job.tool, sys.executable)
         if job.needs_contents:
             job = msgspec.structs.replace(job, pickle_path=str(self._pickle(job.model)))
@@ -299,7 +308,9 @@ class Workers:
         return Worker(order, python, log, self._on_event, self._timeout)
 
     def _pack(self) -> dict[int, BaseException | str]:
-        """Pickle the models that workers need to files; return the errors by model index."""
+        """Write the model objects that workers need to files; return the errors by the number of
+        the model.
+        """
         obstacles: dict[int, BaseException | str] = {}
         for model in {job.model for job in self._jobs if job.needs_contents}:
             if model not in self._contents:
@@ -312,12 +323,14 @@ class Workers:
         return obstacles
 
     def _pickle(self, model: int) -> Path:
-        """Return the path of the file that holds the pickled model."""
+        """Return the path of the file that holds the model object with this number."""
         return self._folder / f"model{model}"
 
 
 def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
-    """Yield groups of workers that one fork server can fork: same Python and framework."""
+    """Yield groups of workers that one fork server can fork: of the same Python, framework and
+    ONNX file.
+    """
     groups: dict[tuple[Any, ...], list[Worker]] = {}
     for worker in workers:
         job = worker.order.job
@@ -327,18 +340,18 @@ def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
 
 
 def _is_alone(siblings: Sequence[Worker]) -> bool:
-    """Return whether the workers must each have a process that nothing else shares."""
+    """Return whether the tools of this group need a process of their own each."""
     return siblings[0].order.job.own_process
 
 
 def _file_size(worker: Worker) -> int:
-    """Return the bytes of the ONNX file that the worker reads; 0 without one."""
+    """Return the size in bytes of the ONNX file that a worker reads; 0 without a file."""
     path = worker.order.job.onnx_path
     return os.path.getsize(path) if path and os.path.exists(path) else 0
 
 
 def _worker_import_paths(python: str, job: Job) -> tuple[str, ...]:
-    """Return the folders where the worker looks for modules after its own.
+    """Return the folders that a worker appends to its sys.path.
 
     Another interpreter gets nothing of this one's installation, only what the user added.
     """

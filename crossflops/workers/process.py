@@ -1,4 +1,4 @@
-"""Our side of one worker process."""
+"""One worker process, seen from the process that started it."""
 
 import contextlib
 import gc
@@ -35,16 +35,18 @@ class Process(Protocol):
     """A process that exchanges lines with this one."""
 
     def lines(self) -> Iterator[bytes]:
-        """Return the lines that the process writes, until it ends."""
+        """Yield the lines that the process writes, until it ends."""
 
     def send(self, line: bytes) -> None:
-        """Send a line to the process; ignore that it has ended."""
+        """Send a line to the process; do nothing if the process has ended."""
 
     def kill(self) -> None:
         """Kill the process and all processes in its group."""
 
     def status(self) -> int | None:
-        """Return the exit status after the end (negative for a signal), or None if unknown."""
+        """Return the exit status of the ended process, negative for a signal; None if it is
+        unknown.
+        """
 
     def release(self) -> None:
         """Close the pipes to and from the process."""
@@ -76,14 +78,14 @@ class SpawnedProcess:
         return iter(self._process.stdout or ())
 
     def send(self, line: bytes) -> None:
-        """Send a line to the stdin of the process; ignore that it has ended."""
+        """Send a line to the stdin of the process; do nothing if the process has ended."""
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(line + b"\n")
                 self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process and its group."""
+        """Kill the process and all processes in its group."""
         if self._process.returncode is not None:
             return
         with contextlib.suppress(OSError):
@@ -93,7 +95,7 @@ class SpawnedProcess:
                 self._process.kill()
 
     def status(self) -> int | None:
-        """Wait for the process and return its exit status."""
+        """Wait for the end of the process and return its exit status, negative for a signal."""
         return self._process.wait()
 
     def release(self) -> None:
@@ -105,7 +107,9 @@ class SpawnedProcess:
 
 
 def can_be_cloned() -> bool:
-    """Return whether this process can be forked: on Linux, with one thread."""
+    """Return whether this process can be forked safely: on Linux, with one thread, stdout and
+    stderr open.
+    """
     single = sys.platform == "linux" and threads() == 1
     return single and sys.stdout is not None and sys.stderr is not None
 
@@ -125,7 +129,7 @@ class ForkedProcess:
         gc.freeze()  # what is there stays shared while neither process's collector writes to it
         self._pid = os.fork()
         if not self._pid:
-            _live(live, requests, replies, log, links)
+            _run_forked_process(live, requests, replies, log, links)
         os.close(requests)
         os.close(replies)
         self._requests = os.fdopen(to_clone, "wb", 0)
@@ -137,19 +141,19 @@ class ForkedProcess:
         return iter(self._replies)
 
     def send(self, line: bytes) -> None:
-        """Send a line to the process; ignore that it has ended."""
+        """Send a line to the process; do nothing if the process has ended."""
         with contextlib.suppress(OSError):
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """Kill the process and, if it has one, its group."""
+        """Kill the process and all processes in its group."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Wait for the process and return its exit status."""
+        """Wait for the end of the process and return its exit status, negative for a signal."""
         if self._status is None:
             self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         return self._status
@@ -168,24 +172,24 @@ class Background:
         self._process = ForkedProcess(partial(_write_fork_answer, compute), Path(os.devnull), ())
 
     def result(self) -> Any:
-        """Wait for the forked process; return its result, or None if it failed."""
+        """Wait for the forked process; return the value that it computed, or None if it failed."""
         return self._result
 
     @cached_property
     def _result(self) -> Any:
-        """Result that the process pickled to its pipe, or None if the process failed."""
+        """The value that the forked process computed, or None if it failed; waits for its end."""
         data = b"".join(self._process.lines())
         return pickle.loads(data) if self._process.status() == 0 else None
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the forked process and close its pipes."""
         self._process.kill()
         self._process.status()
         self._process.release()
 
 
 def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
-    """Write the pickled result of `compute` to the pipe on stdout, and exit."""
+    """Write the pickled value of `compute()` to stdout, and exit the forked process."""
     with os.fdopen(os.dup(1), "wb") as replies:
         end_with(0, partial(os._exit, 1))
         os.dup2(2, 1)
@@ -193,10 +197,12 @@ def _write_fork_answer(compute: Callable[[], Any]) -> NoReturn:
     os._exit(0)
 
 
-def _live(
+def _run_forked_process(
     live: Callable[[], NoReturn], requests: int, replies: int, log: Path, links: Sequence[int]
 ) -> NoReturn:
-    """Run `live` in a forked process with its streams on pipes and a log, then exit."""
+    """Call `live()` in a forked process, with its streams on these pipes and the log;
+    then exit.
+    """
     try:
         os.setsid()
         errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -225,12 +231,12 @@ class GrandchildProcess:
         self._told = threading.Event()
 
     def on_exit(self, status: int) -> None:
-        """Record the exit status of the process that the fork server reported."""
+        """Record the exit status of the process, which the fork server reported."""
         self._status = status
         self.detach()
 
     def detach(self) -> None:
-        """Stop to wait for the exit status that the fork server reports."""
+        """Stop waiting for the exit status: the fork server will not report it."""
         self._told.set()
 
     def lines(self) -> Iterator[bytes]:
@@ -239,19 +245,21 @@ class GrandchildProcess:
             yield from self._replies
 
     def send(self, line: bytes) -> None:
-        """Send a line to the process; ignore that it has ended."""
+        """Send a line to the process; do nothing if the process has ended."""
         with contextlib.suppress(OSError, ValueError):  # broken, or closed
             self._requests.write(line + b"\n")
 
     def kill(self) -> None:
-        """Kill the process and, if it has one, its group."""
+        """Kill the process and all processes in its group."""
         if self._status is None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(self._pid, signal.SIGKILL)
 
     def status(self) -> int | None:
-        """Wait for the exit status that the fork server reports; None if it does not."""
+        """Wait for the exit status that the fork server reports, and return it; None if it reports
+        none.
+        """
         self._told.wait(_REAPED)
         return self._status
 
@@ -282,7 +290,7 @@ class MonitoredProcess:
         self._listener: threading.Thread | None = None
 
     def attend(self, process: Process) -> None:
-        """Start to listen to the lines of a process, with its timeout."""
+        """Begin to listen to a process, in a thread, and start its timeout."""
         self._process = process
         self.restart_timeout()
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -294,19 +302,19 @@ class MonitoredProcess:
             self._process.send(line)
 
     def restart_timeout(self) -> None:
-        """Restart the timeout."""
+        """Start the timeout of the process again from now."""
         self.cancel_timeout()
         self._clock = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), self._run_out)
         self._clock.daemon = True
         self._clock.start()
 
     def cancel_timeout(self) -> None:
-        """Cancel the timeout: the process waits."""
+        """Cancel the timeout of the process, which only waits now."""
         if self._clock is not None:
             self._clock.cancel()
 
     def close(self) -> int | None:
-        """Kill the process and its group, and close its pipes; return the exit status."""
+        """Kill the process and its group, close its pipes, and return the exit status."""
         self.cancel_timeout()
         if self._process is None:
             return 0
@@ -318,16 +326,18 @@ class MonitoredProcess:
         return status
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line from the process; subclasses define how."""
+        """Handle a line that the process wrote; subclasses define how."""
         raise NotImplementedError
 
     def last_line(self) -> str:
-        """Return its last line on stderr, shortened."""
+        """Return the last line that the process wrote to stderr, shortened; "" if there
+        is none.
+        """
         lines = [line for line in self.tail().splitlines() if line.strip()]
         return shorten_line(lines[-1], _QUOTED) if lines else ""
 
     def tail(self) -> str:
-        """Return the end of what it wrote to stderr."""
+        """Return the end of what the process wrote to stderr."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, self.log.stat().st_size - _TAIL))
@@ -336,7 +346,9 @@ class MonitoredProcess:
             return ""
 
     def emit_event(self, event: str | None) -> None:
-        """Report an event line of the process, or None for its end."""
+        """Report an event of the process to the listener; None means that the process
+        has ended.
+        """
         self.over |= event is None
         self._news(self, event)
 
@@ -348,7 +360,7 @@ class MonitoredProcess:
         self.emit_event(None)
 
     def _listen(self) -> None:
-        """Pass each line of the process to `on_line`, and then report its end by None."""
+        """Pass each line of the process to `on_line`, and report the end of the process."""
         if self._process is not None:
             for line in self._process.lines():
                 self.on_line(line.strip())
@@ -367,16 +379,16 @@ class ProcessEnd(NamedTuple):
 
     @property
     def how(self) -> str:
-        """How the process ended: the signal's name or the exit status, as text.
+        """How the process ended, as text: "by SIGSEGV" or "with status 2".
 
         >>> ProcessEnd(-11, False, "").how, ProcessEnd(2, False, "").how
         ('by SIGSEGV', 'with status 2')
         """
-        return _how(self.status)
+        return _end_in_words(self.status)
 
 
-def _how(status: int) -> str:
-    """Return how a process ended: "by SIGKILL" or "with status 1"."""
+def _end_in_words(status: int) -> str:
+    """Return how a process ended, as text: "by SIGKILL" or "with status 1"."""
     return f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
 
 
@@ -384,13 +396,14 @@ class _SingleProcess(MonitoredProcess):
     """A process with one order, of which only the end is waited for."""
 
     def on_line(self, line: bytes) -> None:
-        """Ignore the greeting that the process writes."""
+        """Ignore the line: only the end of the process matters."""
 
 
 def run_single_process(
     module: str, order: OrderFields, folder: Path, seconds: float
 ) -> ProcessEnd:
-    """Start a process, send it an order, wait for its end; return status and log.
+    """Run one order in a new process, wait for its end, and return its exit status and last
+    output.
 
     `module` holds the other side of the conversation; `folder` gets the log of it. Whatever
     happens here, it ends with all that it started.
@@ -398,7 +411,7 @@ def run_single_process(
     ended = threading.Event()
 
     def on_event(_process: Any, event: str | None) -> None:
-        """Mark the process as ended at its last event."""
+        """Handle an event of the process: at its end, stop waiting."""
         if event is None:
             ended.set()
 
@@ -428,7 +441,9 @@ class Worker(MonitoredProcess):
         self._status: int | None = None  # that of a parent that did not come to fork it
 
     def start(self, env: dict[str, str]) -> Failure | None:
-        """Start the worker's process and send its order; return a failure, if any."""
+        """Start the process of the worker and send its order; return a failure if it cannot be
+        started, else None.
+        """
         try:
             process = SpawnedProcess(self.python, "crossflops.workers.worker", self.log, env)
         except OSError as problem:
@@ -438,7 +453,7 @@ class Worker(MonitoredProcess):
         return None
 
     def cannot_start(self, problem: OSError) -> Failure:
-        """Return the failure of a tool whose interpreter is missing."""
+        """Return the failure which says that the Python of the tool cannot be started."""
         return tool_failure(
             self.tool,
             "load",
@@ -447,18 +462,20 @@ class Worker(MonitoredProcess):
         )
 
     def fail_with_parent(self, parent: MonitoredProcess, status: int | None) -> None:
-        """Record the end of the fork server as the reason why this worker never ran."""
+        """Record that the fork server ended before it forked this worker."""
         self.said, self.overdue, self.log = parent.said, parent.overdue, parent.log
         self._status = status
 
     def start_run(self) -> None:
-        """Let the tool of the worker run, and start its timeout."""
+        """Let the worker run its tool, and start its timeout."""
         self.running = True
         self.restart_timeout()
         self.send(b"go")
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the worker process; cancel the timeout when it is ready."""
+        """Handle a line of the worker process: report it, and cancel the timeout if it
+        is "ready".
+        """
         if line not in _WORDS:
             return
         self.said = line.decode()
@@ -467,7 +484,7 @@ class Worker(MonitoredProcess):
         self.emit_event(self.said)
 
     def answer(self) -> Profile | Failure:
-        """Return the profile of the worker's tool, or why it failed."""
+        """Return the profile of the worker's tool, or its failure."""
         status = self.close() if self._process is not None else self._status
         answer = self._result()
         if isinstance(answer, Profile):
@@ -475,11 +492,13 @@ class Worker(MonitoredProcess):
         relay(self.tail())
         if answer is not None and not answer.message.startswith("SystemExit"):
             return answer  # an exception speaks for itself
-        failed = answer or self._fate(status)
+        failed = answer or self._failure_of_end(status)
         return msgspec.structs.replace(failed, message=failed.message + self._last_line_quote())
 
     def _result(self) -> Profile | Failure | None:
-        """Return the answer in the result file of the tool: a profile, a failure or None."""
+        """Return the answer in the worker's result file, a profile or a failure; None if there is
+        no file.
+        """
         try:
             content = Path(self.order.result).read_bytes()
             answer: Profile | Failure = msgspec.json.decode(content, type=_ANSWER)
@@ -493,8 +512,10 @@ class Worker(MonitoredProcess):
             )
         return answer
 
-    def _fate(self, status: int | None) -> Failure:
-        """Return the failure that explains how the process ended: time, memory, crash."""
+    def _failure_of_end(self, status: int | None) -> Failure:
+        """Return the failure that says how the process ended: out of time, out of memory, killed
+        or crashed.
+        """
         doing = "running" if self.running else "building the model"
         if self.overdue:
             return tool_failure(self.tool, "time", f"stopped after {self.limit:g} s of {doing}")
@@ -515,9 +536,11 @@ class Worker(MonitoredProcess):
             return tool_failure(self.tool, "crash", f"was killed while {doing}", hint)
         if status is None:
             return tool_failure(self.tool, "crash", f"its process ended while {doing}")
-        return tool_failure(self.tool, "crash", f"its process ended {_how(status)} while {doing}")
+        return tool_failure(
+            self.tool, "crash", f"its process ended {_end_in_words(status)} while {doing}"
+        )
 
     def _last_line_quote(self) -> str:
-        """Return the last output line of the process in parentheses, or an empty text."""
+        """Return " (last output: ...)" with the last line on stderr, or "" if there is none."""
         line = self.last_line()
         return f" (last output: {line})" if line else ""

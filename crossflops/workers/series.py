@@ -1,4 +1,5 @@
-"""One function on many arguments, in processes side by side; results in the arguments' order.
+"""Call one function with many arguments, in parallel processes; results come in the order of the
+arguments.
 
 In: a function of a module, and arguments that can be pickled. Out: its results, and the warnings
 of crossflops that it gave. A process ends with this one, and with the first that raises.
@@ -34,7 +35,8 @@ def run_series(
     names: Sequence[str],
     jobs: int,
 ) -> Generator[Any, None, None]:
-    """Call the function in processes for each arguments; yield the results in order.
+    """Call the function in parallel processes, once for each tuple of arguments; yield the results
+    in their order.
 
     Args:
         function: one of a module, which processes import.
@@ -63,7 +65,9 @@ def run_series(
 
 
 def _series_result(name: str, future: "Future[_Answer]") -> Any:
-    """Return the result of a call in another process, and issue its warnings here."""
+    """Return the result of a call in another process, and repeat here the warnings that
+    it issued.
+    """
     try:
         answer = future.result()
     except BrokenProcessPool as error:
@@ -80,7 +84,8 @@ def _series_result(name: str, future: "Future[_Answer]") -> Any:
 
 
 def _initialize_series_process(formulas: tuple[str, ...]) -> None:
-    """Redirect stdout to stderr, ignore interrupts, and end with the parent process.
+    """Prepare a process of the series: stdout goes to stderr, Ctrl-C is ignored, and it ends with
+    its parent.
 
     The formulas of the command hold here, too.
     """
@@ -94,7 +99,7 @@ def _initialize_series_process(formulas: tuple[str, ...]) -> None:
 
 
 def _call_with_warnings(function: Callable[..., Any], provided: tuple[Any, ...]) -> _Answer:
-    """Call the function; return its result with the warnings that it issued."""
+    """Call the function; return its result together with the warnings that it issued."""
     with threads.record_warnings(CrossflopsWarning) as seen:
         result = function(*provided)
     texts = tuple((str(item.message), item.filename, item.lineno) for item in seen)

@@ -1,4 +1,6 @@
-"""Our side of a warm parent: the workers that it forks, and those that it could not."""
+"""The command's side of a fork server: the workers that it forks, and those that it could not
+load.
+"""
 
 import contextlib
 import gc
@@ -36,12 +38,12 @@ _MODULE = "crossflops.workers.parent"
 
 
 def can_fork() -> bool:
-    """Return whether this process can start fork servers: on Linux only."""
+    """Return whether fork servers may be used: on Linux, unless CROSSFLOPS_FORK is 0."""
     return sys.platform == "linux" and os.environ.get(SWITCH) != "0"
 
 
 def import_numpy() -> None:
-    """Import NumPy so that it starts no threads here, as it does on import."""
+    """Import NumPy without the threads that it usually starts."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -52,7 +54,7 @@ def import_numpy() -> None:
 
 
 def unfreeze_memory(collect: bool) -> None:
-    """Unfreeze the objects that this process had when it was forked: see `ForkedProcess`.
+    """Let the garbage collector of a forked process collect the objects that it inherited.
 
     With `collect` it looks at once.
     """
@@ -63,7 +65,7 @@ def unfreeze_memory(collect: bool) -> None:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit PyTorch to one thread within the block, so that the process can be forked."""
+    """Limit PyTorch to one thread during the block, so that this process can be forked."""
     with contextlib.ExitStack() as restoring:
         with contextlib.suppress(Exception):  # the tools will say that it is not there
             torch: Any = importlib.import_module("torch")
@@ -78,13 +80,13 @@ def one_thread() -> Iterator[None]:
 
 
 def fork_background(compute: Callable[[], Any]) -> Background:
-    """Fork this process and run compute() there, with half of the CPUs for PyTorch.
+    """Return a fork of this process that runs `compute()`, with half of the CPUs for PyTorch.
 
     This process must have imported PyTorch for itself: see `can_be_cloned`.
     """
 
     def compute_in_background() -> Any:
-        """Compute the result in the forked process, with torch on half of the CPUs."""
+        """Return `compute()`, called in the forked process with half of the CPUs for PyTorch."""
         forget_listeners()
         importlib.import_module("torch").set_num_threads(max(1, (os.cpu_count() or 1) // 2))
         return compute()
@@ -92,8 +94,10 @@ def fork_background(compute: Callable[[], Any]) -> Background:
     return Background(compute_in_background)
 
 
-def _hold(sources: Mapping[int, Source]) -> NoReturn:
-    """Serve orders on the models in this forked process until it ends."""
+def _serve_in_fork(sources: Mapping[int, Source]) -> NoReturn:
+    """Serve the orders of a fork server in this forked process; `sources` are the models that are
+    built already.
+    """
     forget_listeners()
     serve_orders(sources)
 
@@ -117,7 +121,7 @@ class ForkServer(MonitoredProcess):
 
     @property
     def waiting(self) -> list[Worker]:
-        """The workers that the fork server has not forked yet."""
+        """The workers that the fork server has not forked yet and may still fork."""
         placed = self._gone | set(self._forked)
         return [
             worker for model_index, worker in enumerate(self._workers) if model_index not in placed
@@ -125,7 +129,9 @@ class ForkServer(MonitoredProcess):
 
     @property
     def culprit(self) -> Worker | None:
-        """The worker whose tool the fork server was loading, or None."""
+        """The worker whose tool the fork server was loading last, or None if it was at another
+        step.
+        """
         event, _, model_index = self._step.partition(" ")
         return self._workers[int(model_index)] if event == "loading" else None
 
@@ -151,7 +157,7 @@ class ForkServer(MonitoredProcess):
         process: Process
         try:
             if sources and can_be_cloned():
-                process = ForkedProcess(partial(_hold, sources), self.log, other)
+                process = ForkedProcess(partial(_serve_in_fork, sources), self.log, other)
             else:
                 process = SpawnedProcess(self.python, _MODULE, self.log, single, other)
         finally:
@@ -161,7 +167,9 @@ class ForkServer(MonitoredProcess):
         self.send(msgspec.json.encode([worker.order for worker in self._workers]))
 
     def on_line(self, line: bytes) -> None:
-        """Handle a line of the fork server: its step, or a worker's start or end."""
+        """Handle a line of the fork server: its present step, or the start, the end or the refusal
+        of a worker.
+        """
         event, *numbers = line.decode(errors="replace").split()
         if event == "forked":
             model_index, process = map(int, numbers)
@@ -184,11 +192,11 @@ class ForkServer(MonitoredProcess):
             self.restart_timeout()
 
     def worker_of_event(self, event: str) -> Worker:
-        """Return the worker that an event of the fork server names by its index."""
+        """Return the worker whose index is in an event line of the fork server."""
         return self._workers[int(event.split()[1])]
 
     def close(self) -> int | None:
-        """End the fork server; return its exit status."""
+        """End the fork server and return its exit status."""
         status = super().close()
         for forked in self._forked.values():
             forked.detach()

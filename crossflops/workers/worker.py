@@ -1,4 +1,4 @@
-"""One tool, one process: `python -m crossflops.workers.worker`, driven by `pool`.
+"""One tool in one process: `python -m crossflops.workers.worker`, started by `pool`.
 
 It reads an Order, loads the tool, builds the model, says `ready`, and waits for `go`, because the
 prediction has to be fixed before the tool starts. Its answer is a Profile or a Failure. The
@@ -33,18 +33,22 @@ _TRY_VALUES = "it ran on fake tensors; use --weights real, if the weights fit in
 
 
 def main() -> None:
-    """Run the worker of one order, read from stdin."""
+    """Read an order from stdin, run its tool, write the answer to a file, and exit."""
     serve_order(Order, _answer_order)
 
 
 def _answer_order(order: Order, wait: Wait) -> Profile | Failure:
-    """Run the job of the order with its import paths; return the profile or the failure."""
+    """Run the job of an order with its import paths; return the profile of the tool, or its
+    failure.
+    """
     extend_path(order.paths)
     return answer_job(order.job, wait)
 
 
 def answer_job(job: Job, wait: Wait) -> Profile | Failure:
-    """Load the tool of a job, build the model, wait, then run it; return the result."""
+    """Load the tool of a job, build the model, wait, then run the tool; return its profile or
+    failure.
+    """
     stage: Stage = "load"
     hint = ""
     try:
@@ -62,7 +66,7 @@ def answer_job(job: Job, wait: Wait) -> Profile | Failure:
 
 
 def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Failure:
-    """Wait for permission, then run the loaded tool on the model; return its result.
+    """Wait for permission, then run the loaded tool on the model; return its profile or failure.
 
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
     """
@@ -91,7 +95,7 @@ def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Fai
 
 
 def _teach_tool(job: Job, adapter: Adapter) -> Adapter:
-    """Return the adapter, with the formulas of the caller where its tool is taught some."""
+    """Return the adapter with the caller's formulas, if the job says that its tool gets some."""
     if not job.taught:
         return adapter
     from crossflops.operators.formula_sources import hold_formulas
@@ -102,7 +106,7 @@ def _teach_tool(job: Job, adapter: Adapter) -> Adapter:
 
 
 def _observe_job(job: Job, adapter: Adapter, source: Source) -> Profile:
-    """Run the tool of the job on the model; return its profile."""
+    """Run the tool of a job on the model, and return its profile."""
     setting = msgspec.structs.replace(job.setting, fake=source.weights == FAKE or UNSET)
     return observe_tool(adapter, source.model, source.args, source.kwargs, setting)
 
@@ -119,7 +123,9 @@ def build_job_source(job: Job) -> Source:
     from crossflops.targets import weights
 
     def load(values: bool) -> Source:
-        """Build the model of the job from its target, with or without weight values."""
+        """Return the model of the job, built from its target; `values` says whether its weights
+        get values.
+        """
         return targets.load_target_source(
             job.target or "",
             job.arguments,
@@ -134,7 +140,9 @@ def build_job_source(job: Job) -> Source:
 
 
 def _unpack_job_source(job: Job) -> Source:
-    """Read the caller's model from its file, with fake weights if the job asks for them."""
+    """Return the caller's model from its file; its weights become fake if the job asks
+    for that.
+    """
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:
@@ -143,12 +151,14 @@ def _unpack_job_source(job: Job) -> Source:
 
 
 def hint_of(job: Job) -> str:
-    """Return the remedy for a model of a job that cannot be built."""
+    """Return the remedy if the model of a job cannot be built; "" for the usual one."""
     return jobs.HINT if job.pickle_path else ""
 
 
 def adapter_of(job: Job) -> Adapter | Failure:
-    """Load the adapter that the job names, or the plugin of its tool."""
+    """Return the adapter that the job names, else that of the plugin of its tool; a failure if it
+    cannot be loaded.
+    """
     if job.adapter is None:
         return discovery.load_plugin_adapter(job.tool)
     return discovery.load_value(job.tool, job.adapter)
@@ -156,7 +166,7 @@ def adapter_of(job: Job) -> Adapter | Failure:
 
 @contextlib.contextmanager
 def pausing_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection for imports, whose objects all stay.
+    """Pause garbage collection during imports, since all objects that they make stay.
 
     Looking for some after every 700 objects takes a third of the time. A fork, too, shares only
     what its collector leaves alone: https://docs.python.org/3/library/gc.html#gc.freeze
@@ -170,7 +180,7 @@ def pausing_garbage_collection() -> Iterator[None]:
 
 
 def extend_path(paths: tuple[str, ...]) -> None:
-    """Append folders to sys.path that it does not have."""
+    """Append these folders to sys.path, except those that are in it."""
     sys.path.extend(path for path in paths if path not in sys.path)
 
 

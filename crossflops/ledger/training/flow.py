@@ -1,4 +1,4 @@
-"""Which values of a graph have a gradient, and which of them reach the loss.
+"""Find which values of a graph have a gradient, and which of them reach the loss.
 
 One pass along the nodes says what has a gradient, one back what reaches the loss. An operand has
 one where something trained lies upstream and a float output of the model, of which the loss is the
@@ -74,11 +74,11 @@ class GradientFlow:
 
     @property
     def loops_alike(self) -> bool:
-        """Whether a value with a gradient in one run of a loop has it in every run."""
+        """Whether a value that has a gradient in one run of a loop has it in every run."""
         return self._weights.loops_alike
 
     def level(self, graph: Graph) -> GraphLevel:
-        """Return a graph with the checkpoints and loops that the gradient computation needs."""
+        """Return a graph together with its checkpoints and the copies of its unrolled loops."""
         checkpoints = checkpoint_parts(graph) if self.cuts else ()
         starts: dict[str, list[CheckpointPart]] = defaultdict(list)
         stops: dict[str, list[CheckpointPart]] = defaultdict(list)
@@ -89,8 +89,8 @@ class GradientFlow:
         return GraphLevel(graph, checkpoints, starts, stops, copies)
 
     def pass_forward(self, level: GraphLevel, values: Values) -> None:
-        """Record in `values`, which starts with those of the enclosing level, where gradients
-        flow.
+        """Record in `values`, for every value of the graph by name, whether it has a gradient and
+        depends on an input.
         """
         unsettled = True
         while unsettled:
@@ -105,7 +105,8 @@ class GradientFlow:
     def pass_backward(
         self, level: GraphLevel, values: Values, ends: set[str]
     ) -> dict[str, set[str]]:
-        """Return, by the key of a node with a backward pass, its results that reach the loss.
+        """Return the names of the results through which a node's gradients reach the loss, by the
+        key of each node that has a backward pass.
 
         `ends` are the names of all that does, and grows.
         """
@@ -119,7 +120,7 @@ class GradientFlow:
     def _live_results(
         self, level: GraphLevel, values: Values, ends: set[str]
     ) -> dict[str, set[str]]:
-        """Return by node key the names of its results through which gradients reach the loss."""
+        """Return the same as `pass_backward`, after one pass from the last node to the first."""
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):
             for part in level.stops.get(node.key, ()):
@@ -140,7 +141,7 @@ class GradientFlow:
         return live
 
     def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
-        """Return the gradient state of a value that the node reads."""
+        """Return the gradient state of a tensor that the node reads."""
         known = values.get(spec.name)
         if known is None:
             return GradientState(self._weights.is_trained_operand(spec, node), varying=False)
@@ -153,12 +154,14 @@ class GradientFlow:
     def operand_state(
         self, node: Node, index: int, spec: TensorSpec, values: Values
     ) -> GradientState:
-        """Return the gradient state of a node's input, over all runs of its loop."""
+        """Return the gradient state of a node's input, joined with its state in other runs of the
+        same loop.
+        """
         known = self.value_state(spec, node, values)
         return join_states(known, self._alike.get((node.key, index), FIXED))
 
     def operands_with_gradient(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
-        """Return the inputs that have a gradient through this node, with their positions."""
+        """Return the inputs of a node that get a gradient through it, each with its position."""
         severed = node.training.severed if self.cuts and node.stands_for_itself else ()
         if self.is_ungiven(node):
             return []
@@ -176,7 +179,9 @@ class GradientFlow:
     def operands_of_function(
         self, stored: GraphFunction, node: Node, values: Values
     ) -> Iterator[tuple[int, TensorSpec]]:
-        """Yield index and tensor of the inputs to which a custom function passes gradients."""
+        """Yield the inputs to which a custom autograd function passes gradients, each with its
+        position in the call.
+        """
         if stored.own is None or not stored.own.ran or node.key != stored.function.home:
             return
         for index in sorted(stored.own.graded):
@@ -185,17 +190,21 @@ class GradientFlow:
                     yield index, spec
 
     def is_graded(self, stored: GraphFunction, node: Node, values: Values) -> bool:
-        """Return whether an input of a custom function needs a gradient."""
+        """Return whether an input of the custom autograd function has a gradient."""
         return not self.is_ungiven(node) and any(
             self.value_state(spec, node, values).trained for spec in stored.operands
         )
 
     def is_ungiven(self, node: Node) -> bool:
-        """Return whether a node is in a reentrant checkpoint without an input to train."""
+        """Return whether the node is in a reentrant checkpoint that no input with a gradient
+        enters, so that it has no backward pass.
+        """
         return any(checkpoint.number in self.ungiven for checkpoint in enclosing(node))
 
     def _join_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
-        """Give all runs of a loop the gradient states of any run; return whether one changed."""
+        """Give each input in a loop the gradient state that it has in any run; return whether a
+        state changed.
+        """
         events = False
         for runs in copies:
             graded = {
@@ -213,7 +222,7 @@ class GradientFlow:
         return events
 
     def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
-        """Note a reentrant checkpoint none of whose inputs needs a gradient."""
+        """Record a reentrant checkpoint if no tensor with a gradient enters it."""
         graded = any(
             self.value_state(spec, node, values).trained
             for node in part.nodes
@@ -231,7 +240,8 @@ class GradientFlow:
             self.ungiven.add(part.checkpoint.number)
 
     def _leave_checkpoint(self, part: CheckpointPart) -> None:
-        """Record that all results of a reentrant checkpoint have a gradient.
+        """Record that outside a reentrant checkpoint all its results have a gradient, if a tensor
+        with a gradient entered it.
 
         In the checkpoint itself that is so only for what has one anyway.
         """
@@ -240,7 +250,7 @@ class GradientFlow:
             self._handed_out = results | self._handed_out  # the innermost leaves first
 
     def _pass_node(self, node: Node, values: Values) -> None:
-        """Record in `values` which results of a node have a gradient or depend on an input."""
+        """Record in `values` the gradient states of a node's results."""
         known = find_operator_rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.stands_for_itself
         trained = node.training.starts or (
@@ -272,7 +282,7 @@ class GradientFlow:
                 values[spec.name] = GradientState(has_one and graded, value.varying)
 
     def _results_of_bodies(self, node: Node, values: Values, varying: bool) -> list[GradientState]:
-        """Return the gradient states of the results of a node with bodies, such as a loop.
+        """Return the gradient state of each result of a node with bodies, such as a loop.
 
         A loop runs until no more of its values have a gradient.
         """
@@ -285,8 +295,8 @@ class GradientFlow:
         return results
 
     def body_runs(self, node: Node, body: Graph, values: Values) -> list[Values]:
-        """Return the values of a body in its first run, in the next one, and so on until they
-        stay.
+        """Return the gradient states of the values in a loop's body: of its first run, of the next
+        one, and so on until they no longer change.
         """
         if node.choice == "function":
             return [self._run_body({}, node, body, self._body_input_states(node, body, values))]
@@ -316,7 +326,9 @@ class GradientFlow:
     def _lasting_run(
         self, node: Node, body: Graph, values: Values, provided: Values, states: dict[str, str]
     ) -> Values:
-        """Return the gradient states in a loop's body, equal in every run."""
+        """Return the gradient states of the values in a loop's body after which further runs
+        change nothing.
+        """
         while True:
             run = self._run_body(values, node, body, provided)
             joined = {
@@ -328,7 +340,7 @@ class GradientFlow:
             provided = {**provided, **joined}
 
     def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
-        """Return the gradient states of a body's inputs as the node passes them at first."""
+        """Return the gradient states of a body's inputs in its first run, by name."""
         pairs = zip(body.inputs, node.inputs, strict=False)
         return {
             name.name: self.value_state(spec, node, values) if spec is not None else FIXED
@@ -336,7 +348,9 @@ class GradientFlow:
         }
 
     def _run_body(self, ancestors: Values, node: Node, body: Graph, provided: Values) -> Values:
-        """Return the gradient states of a body's values after one run on these inputs."""
+        """Return the gradient states of the values of a body, by name, after one run with the
+        inputs `provided`.
+        """
         inner = {**ancestors, **provided}
         for below in body.nodes:
             self._pass_node(below, inner)

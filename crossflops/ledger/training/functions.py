@@ -1,4 +1,4 @@
-"""The functions of a model that have a backward pass of their own, by the nodes they became."""
+"""Match the custom autograd functions of a model with the nodes that they became."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ class GraphFunction(NamedTuple):
 
     @property
     def operands(self) -> list[TensorSpec]:
-        """The values that it takes."""
+        """The tensors that the function takes."""
         return [spec for specs in self.function.operands.values() for spec in specs]
 
     @property
     def runs_anyway(self) -> bool:
-        """Whether its backward pass was seen to run, whatever is known of the loss."""
+        """Whether its backward pass was seen to run, whether or not its results reach the loss."""
         return self.own is not None and self.own.ran and not self.own.as_needed
 
 
@@ -43,29 +43,39 @@ class GraphFunctions:
                 self._beside[stored.function.home].append(stored)
 
     def enclosing_function(self, node: Node) -> GraphFunction | None:
-        """Return the custom autograd function that contains a node, or None."""
+        """Return the custom autograd function to which a node belongs, or None."""
         return self._inside.get(node.key)
 
     def function_with_own_backward(self, node: Node) -> GraphFunction | None:
-        """Return the custom autograd function of a node if its own backward pass was recorded."""
+        """Return the custom autograd function to which a node belongs, if its own backward pass is
+        known; else None.
+        """
         stored = self.enclosing_function(node)
         return stored if stored and stored.own else None
 
     def without_nodes(self, node: Node) -> Iterable[GraphFunction]:
-        """Return the custom functions called at this node whose forward pass recorded no nodes."""
+        """Return the custom autograd functions that became no nodes and were called at
+        this node.
+        """
         return self._beside.get(node.key, ())
 
     def reason_for_derivation(self, stored: GraphFunction) -> str:
-        """Return why the backward pass of a function is derived from its forward pass."""
+        """Return the message that the backward pass of this function is unknown and was counted as
+        if derived automatically.
+        """
         return _DERIVED.format(stored.function.kind) + self._unfollowed
 
     def unit(self, node: Node) -> str:
-        """Return the name of the call or custom function that keeps a node's tensors."""
+        """Return a name for the call, or for the custom autograd function, that keeps tensors for
+        the node's backward pass.
+        """
         known = self.function_with_own_backward(node)
         return f"{known.function.home} (function)" if known else node.call
 
     def forward_gradient_cost(self, node: Node) -> Cost:
-        """Return the cost of forward work that a custom function does only for its gradients."""
+        """Return the cost of the work that a custom function does in its forward pass only for
+        gradients; zero for other nodes.
+        """
         known = self.function_with_own_backward(node)
         if known is None or known.own is None or node.key != known.function.home:
             return ZERO
@@ -73,7 +83,8 @@ class GraphFunctions:
 
 
 def match_functions(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bool]:
-    """Return the functions of a graph with their backward passes, and whether those are known.
+    """Return the custom functions of a graph with their own backward passes, and whether those
+    passes are known.
 
     Args:
         graph: has the functions, in the order of their calls.
@@ -92,7 +103,9 @@ def match_functions(graph: Graph, own: OwnBackwards) -> tuple[GraphFunctions, bo
 
 
 def _nodes_with_backward_formula(graph: Graph) -> set[str]:
-    """Return the keys of nodes whose backward pass a registered formula counts."""
+    """Return the keys of the nodes of custom functions whose backward pass a user's formula
+    counts.
+    """
     domains = {function.home for function in graph.functions}
     return {
         node.key

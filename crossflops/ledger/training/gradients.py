@@ -24,7 +24,7 @@ def node_gradient(
     forward: Cost,
     live: set[str] | None,
 ) -> Gradient:
-    """Return the backward cost of a node for the operands at `indices`.
+    """Return the cost of the gradients of a node's operands at these positions.
 
     Args:
         flow: says which of joined tensors have a gradient.
@@ -54,7 +54,8 @@ def node_gradient(
 
 
 def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list[frozenset[int]]:
-    """Return the operands with a gradient for each direction of a recurrent layer, else `indices`.
+    """Return, for each direction of a recurrent layer, the positions of the operands with a
+    gradient; one set if the directions do not differ.
 
     A converter joins the weights of two directions, of which one may be frozen.
     """
@@ -73,7 +74,9 @@ def _directions(flow: GradientFlow, node: Node, indices: frozenset[int]) -> list
 
 
 def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | None) -> Node:
-    """Return the node without the names of unused results, if its gradient rule asks for it."""
+    """Return the node with unnamed results where they do not reach the loss, if the rule of its
+    gradient needs this.
+    """
     if not known.by_result or not live:
         return node
     outputs = tuple(
@@ -84,7 +87,9 @@ def _with_live_results(node: Node, known: OperatorRule, live: Iterable[str] | No
 
 
 def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: Cost) -> Gradient:
-    """Return a node's backward cost, computed from the full operation that it is a part of."""
+    """Return the cost of a node's gradients, from the full operation of which the node
+    is a part.
+    """
     known = find_operator_rule(full.op)
     assert known is not None
     assert callable(known.backward)
@@ -101,5 +106,5 @@ def _gradient_of_part(node: Node, full: Node, indices: frozenset[int], forward: 
 
 
 def _half(cost: Cost) -> Cost:
-    """Return half of a cost, for one of two equal directions."""
+    """Return a cost with every amount halved, for one of two equal directions."""
     return Cost(**{kind: amount // 2 for kind, amount in msgspec.structs.asdict(cost).items()})

@@ -1,4 +1,6 @@
-"""The bodies of a node: which values they take and hand on, and loops that were unrolled."""
+"""Facts about the bodies of loops: states passed between runs, tensors read from outside, and
+unrolled loops.
+"""
 
 import re
 from collections import defaultdict
@@ -10,7 +12,7 @@ _RUN = re.compile(r"\[\d+\]")  # of a loop that was unrolled: Gemm_1@Loop_1[0]
 
 
 def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
-    """Yield all nodes of a graph, also those in loop, branch and function bodies."""
+    """Yield all nodes of a graph and of the bodies in it, at every depth."""
     for node in graph.nodes:
         yield node
         for body in node.bodies:
@@ -18,7 +20,9 @@ def nodes_with_bodies(graph: Graph) -> Iterator[Node]:
 
 
 def loop_state_count(node: Node, body: Graph) -> int:
-    """Return how many states a loop passes from one run of its body to the next one."""
+    """Return the number of states that a Loop or Scan passes from one run of its body to the next;
+    0 for other nodes.
+    """
     if node.op.type == "Loop":
         return len(body.inputs) - values_before_states(node)[0]
     if node.op.type == "Scan":
@@ -28,12 +32,14 @@ def loop_state_count(node: Node, body: Graph) -> int:
 
 
 def values_before_states(node: Node) -> tuple[int, int]:
-    """Return how many inputs and outputs of a loop's body come before its carried states."""
+    """Return (inputs, outputs): how many of the body's inputs and outputs come before the states
+    of the loop.
+    """
     return (2, 1) if node.op.type == "Loop" and not node.op.domain else (0, 0)
 
 
 def names_read_by_bodies(node: Node) -> set[str]:
-    """Return the outer tensor names that a node's bodies read, with those it passes to them."""
+    """Return the names of the tensors that the node and the nodes in its bodies read."""
     names: set[str] = set()
     for body in node.bodies:
         for inner in body.nodes:
@@ -45,7 +51,7 @@ def names_read_by_bodies(node: Node) -> set[str]:
 
 
 def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
-    """Return the copies of nodes of unrolled loops: each node of a body as often as it runs."""
+    """Return, for each node in the body of an unrolled loop, its copies, one for each run."""
     copies: dict[str, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         body, at, runs = node.key.partition("@")
@@ -55,7 +61,9 @@ def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
 
 
 def add_results_of_copies(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
-    """Add results that reach the loss in another run of a loop; return whether any is new."""
+    """Add to `ends` the results of unrolled loops that reach the loss in another run; return
+    whether any name is new.
+    """
     before = len(ends)
     for runs in copies:
         for results in zip(*(node.outputs for node in runs), strict=False):

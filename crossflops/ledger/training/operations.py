@@ -1,4 +1,6 @@
-"""The operations that a converter's nodes stand for, on the values that have gradients."""
+"""The framework operations for which a converter wrote nodes, with operands taken from
+the graph.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +16,8 @@ _OPERANDS = "unknown which operands need gradients; assumed: all operands of equ
 def operations_behind_node(
     flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
 ) -> Iterable[Node]:
-    """Return the source operations this node was written for, with operands mapped to the graph's
-    values.
+    """Return the framework operations for which this node was written, with the graph's tensors as
+    their operands; the node itself if there are none.
 
     `together` are the nodes that were written for the same operation. A converter says which
     nodes, not which of their operands is which: those of one shape are told apart only where some
@@ -33,7 +35,9 @@ def operations_behind_node(
     }
 
     def with_operands(operation: Node) -> Node:
-        """Return an operation of a function with its operands matched to the node's tensors."""
+        """Return the operation with its operands replaced by tensors of the graph that have the
+        same shape.
+        """
         inputs, unsure = list(operation.inputs), False
         for index, spec in enumerate(inputs):
             if spec is None or not is_differentiable_tensor(spec):
@@ -64,5 +68,7 @@ def operations_behind_node(
 
 
 def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
-    """Return whether another tensor has the shape of `spec` and can have a gradient."""
+    """Return whether the other tensor has the shape of `spec` and elements that can have
+    gradients.
+    """
     return other is not None and is_differentiable_tensor(other) and other.shape == spec.shape

@@ -31,7 +31,8 @@ class Recomputation(NamedTuple):
 def find_recomputation(
     flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
 ) -> Recomputation:
-    """Return the nodes that the checkpoints of a level run again.
+    """Return how often each node runs again in a checkpoint, and the nodes for which this is
+    unknown.
 
     Args:
         flow: says which operands have a gradient.
@@ -57,16 +58,24 @@ class _CheckpointSearch:
         self._flow, self._part, self._values = flow, part, values
 
     def find(self, live: Mapping[str, set[str]], asked: set[int]) -> RecomputedNodes:
-        """Return the checkpoint's nodes that run again; add its number to `asked` if it does."""
+        """Return the nodes of the checkpoint that run again; if the checkpoint runs again, add its
+        number to `asked`.
+        """
         part, unit = self._part, self._flow.functions.unit
-        asking = [node for node in part.nodes if node.key in live and self._places(node)]
+        asking = [
+            node for node in part.nodes if node.key in live and self._gradient_positions(node)
+        ]
         if part.kind == "needed":
-            again = jax_recomputation(part, {node.key: self._places(node) for node in asking})
+            again = jax_recomputation(
+                part, {node.key: self._gradient_positions(node) for node in asking}
+            )
         else:
             if part.kind != "reentrant":
                 pieces = part.pieces(unit).items()
                 keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
-                asking = [node for node in asking if self._asks(node, keeping, asked)]
+                asking = [
+                    node for node in asking if self._needs_recomputation(node, keeping, asked)
+                ]
             again = RecomputedNodes()
             if asking:
                 again = run_again(part, self._keeps_anything, self._retention_in_checkpoint, unit)
@@ -74,23 +83,24 @@ class _CheckpointSearch:
             asked.add(part.checkpoint.number)
         return again
 
-    def _places(self, node: Node) -> frozenset[int]:
-        """Return the positions of a node's inputs that need a gradient."""
+    def _gradient_positions(self, node: Node) -> frozenset[int]:
+        """Return the positions of a node's inputs that have a gradient."""
         return frozenset(
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )
 
     def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
-        """Return whether PyTorch keeps a tensor for the backward pass of these nodes."""
+        """Return whether PyTorch keeps a tensor of this call for its backward pass."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.is_graded(known, nodes[0], self._values)
         costs = [self._cost(node) for node in nodes]
         if any(forward.macs for forward, _ in costs):  # bias alone needs no operand
             return any(macs for _, macs in costs)
-        return any(bool(self._places(node)) for node in nodes)
+        return any(bool(self._gradient_positions(node)) for node in nodes)
 
-    def _asks(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
-        """Return whether a node's backward pass needs a tensor from inside this checkpoint.
+    def _needs_recomputation(self, node: Node, keeping: set[str | int], asked: set[int]) -> bool:
+        """Return whether the backward pass of a node needs a tensor that this checkpoint
+        recomputes.
 
         A nested checkpoint counts as one node.
 
@@ -105,7 +115,8 @@ class _CheckpointSearch:
         )
 
     def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
-        """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass.
+        """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass:
+        "operands", "results", ... or "nothing".
 
         A custom function keeps tensors once its forward pass has run.
         """
@@ -118,11 +129,11 @@ class _CheckpointSearch:
         return node.training.checkpoint.keeps if node.training.checkpoint else "nothing"
 
     def _cost(self, node: Node) -> tuple[Cost, int]:
-        """Return the forward cost of a node and the MACs of its gradients."""
+        """Return the forward cost of a node, and the MACs of its gradients."""
         known = find_operator_rule(node.op)
         try:
             forward = known.formula(node) if known else ZERO
-            indices = self._places(node)
+            indices = self._gradient_positions(node)
             if known is None or isinstance(known.backward, str) or not indices:
                 return forward, 0
             gradient = known.backward(node, indices, forward)

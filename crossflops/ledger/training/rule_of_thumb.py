@@ -1,4 +1,6 @@
-"""The rule of thumb, a backward pass of twice the forward one, and what makes it wrong."""
+"""The rule of thumb that a backward pass is twice the forward pass, and the causes why it is
+wrong.
+"""
 
 from collections.abc import Mapping
 
@@ -25,7 +27,8 @@ class FlatDifference(msgspec.Struct, frozen=True):
 def rule_of_thumb_differences(
     graph: Graph, trace: Trace, tokens: int
 ) -> tuple[int, tuple[FlatDifference, ...]]:
-    """Return 6 N D as MACs, 3 for each parameter and token, and the differences to 3 x forward.
+    """Return 3 x parameters x tokens, the MACs of the rule of thumb 6 N D, and its differences to
+    3 x forward MACs, by cause.
 
     `tokens` D is 6 N D's. Parameters meet another number of tokens where they are looked up or
     added, tied, shared by windows or chosen by a router; attention multiplies no parameters.
@@ -41,7 +44,7 @@ def rule_of_thumb_differences(
 
 
 def differences(graph: Graph, trace: Trace, exact: Steps) -> tuple[FlatDifference, ...]:
-    """Return the exact training MACs minus 3 x forward, by cause.
+    """Return the exact MACs of a training step minus 3 x those of its forward pass, by cause.
 
     Everything trained and nothing cut, against twice the forward pass: operands that need no
     gradient even so, such as the input of the first layer. Then what is cut, then what is frozen,

@@ -1,4 +1,6 @@
-"""The states of a value in a training step: its gradient, and its dependence on an input."""
+"""The gradient state of a value in a training step: whether it has a gradient, and whether it
+depends on an input.
+"""
 
 from typing import NamedTuple, TypeAlias
 
@@ -19,10 +21,12 @@ Values: TypeAlias = dict[str, GradientState]
 
 
 def is_differentiable_tensor(spec: TensorSpec) -> bool:
-    """Return whether the elements are numbers that have gradients."""
+    """Return whether the elements are of a type that can have gradients: float or complex."""
     return spec.dtype.startswith(_FLOATS)
 
 
 def join_states(left: GradientState, right: GradientState) -> GradientState:
-    """Return the state of a value that is either of two others."""
+    """Return a state with a gradient if one of the two has it, and dependent on an input if one of
+    the two is.
+    """
     return GradientState(left.trained or right.trained, left.varying or right.varying)

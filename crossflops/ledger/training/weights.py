@@ -44,7 +44,7 @@ class TrainedWeights:
                         self._by_name.setdefault(parameter.name, parameter)
 
     def is_trained_operand(self, spec: TensorSpec, node: Node) -> bool:
-        """Return whether this input of the node is a stored tensor that is trained."""
+        """Return whether this input of the node is a stored tensor that the step trains."""
         if spec.role != "parameter" or not is_differentiable_tensor(spec):
             return False
         index = next((at for at, provided in enumerate(node.inputs) if provided is spec), 0)
@@ -66,19 +66,21 @@ class TrainedWeights:
         return self._is_trained(names, trainable=provided and not number)
 
     def trains_any(self) -> bool:
-        """Return whether a parameter of the model is trained, wherever it is used."""
+        """Return whether the step trains any parameter of the model, used or not."""
         stored = self._by_name.values()
         return any(self._is_trained(self._names[row.storage], row.trainable) for row in stored)
 
     def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
-        """Return whether a weight is trained, by patterns of its names or its own flag."""
+        """Return whether a weight with these names is trained: by the patterns, else by
+        `trainable`.
+        """
         named = self._matching(self._trainable, names)
         frozen = self._matching(self._frozen, names)
         return named or (trainable and not frozen)
 
     def constants(self, graph: Graph) -> set[str]:
-        """Return the results of Constant nodes that are trained: of a file whose weights are all
-        such nodes.
+        """Return the names of the results of trained Constant nodes, if all weights of a file are
+        Constant nodes; else an empty set.
 
         Beside weights that are stored as such, a Constant is a number of the model's own.
         """
@@ -99,7 +101,9 @@ class TrainedWeights:
         }
 
     def model_input_state(self, spec: TensorSpec) -> GradientState:
-        """Return the state of a model input: a parameter, or a varying value."""
+        """Return the gradient state of a model input: trained if it holds a parameter, else
+        dependent on the input.
+        """
         names = {spec.name, spec.name.removeprefix("in_")}  # a converter's, and the argument's
         trained = (
             self._given
@@ -109,7 +113,7 @@ class TrainedWeights:
         return GradientState(trained, varying=not trained)
 
     def check(self, graph: Graph) -> None:
-        """Raise InputError for a pattern that matched no weight, used or not."""
+        """Raise InputError if a pattern of the caller matches no weight of the model."""
         hint = "give modules or parameters, such as 'layer1*'; `count --by module` lists them"
         floats = [
             spec.name.removeprefix("in_")
@@ -130,7 +134,7 @@ class TrainedWeights:
                 raise InputError(f"{pattern!r} matches no weight of {graph.name}", hint)
 
     def _matching(self, patterns: tuple[str, ...], names: Iterable[str]) -> bool:
-        """Return whether a name matches one of the patterns; remember the patterns that did."""
+        """Return whether a pattern matches one of the names; remember the patterns that did."""
         met = {pattern for pattern in patterns for name in names if matches(name, pattern)}
         self._met |= met
         return bool(met)
@@ -147,7 +151,9 @@ class AllTrainable(TrainedWeights):
         self._updated = {spec.name for spec in exact.updated} if exact else set()
 
     def model_input_state(self, spec: TensorSpec) -> GradientState:
-        """Return the state of a model input: a parameter if the exact step has it so."""
+        """Return the gradient state of a model input: trained if the exact step updates it, else
+        dependent on the input.
+        """
         trained = spec.name in self._updated
         return GradientState(trained, varying=not trained)
 
@@ -160,5 +166,5 @@ class AskedWeights(TrainedWeights):
         self._asked = names
 
     def _is_trained(self, names: Iterable[str], trainable: bool) -> bool:
-        """Return whether one of a weight's names is in the requested set."""
+        """Return whether one of the weight's names is among the requested ones."""
         return not self._asked.isdisjoint(names)

@@ -1,4 +1,6 @@
-"""The work of a training step, node by node: forward, for inputs, for weights, and run again."""
+"""The work of a training step, node by node: forward, gradients of inputs and of weights,
+recomputation.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +53,8 @@ def count_training_step(
     cuts: bool = True,
     own: OwnBackwards = (),
 ) -> Steps:
-    """Return the training step of a graph with these weights.
+    """Return the work of a training step of a graph: of every node, and the nodes for which it is
+    unknown.
 
     Args:
         graph: the nodes of the forward pass.
@@ -77,7 +80,7 @@ def count_training_step(
 
 
 def total_work(step: Steps) -> TrainingStep:
-    """Return the summed training cost of the whole model."""
+    """Return the work of a training step, summed over all nodes."""
     return sum(step.by_key.values(), NO_STEP)
 
 
@@ -92,8 +95,8 @@ class _StepCounter:
     def count_level(
         self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
     ) -> tuple[Work, set[str]]:
-        """Return (training work by node key, names of values that reach the loss) for one graph
-        and its bodies.
+        """Return two values for one graph: the training work by node key, and the names of values
+        that reach the loss.
 
         Args:
             prefix: what keys of the level begin with.
@@ -133,7 +136,8 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
-        """Yield the training cost of one node, from itself, its bodies or its source operation.
+        """Yield pairs (node key, training work): of one node, of the nodes in its bodies, or of
+        its source operations.
 
         `together` are the nodes that were written for the same operation.
         """
@@ -162,7 +166,8 @@ class _StepCounter:
     def _count_function_backward(
         self, prefix: str, stored: GraphFunction, node: Node, values: Values, used: set[str]
     ) -> TrainingStep:
-        """Return the work of a custom function's own backward pass.
+        """Return the work of a custom function's own backward pass; record it as unknown if it is
+        not known in full.
 
         It is for weights where it serves nothing but gradients of what no input decides.
         """
@@ -181,7 +186,9 @@ class _StepCounter:
             self.unknown[key] = Unknown(key, node, _CUT)
 
         def varies(index: int) -> bool:
-            """Return whether an operand of the node varies from run to run, or is unknown."""
+            """Return whether the operand at this position depends on an input of the model, or is
+            unknown.
+            """
             operands = provided.get(index, ())
             if index != DIRECTLY and not operands:
                 return True
@@ -216,7 +223,9 @@ class _StepCounter:
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
-        """Yield keys and training costs of the nodes in a loop, branch or function node."""
+        """Yield pairs (node key, training work) of the nodes in the bodies of a loop, a branch or
+        a function.
+        """
         if node.op.type in ("Loop", "Scan") and node.trips is None:
             self._name_unknown(prefix + node.key, node, "the number of iterations depends on data")
             return
@@ -237,7 +246,9 @@ class _StepCounter:
     def _count_local_function(
         self, node: Node, body: Graph, values: Values, reached: set[str]
     ) -> Work:
-        """Return the work of a local function, which other nodes may share."""
+        """Return the training work of the nodes in a local function, by node key; nodes that call
+        it alike share it.
+        """
         (inner,) = self._flow.body_runs(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)
         ends = {native.name for native, its in pairs if its is not None and its.name in reached}
@@ -257,7 +268,7 @@ class _StepCounter:
         reached: set[str],
         used: set[str],
     ) -> Work:
-        """Return the work of all runs of a body, from the last one to the first.
+        """Return the training work of all runs of a loop's body, by node key.
 
         The last run hands on what reaches the loss of the node's own results; each one before
         also the states that have a gradient in the run behind it.
@@ -304,7 +315,7 @@ class _StepCounter:
     def _count_operation(
         self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
     ) -> TrainingStep:
-        """Return the training cost of one operation, and note what of it is uncounted.
+        """Return the training work of one operation; record why, if a part of it is unknown.
 
         `live` are the results that reach the loss, None where the node does not run back.
         """
@@ -358,7 +369,9 @@ class _StepCounter:
         live: set[str] | None,
         forward: Cost,
     ) -> Gradient:
-        """Return the backward cost for the requested operands; note it if there is no formula."""
+        """Return the cost of the gradients of these operands; record the node as unknown if there
+        is no formula.
+        """
         if not requested:
             return Gradient({})
         if isinstance(known.backward, str):
@@ -368,13 +381,15 @@ class _StepCounter:
         return node_gradient(self._flow, node, known, indices, forward, live)
 
     def _name_unknown(self, key: str, node: Node, reason: str) -> TrainingStep:
-        """Record that the backward cost of a node is unknown, and why; return an empty step."""
+        """Record that the backward pass of a node is unknown, with the reason; return a step
+        without work.
+        """
         self.unknown[key] = Unknown(key, node, reason)
         return NO_STEP
 
 
 def _forward_cost(node: Node) -> Cost:
-    """Return the forward cost of a node, zero if it is uncounted."""
+    """Return the forward cost of a node; zero if it is uncounted."""
     known = find_operator_rule(node.op)
     try:
         return known.formula(node) if known else ZERO
@@ -383,6 +398,6 @@ def _forward_cost(node: Node) -> Cost:
 
 
 def _forward_size(work: Work) -> tuple[int, int]:
-    """Return MACs and FLOPs of the forward pass of a work."""
+    """Return (MACs, FLOPs) of the forward pass, summed over these nodes."""
     forward = sum(work.values(), NO_STEP).forward
     return forward.macs, forward.flops

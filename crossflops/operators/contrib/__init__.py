@@ -1,4 +1,5 @@
-"""Operators that onnxruntime adds to ONNX: com.microsoft, and the layouts of optimized graphs.
+"""The cost of operators that onnxruntime adds to ONNX: com.microsoft, and the layouts of optimized
+graphs.
 
 In: a node. Out: the kinds of work, by rules as those of ONNX's own operators; what each computes
 stands in docs/ContribOperators.md of onnxruntime, which every rule names.

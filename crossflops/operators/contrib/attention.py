@@ -1,4 +1,6 @@
-"""Attention with as many key heads as query heads, on whole and on packed sequences."""
+"""The cost of onnxruntime's attentions with as many key heads as query heads, on padded and packed
+sequences.
+"""
 
 from collections.abc import Callable, Iterable
 from math import prod
@@ -57,15 +59,15 @@ class Scores(NamedTuple):
 
 
 def dense_scores(rows: int, keys: int, depth: int, value_depth: int) -> Scores:
-    """Return the sizes of attention scores in which every query meets every key."""
+    """Return the sizes of scores in which each of `rows` queries meets each of `keys` keys."""
     return Scores(rows * keys, rows, depth, value_depth)
 
 
 def attention_score_cost(
     scores: Scores, added: int = 0, softcap: bool = False, sink: bool = False
 ) -> Cost:
-    """Return the cost of softmax(softcap(Q * K^T * scale) + added) * V: S * (D + Dv) MACs, S muls
-    by the scale.
+    """Return the cost of softmax(softcap(Q * K^T * scale) + added) * V: D + Dv MACs, a mul by the
+    scale, and more, per score.
 
     `added` tensors (a mask, a bias) take S adds each; softcap S (div, tanh, mul). A sink is one
     more score in each softmax, without a value: a compare, sub, exp and add per row.
@@ -80,14 +82,14 @@ def attention_score_cost(
 
 
 def rotary_embedding_cost(node: Node, elements: int) -> Cost:
-    """Return the cost of a rotary embedding of `elements` of queries and keys: half as many
-    pairs.
+    """Return the cost of a rotary embedding of `elements` elements of queries and keys: half as
+    many pairs.
     """
     return PAIR * (elements // 2) if integer(node, "do_rotary", 0) else ZERO
 
 
 def head_size(width: int, heads: int, node: Node) -> int:
-    """Return the width of one attention head; raise ValueError if `width` does not divide."""
+    """Return the width of one head, `width` / `heads`. Raises ValueError if it is not whole."""
     if heads <= 0 or width < 0 or width % heads:
         raise ValueError(f"{width} of {node.op} does not divide into {heads} heads")
     return width // heads
@@ -110,25 +112,27 @@ _DECODER = Places(mask=3, bias=10, past=5, past_length=7, attention_bias=4)
 
 
 def _has_optional_input(node: Node, index: int) -> bool:
-    """Return whether a node has the input at `index`; False for a negative index."""
+    """Return whether the node is given the input at this index; False for -1."""
     return index >= 0 and has_input(node, index)
 
 
 def _score_addend_count(node: Node, locations: Places) -> int:
-    """Return the number of additions per attention score: one for a mask, one for a bias."""
+    """Return how many numbers are added to each attention score: one for a mask, one for
+    a bias.
+    """
     masked = _has_optional_input(node, locations.mask) or integer(node, "unidirectional", 0) != 0
     return masked + _has_optional_input(node, locations.attention_bias)
 
 
 def _is_buffer_shared(node: Node, locations: Places) -> bool:
-    """Return whether past and present keys share one buffer of the maximum length."""
+    """Return whether past and present keys are in one buffer of the maximum length."""
     return integer(node, "past_present_share_buffer", 0) != 0 or _has_optional_input(
         node, locations.past_length
     )
 
 
 def _total_key_count(node: Node, locations: Places, new: int) -> int:
-    """Return the number of keys: new and past ones, or the length of a shared buffer."""
+    """Return the number of keys: `new` ones plus past ones, or the length of a shared buffer."""
     if not _has_optional_input(node, locations.past):
         return new
     past = spec_shape(input_spec(node, locations.past), at_least=4)[-2]
@@ -136,7 +140,7 @@ def _total_key_count(node: Node, locations: Places, new: int) -> int:
 
 
 def projection_sizes(node: Node) -> tuple[int, int, int]:
-    """Return the hidden sizes of Q, K and V in merged weights [in, Hq + Hk + Hv]."""
+    """Return the widths of Q, K and V in their merged weights [in, Hq + Hk + Hv]."""
     sizes = node.attrs.get("qkv_hidden_sizes", ())
     if isinstance(sizes, tuple) and sizes:
         widths = [width for width in sizes if isinstance(width, int) and width >= 0]
@@ -150,7 +154,9 @@ def projection_sizes(node: Node) -> tuple[int, int, int]:
 
 
 def _self_attention_scores(node: Node, locations: Places) -> tuple[Scores, int]:
-    """Return the score sizes of a self-attention on [B, S, in], and the elements of Q, K, V."""
+    """Return the score sizes of a self-attention on an input [B, S, in], and the number of
+    elements of Q, K and V together.
+    """
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     widths, heads = projection_sizes(node), positive(node, "num_heads")
     depths = [head_size(width, heads, node) for width in widths]
@@ -160,7 +166,7 @@ def _self_attention_scores(node: Node, locations: Places) -> tuple[Scores, int]:
 
 
 def _optional_key_count(node: Node, locations: Places) -> int | None:
-    """Return the number of past and new keys of an attention, None if it is unknown."""
+    """Return the number of keys, new and past ones; None if it is unknown."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
     dims = dims_of(node, 0) if key is None or locations is _SELF else key.shape
     past = dims_of(node, locations.past)
@@ -172,8 +178,9 @@ def _optional_key_count(node: Node, locations: Places) -> int | None:
     return (dims[2] if len(dims) == 4 else dims[1]) + (past[-2] if past else 0)
 
 
-def _masks(locations: Places) -> Constraint:
-    """Return a constraint on the shape of an attention mask, of lengths, keys or scores.
+def _mask_shape_constraint(locations: Places) -> Constraint:
+    """Return a constraint on the shape of the mask, which gives lengths of sequences, or masks
+    keys or scores.
 
     Lengths are [B] or [3B+2]; masks of keys [B, L], [B, T], [B, S, T]; of scores, a square.
 
@@ -181,7 +188,7 @@ def _masks(locations: Places) -> Constraint:
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        """Return the mask shapes that fit the query and key sizes, None if those are unknown."""
+        """Return the shapes that the mask may have; None if queries or keys have unknown sizes."""
         query, total = dims_of(node, 0), _optional_key_count(node, locations)
         if query is None or total is None:
             return None
@@ -193,7 +200,7 @@ def _masks(locations: Places) -> Constraint:
     checked = shape_constraint(locations.mask, fitting, "the mask")
 
     def constraint(node: Node) -> str:
-        """Return why the shape of the attention mask is wrong, or ""."""
+        """Return why the shape of the mask is wrong; "" if nothing is wrong."""
         mask = dims_of(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
@@ -202,10 +209,10 @@ def _masks(locations: Places) -> Constraint:
 
 
 def _score_bias_constraint(locations: Places) -> Constraint:
-    """Return a constraint on attention_bias: [1|B, 1|N, S, T]."""
+    """Return a constraint on attention_bias: its shape is [1 or B, 1 or N, S, T]."""
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        """Return the shapes that fit an attention bias, or None if the sizes are unknown."""
+        """Return the shapes that attention_bias may have; None if the sizes are unknown."""
         query, total, heads = (
             dims_of(node, 0),
             _optional_key_count(node, locations),
@@ -220,7 +227,7 @@ def _score_bias_constraint(locations: Places) -> Constraint:
 
 
 def _heads_divide(node: Node) -> str:
-    """Return why the widths of Q, K and V do not divide into the heads, or ""."""
+    """Return why the widths of Q, K and V do not divide into the heads; "" if nothing is wrong."""
     heads, weights = positive(node, "num_heads"), operand_shape(node, 1)
     if len(weights) != 2:
         return ""
@@ -245,12 +252,14 @@ def _heads_divide(node: Node) -> str:
 
 
 def _has_hidden_sizes(node: Node) -> bool:
-    """Return whether a node has its own sizes for query, key and value."""
+    """Return whether the node states the widths of query, key and value separately."""
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
 def _attention_past_constraint(node: Node) -> str:
-    """Return why the past keys [2, B, N, P, D] do not have the heads of the keys, or ""."""
+    """Return why the past keys [2, B, N, P, D] do not have the number and width of the key heads;
+    "" if nothing is wrong.
+    """
     past, heads = dims_of(node, _SELF.past), positive(node, "num_heads")
     if past is None or dims_of(node, 1) is None or len(past) != 5:
         return ""
@@ -265,7 +274,7 @@ _SELF_OPERANDS = (
         "input[B,S,I] weights[I,H] bias[H] mask past[2,B,_,_,_] attention_bias[1|B,_,S,_]"
     ),
     _heads_divide,
-    _masks(_SELF),
+    _mask_shape_constraint(_SELF),
     _score_bias_constraint(_SELF),
     _attention_past_constraint,
 )
@@ -279,12 +288,12 @@ _PROJECTED = f"B*S*in*(Hq+Hk+Hv) + S*(D+Dv) MACs, S = B*N*S*T; bias: n(QKV) adds
 
 
 def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
-    """Return a function that says "bound" where past and present share a buffer: how much of it is
-    filled depends on values.
+    """Return a function that gives "bound" for a node whose past and present keys share a buffer,
+    since values decide how full it is; else "exact".
     """
 
     def judge(node: Node) -> Exactness:
-        """Return "bound" if past keys share a buffer with the present ones, else "exact"."""
+        """Return "bound" if past and present keys of the node share a buffer, else "exact"."""
         return (
             "bound"
             if _has_optional_input(node, locations.past) and _is_buffer_shared(node, locations)
@@ -308,7 +317,8 @@ def past_buffer_exactness(locations: Places) -> Callable[[Node], Exactness]:
     requires=_SELF_OPERANDS,
 )
 def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
-    """Attention: Q, K, V = input * weights + bias, then softmax(Q * K^T * scale + mask) * V.
+    """Return the cost of onnxruntime's Attention: the projection of the input to Q, K and V, then
+    softmax(Q * K^T * scale + mask) * V.
 
     MACs = B*S*in*(Hq + Hk + Hv) + B*N*S*T*(D + Dv), T = past + S, N heads. bias n(QKV) adds; scale
     S muls; a mask (or unidirectional) S adds, attention_bias S adds; do_rotary n(Q)/2 + n(K)/2
@@ -340,7 +350,7 @@ def contrib_attention_cost(node: Node, locations: Places = _SELF) -> Cost:
     ),
 )
 def qattention(node: Node) -> Cost:
-    """QAttention: as Attention, the projection in eight bits.
+    """Return the cost of QAttention: as Attention, with the projection in eight bits.
 
     Zero points n(input) + n(weight) adds, n(QKV) muls by the scales. The scores are real.
     """
@@ -350,7 +360,8 @@ def qattention(node: Node) -> Cost:
 
 
 def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
-    """Return the scores of an attention on projected operands, and how many elements these have.
+    """Return the score sizes of an attention on projected operands, and the number of elements of
+    these operands together.
 
     query [B, S, Hq], packed QKV [B, S, N, 3, D]; key [B, L, Hk], packed KV [B, L, N, 2, D], or a
     cached one [B, N, L, D]; value [B, L, Hv] or [B, N, L, Dv].
@@ -376,7 +387,8 @@ def heads_of(node: Node, locations: Places = _MULTI_HEAD) -> tuple[Scores, int]:
 
 
 def _joint_qkv_scores(node: Node, locations: Places, heads: int) -> tuple[Scores, int]:
-    """Return the score sizes, and the elements of Q, K and V packed in one query input.
+    """Return the score sizes of an attention with Q, K and V in one input [B, S, 3*H], and the
+    number of its elements.
 
     The query is [B, S, 3 * H].
     """
@@ -394,7 +406,9 @@ _KEYS = {
 
 
 def _key_value_constraint(node: Node) -> str:
-    """Return why keys and values of a multi-head attention do not fit its queries, or ""."""
+    """Return why keys and values do not fit the queries of a multi-head attention; "" if nothing
+    is wrong.
+    """
     if not has_input(node, 1):
         return ""
     key = dims_of(node, 1)
@@ -402,7 +416,7 @@ def _key_value_constraint(node: Node) -> str:
 
 
 def _key_rank_problem(node: Node) -> str:
-    """Return the message that the key's rank is not 3, 4 or 5."""
+    """Return the message that the key must have rank 3, 4 or 5."""
     return (
         f"{operand_label(node, 1, 'key')} has rank "
         f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
@@ -410,7 +424,9 @@ def _key_rank_problem(node: Node) -> str:
 
 
 def _whole_heads(node: Node) -> str:
-    """Return why the widths of query, key and value do not divide into the heads, or ""."""
+    """Return why the widths of query, key and value do not divide into the heads; "" if nothing is
+    wrong.
+    """
     heads = positive(node, "num_heads")
     if dims_of(node, 0) is None:
         return ""
@@ -424,7 +440,9 @@ def _whole_heads(node: Node) -> str:
 
 
 def _qkv_bias_constraint(node: Node) -> str:
-    """Return why the bias is not one vector for query, key and value together, or ""."""
+    """Return why the bias is not one vector for query, key and value together; "" if nothing is
+    wrong.
+    """
     query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
     if bias is None or query is None or value is None or len(query) != 3:
         return ""
@@ -438,14 +456,12 @@ def _qkv_bias_constraint(node: Node) -> str:
 
 
 def _cache_heads_constraint(locations: Places) -> Constraint:
-    """Return a constraint that past keys and values have the heads of the keys.
-
-    In detail: a constraint on past_key and past_value [B, N, P, D]: they have the heads of the
-    query.
+    """Return a constraint on past_key and past_value: their shape is [B, N, P, D] with the heads
+    of the query.
     """
 
     def fitting(node: Node) -> Iterable[Shape] | None:
-        """Return the shape that fits the past keys, or None if the sizes are unknown."""
+        """Return the shape that past_key and past_value may have; None if it is unknown."""
         query, past = dims_of(node, 0), dims_of(node, locations.past)
         if query is None or past is None or len(query) != 3:
             return None
@@ -482,13 +498,14 @@ _OPERANDS = f"S*(D+Dv) MACs, S = B*N*S*T; bias: n(Q)+n(K)+n(V) adds; {_CORE}"
         _key_value_constraint,
         _whole_heads,
         _qkv_bias_constraint,
-        _masks(_MULTI_HEAD),
+        _mask_shape_constraint(_MULTI_HEAD),
         _score_bias_constraint(_MULTI_HEAD),
         _cache_heads_constraint(_MULTI_HEAD),
     ),
 )
 def multi_head(node: Node, locations: Places = _MULTI_HEAD) -> Cost:
-    """MultiHeadAttention: softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V + bV).
+    """Return the cost of MultiHeadAttention, softmax((Q + bQ) * (K + bK)^T * scale + mask) * (V +
+    bV), without projections.
 
     MACs = B*N*S*T*(D + Dv), T = past + L: the projections are other nodes, their bias is here,
     n(Q) + n(K) + n(V) adds. scale S muls; a mask (or unidirectional) S adds, attention_bias S
@@ -500,7 +517,9 @@ def multi_head(node: Node, locations: Places = _MULTI_HEAD) -> Cost:
 
 
 def _one_width(node: Node) -> str:
-    """Return why the values of a decoder are not as wide as its queries, or ""."""
+    """Return why the values of a decoder are not as wide as its queries; "" if nothing
+    is wrong.
+    """
     query, value = dims_of(node, 0), dims_of(node, 2)
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""
@@ -518,13 +537,15 @@ def _one_width(node: Node) -> str:
         _one_width,
         _key_value_constraint,
         _whole_heads,
-        _masks(_DECODER),
+        _mask_shape_constraint(_DECODER),
         _score_bias_constraint(_DECODER),
         _cache_heads_constraint(_DECODER),
     ),
 )
 def decoder_multi_head(node: Node) -> Cost:
-    """DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, in other places."""
+    """Return the cost of DecoderMaskedMultiHeadAttention: MultiHeadAttention of one query, with
+    its inputs at other positions.
+    """
     return multi_head(node, _DECODER)
 
 
@@ -544,7 +565,8 @@ _PACKED_CORE = "S = N*T*longest; scale: S muls; attention_bias: S adds; softmax"
     requires=sizes_constraint("input[T,I] weights[I,H] bias[H] token_offset[B,S]"),
 )
 def contrib_packed_attention_cost(node: Node) -> Cost:
-    """PackedAttention: as Attention; MACs = T*in*(Hq + Hk + Hv) + N*T*S*(D + Dv).
+    """Return the cost of PackedAttention, Attention without padding tokens: T*in*(Hq + Hk + Hv) +
+    N*T*S*(D + Dv) MACs at most.
 
     input [T, in], weights [in, Hq + Hk + Hv], token_offset [B, S]; bias n(QKV) adds, scale N*T*S
     muls, attention_bias N*T*S adds.
@@ -573,7 +595,8 @@ def contrib_packed_attention_cost(node: Node) -> Cost:
     ),
 )
 def contrib_packed_heads_cost(node: Node) -> Cost:
-    """PackedMultiHeadAttention: as MultiHeadAttention; MACs = N*T*S*(D + Dv).
+    """Return the cost of PackedMultiHeadAttention, MultiHeadAttention without padding tokens:
+    N*T*S*(D + Dv) MACs at most.
 
     query [T, N*D] (key, value alike), or packed [T, N, 3, D]; token_offset [B, S] is input 4.
     """

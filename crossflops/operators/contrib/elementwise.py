@@ -1,4 +1,4 @@
-"""Activations that onnxruntime fuses, and the other operators on elements."""
+"""The cost of activations that onnxruntime fuses, and of its other operators on elements."""
 
 from collections.abc import Iterable, Mapping
 
@@ -87,7 +87,7 @@ operator(
 
 
 def _window_unfold_constraint(node: Node) -> str:
-    """Return why an axis is shorter than the windows that unfold it, or ""."""
+    """Return why an axis is shorter than the windows that unfold it; "" if nothing is wrong."""
     dims, index, extent = operand_shape(node, 0), integer(node, "dim", -1), integer(node, "size")
     if wrong := axis_range_problem(node, index):
         return wrong
@@ -108,7 +108,9 @@ operator("UnfoldTensor", MOVED, requires=_window_unfold_constraint)(movement_cos
     requires=sizes_constraint("A[...,2] B[...,2]"),
 )
 def complex_mul(node: Node) -> Cost:
-    """ComplexMul, ComplexMulConj: (a + ib) * (c + id): 4 muls and 2 adds; C [..., 2]."""
+    """Return the cost of ComplexMul or ComplexMulConj: 4 muls and 2 adds for each complex number
+    of the result.
+    """
     return Cost(muls=4, adds=2) * (output_element_count(node) // 2)
 
 
@@ -118,7 +120,8 @@ def complex_mul(node: Node) -> Cost:
     requires=sizes_constraint("A[M,K] B[N,K]"),
 )
 def row_distances_cost(node: Node) -> Cost:
-    """CDist: the distance of every row of A [M, K] to every row of B [N, K].
+    """Return the cost of CDist: the distance of each row of A [M, K] to each row of B [N, K], K
+    subs, K muls and K - 1 adds each.
 
     M*N*(K subs, K muls, K - 1 adds), euclidean a sqrt more.
     """
@@ -133,12 +136,14 @@ def row_distances_cost(node: Node) -> Cost:
 
 @operator("IsAllFinite", "n compares")
 def all_finite(node: Node) -> Cost:
-    """IsAllFinite: a compare per element of every input."""
+    """Return the cost of IsAllFinite: a compare for each element of every input."""
     return Cost(compares=sum(input_element_count(node, i) for i in range(len(node.inputs))))
 
 
 def _pool_mask_constraint(node: Node) -> str:
-    """Return why the mask of MaxpoolWithMask does not have the sizes of the data, or ""."""
+    """Return why the mask of MaxpoolWithMask does not have the sizes of the data; "" if nothing is
+    wrong.
+    """
     dims, mask = operand_shape(node, 0), operand_shape(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
@@ -149,7 +154,9 @@ def _pool_mask_constraint(node: Node) -> str:
     "MaxpoolWithMask", "n(Y)*(prod(k)-1) + n(X) compares", requires=(*POOL, _pool_mask_constraint)
 )
 def max_pool_mask_cost(node: Node) -> Cost:
-    """MaxpoolWithMask: n(Y) * (prod(k) - 1) compares, and one per element for the mask M."""
+    """Return the cost of MaxpoolWithMask: as MaxPool, and a compare for each element of
+    the input.
+    """
     return max_pool(node) + Cost(compares=input_element_count(node, 0))
 
 
@@ -161,12 +168,16 @@ def max_pool_mask_cost(node: Node) -> Cost:
     ),
 )
 def time_warping(node: Node) -> Cost:
-    """DynamicTimeWarping: every cell the smallest of three ways and a sum: 2 compares, an add."""
+    """Return the cost of DynamicTimeWarping: 2 compares and an add for each cell of the table; the
+    way back is not counted.
+    """
     return Cost(compares=2, adds=1) * input_element_count(node, 0)
 
 
 def _two_for_each(node: Node) -> Iterable[Shape] | None:
-    """Return the accepted shapes of pads: two numbers for each spatial axis."""
+    """Return the shapes that the pads may have: two numbers for each spatial axis; None if the
+    axes are unknown.
+    """
     dims = dims_of(node, 0)
     return None if dims is None else [(2 * (len(dims) - 2),)]
 
@@ -181,7 +192,9 @@ def _two_for_each(node: Node) -> Iterable[Shape] | None:
     ),
 )
 def dynamic_pads(node: Node) -> Cost:
-    """ConvTransposeWithDynamicPads: as ConvTranspose; the bias is input 3."""
+    """Return the cost of ConvTransposeWithDynamicPads: as ConvTranspose, with the bias
+    as input 3.
+    """
     bias = output_element_count(node) if has_input(node, 3) else 0
     unbiased = msgspec.structs.replace(node, inputs=node.inputs[:2])
     return conv_transpose(unbiased) + Cost(adds=bias)
@@ -200,8 +213,8 @@ NAMED: Mapping[str, Cost] = {
 
 
 def activation_cost(node: Node, attribute: str = "activation", default: str = "") -> Cost:
-    """Return the cost per element of the activation that the attribute names. Raise ValueError if
-    unknown.
+    """Return the cost per element of the activation that an attribute names. Raises ValueError if
+    it is unknown.
     """
     value = node.attrs.get(attribute, default)
     name = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
@@ -212,7 +225,9 @@ def activation_cost(node: Node, attribute: str = "activation", default: str = ""
 
 @operator("Gelu", "n(Y)*(div, erf, add, 2 muls)", backward=gelu_backward)
 def contrib_gelu_cost(node: Node) -> Cost:
-    """Gelu: Y = 0.5 * X * (1 + erf(X / sqrt(2))): div, erf, add, 2 muls."""
+    """Return the cost of Gelu, 0.5 * X * (1 + erf(X / sqrt(2))): a div, an erf, an add and 2 muls
+    per element.
+    """
     return GELU * output_element_count(node)
 
 
@@ -220,7 +235,7 @@ def contrib_gelu_cost(node: Node) -> Cost:
     "BiasGelu", "n(C)*(div, erf, 2 adds, 2 muls)", requires=sizes_constraint("A[...,H] B[H]")
 )
 def bias_gelu(node: Node) -> Cost:
-    """BiasGelu: Gelu of A + B; n adds."""
+    """Return the cost of BiasGelu, Gelu(A + B): a div, an erf, 2 adds and 2 muls per element."""
     return (GELU + ADD) * output_element_count(node)
 
 
@@ -230,20 +245,26 @@ def bias_gelu(node: Node) -> Cost:
     requires=sizes_constraint("X[...,H] bias[H]"),
 )
 def fast_gelu(node: Node) -> Cost:
-    """FastGelu: Gelu by tanh: pow, tanh, 2 adds, 4 muls; bias n adds."""
+    """Return the cost of FastGelu, Gelu by tanh: a pow, a tanh, 2 adds and 4 muls per element;
+    with a bias an add more.
+    """
     return (GELU_TANH + (ADD if has_input(node, 1) else ZERO)) * output_element_count(node)
 
 
 @operator("QuickGelu", "n(Y)*(sigmoid, mul); alpha != 1: n(Y) muls")
 def quick_gelu(node: Node) -> Cost:
-    """QuickGelu: Y = X * sigmoid(alpha * X): sigmoid, 2 muls; 1 mul when alpha = 1."""
+    """Return the cost of QuickGelu, X * sigmoid(alpha * X): a sigmoid and 2 muls per element (1
+    mul if alpha is 1).
+    """
     scaled = MUL if float_attribute(node, "alpha", 1.702) != 1 else ZERO
     return (SILU + scaled) * output_element_count(node)
 
 
 @operator("ScaledSiLU", "n(Y)*(sigmoid, mul); scale: n(Y) muls", requires=rank_constraint(1, 0))
 def contrib_scaled_silu_cost(node: Node) -> Cost:
-    """ScaledSiLU: Z = scale * X, Y = Z * sigmoid(Z): sigmoid, mul; a mul when scale != 1."""
+    """Return the cost of ScaledSiLU, Z * sigmoid(Z) with Z = scale * X: a sigmoid and 2 muls per
+    element (1 mul if scale is 1).
+    """
     scaled = has_input(node, 1) or float_attribute(node, "alpha", 1.0) != 1
     return (SILU + (MUL if scaled else ZERO)) * output_element_count(node)
 
@@ -254,7 +275,8 @@ def contrib_scaled_silu_cost(node: Node) -> Cost:
     requires=sizes_constraint("X[N,S,D] bias[D]"),
 )
 def bias_split_gelu(node: Node) -> Cost:
-    """BiasSplitGelu: X + bias is halved, Y = left * Gelu(right); n(X) adds, n(Y)*(Gelu, mul).
+    """Return the cost of BiasSplitGelu, left * Gelu(right) with (left, right) the halves of X +
+    bias.
 
     X [N, S, D], bias [D], Y [N, S, D / 2].
     """
@@ -267,7 +289,7 @@ def bias_split_gelu(node: Node) -> Cost:
     requires=broadcasting(0, 1),
 )
 def bias_softmax(node: Node) -> Cost:
-    """BiasSoftmax: softmax of data + bias over the dimensions from `axis` on; n adds."""
+    """Return the cost of BiasSoftmax: softmax(data + bias) over the axes from `axis` on."""
     return flat_softmax_cost(node) + Cost(adds=input_element_count(node))
 
 
@@ -277,7 +299,8 @@ def bias_softmax(node: Node) -> Cost:
     requires=(broadcasting(0, 1), equal(0, 2)),
 )
 def bias_dropout(node: Node) -> Cost:
-    """BiasDropout in inference: data + bias + residual; n adds for each of the two.
+    """Return the cost of BiasDropout in inference, data + bias + residual: an add per element for
+    each of the two.
 
     Raises ValueError when training_mode is an input, since its value is not known.
     """
@@ -290,5 +313,5 @@ def bias_dropout(node: Node) -> Cost:
 
 @operator("BiasAdd", "2n(Y) adds", requires=sizes_constraint("X[N,S,C] bias[C] skip[N,S,C]"))
 def bias_add(node: Node) -> Cost:
-    """BiasAdd: Y = X + bias + skip; 2 n adds."""
+    """Return the cost of BiasAdd, X + bias + skip: 2 adds per element."""
     return Cost(adds=2) * output_element_count(node)

@@ -1,4 +1,5 @@
-"""Quantization to few bits, whose result is real: QONNX, FINN and Brevitas write it into files.
+"""The cost of quantization to few bits with a real result, as QONNX, FINN and Brevitas write it
+into files.
 
 A value is rounded to what an integer of so many bits can hold, and stays a real number.
 """
@@ -27,14 +28,14 @@ _NAMES = {"BIPOLAR": "int1", "BINARY": "int1", "TERNARY": "int2"}
 
 
 def _input_bits_precision(index: int) -> Callable[[Node], str]:
-    """Return a function that gives a node's precision from an input with its bits.
-
-    In detail: a function that reads the precision from that input: a constant whole number of
-    bits.
+    """Return a function that gives the precision of a node's result, such as "int4", from the
+    input with the number of bits.
     """
 
     def stores(node: Node) -> str:
-        """Return the integer type of the bit width that an input gives, or "" if it is unknown."""
+        """Return "intN" for the constant number N of bits in the input; "" if it is not
+        constant.
+        """
         bits = node.values.get(index, ())
         return f"int{bits[0]}" if len(bits) == 1 and bits[0] > 0 else ""
 
@@ -42,7 +43,9 @@ def _input_bits_precision(index: int) -> Callable[[Node], str]:
 
 
 def _target_dtype_precision(node: Node) -> str:
-    """Return the precision that `out_dtype` names, such as "uint4"; "" for a float."""
+    """Return the precision that the attribute `out_dtype` names, such as "int4"; "" for
+    a float.
+    """
     name = string_attribute(node, "out_dtype", "FLOAT32").upper()
     full = re.fullmatch(r"U?INT(\d+)", name)
     return f"int{full[1]}" if full else _NAMES.get(name, "")
@@ -60,7 +63,9 @@ for domain in (QONNX, FINN, BREVITAS):
         numbers=(3,),
     )
     def quant(node: Node) -> Cost:
-        """Quant: y = (clip(round(x / scale + zero_point)) - zero_point) * scale."""
+        """Return the cost of Quant, (clip(round(x / scale + zero_point)) - zero_point) * scale,
+        per element.
+        """
         return Cost(divs=1, adds=2, specials=1, compares=2, muls=1) * input_element_count(node)
 
     @operator(
@@ -72,7 +77,9 @@ for domain in (QONNX, FINN, BREVITAS):
         stores=lambda _node: "int1",
     )
     def bipolar_quant(node: Node) -> Cost:
-        """BipolarQuant: y = scale where x >= 0, and -scale elsewhere."""
+        """Return the cost of BipolarQuant, scale where x >= 0 and -scale elsewhere: a compare and
+        a mul per element.
+        """
         return Cost(compares=1, muls=1) * input_element_count(node)
 
     @operator(
@@ -85,7 +92,9 @@ for domain in (QONNX, FINN, BREVITAS):
         numbers=(4,),
     )
     def trunc(node: Node) -> Cost:
-        """Trunc: y = (floor(round(x / scale + zero_point) / 2^bits) - zero_point) * scale."""
+        """Return the cost of Trunc, (floor(round(x / scale + zero_point) / 2^bits) - zero_point) *
+        scale, per element.
+        """
         return Cost(divs=2, adds=2, specials=2, muls=1) * input_element_count(node)
 
     @operator(
@@ -97,6 +106,8 @@ for domain in (QONNX, FINN, BREVITAS):
         requires=sizes_constraint("x thresholds[_,T]"),
     )
     def multi_threshold(node: Node) -> Cost:
-        """MultiThreshold: y = scale * (the thresholds of its channel that x reaches) + bias."""
+        """Return the cost of MultiThreshold, scale * (number of T thresholds that x reaches) +
+        bias, per element.
+        """
         steps = spec_shape(input_spec(node, 1), rank=2)[1]
         return Cost(compares=steps, adds=steps + 1, muls=1) * input_element_count(node)

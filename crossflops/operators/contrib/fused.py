@@ -1,4 +1,4 @@
-"""Convolutions and products with what onnxruntime fuses into them, in its layouts."""
+"""The cost of convolutions and products with what onnxruntime fuses into them, in its layouts."""
 
 from math import prod
 
@@ -85,14 +85,16 @@ _ACTIVATION = "; activation: n(Y)"
 
 
 def _conv_addend_constraint(node: Node) -> str:
-    """Return why the added input Z of a fused convolution does not have Y's shape, or ""."""
+    """Return why the added input Z of a fused convolution does not have Y's shape; "" if nothing
+    is wrong.
+    """
     return shape_constraint(
         3, lambda _: None if (result := result_shape(node)) is None else [result], "Z"
     )(node)
 
 
 def _nhwc_conv_constraint(node: Node) -> str:
-    """Return why the weight of NhwcConv does not fit, or "".
+    """Return why the weight of NhwcConv does not fit; "" if nothing is wrong.
 
     It is [M, C/group, k...] in its schema, but [M, k..., C/group] in real files.
 
@@ -126,7 +128,8 @@ _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
 )
 @operator("Conv", _CONV + _ACTIVATION, domain=NHWC, requires=CONV_LAST)
 def contrib_fused_conv_cost(node: Node) -> Cost:
-    """FusedConv: Y = activation(Conv(X, W, B) + Z); MACs = n(Y) * (C / group) * prod(k).
+    """Return the cost of FusedConv and similar, activation(Conv(X, W, B) + Z): (C / group) *
+    prod(k) MACs per element of Y, and adds.
 
     B n(Y) adds, Z n(Y) adds, activation per element of Y. W [M, C/group, k...] also where X and
     Y have their channels last (NhwcFusedConv; NhwcConv takes [M, k..., C/group] as well) or in
@@ -142,7 +145,7 @@ def contrib_fused_conv_cost(node: Node) -> Cost:
 
 
 def matmul_inner_size(node: Node) -> int:
-    """Return the inner size K of a fused matrix product, after its transpositions.
+    """Return the inner size K of a fused matrix product: the size of A that the product sums over.
 
     transA: A is [..., K, M]; transBatchA: the batch dimensions follow M, or K with transA.
     """
@@ -153,7 +156,9 @@ def matmul_inner_size(node: Node) -> int:
 
 
 def matmul_operands_constraint(node: Node) -> str:
-    """Return why the factors of a fused product have different K or batches, or ""."""
+    """Return why the factors of a fused product have different K or batches; "" if nothing is
+    wrong.
+    """
     if wrong := _matmul_batch_constraint(node):
         return wrong
     operands = list(node.inputs)
@@ -164,7 +169,9 @@ def matmul_operands_constraint(node: Node) -> str:
 
 
 def _matmul_batch_constraint(node: Node) -> str:
-    """Return why the factors with transposed batches differ in rank or are not 3-D, or ""."""
+    """Return why the factors with transposed batches differ in rank or are not 3-D; "" if nothing
+    is wrong.
+    """
     if not (integer(node, "transBatchA", 0) or integer(node, "transBatchB", 0)):
         return ""
     ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
@@ -178,7 +185,8 @@ def _matmul_batch_constraint(node: Node) -> str:
 
 
 def _matrices(node: Node, index: int, name: str) -> Shape | None:
-    """Return a factor's shape with its batch axes first and its matrix last.
+    """Return the shape of a factor with its batch axes first and its matrix last, as the product
+    uses it; None if unknown.
 
     The attributes trans* say how the input has them.
     """
@@ -191,7 +199,7 @@ def _matrices(node: Node, index: int, name: str) -> Shape | None:
 
 
 def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
-    """Return the backward cost of a scaled matrix product, by requested operand.
+    """Return the cost of the gradients of alpha * A * B, for each requested operand.
 
     dA = alpha dY B'^T and dB = alpha A'^T dY: n(Y)*K MACs each; alpha != 1: n(Y) muls, once.
     """
@@ -212,7 +220,9 @@ def _alpha_matmul_backward(node: Node, requested: Wanted, forward: Cost) -> Grad
     requires=matmul_operands_constraint,
 )
 def contrib_fused_matmul_cost(node: Node) -> Cost:
-    """FusedMatMul: Y = alpha * A' * B'; MACs = n(Y)*K; alpha != 1: n(Y) muls."""
+    """Return the cost of FusedMatMul, alpha * A' * B': K MACs per element of the result, and a mul
+    if alpha is not 1.
+    """
     out = output_element_count(node)
     return (
         Cost(
@@ -228,7 +238,9 @@ def contrib_fused_matmul_cost(node: Node) -> Cost:
     requires=matmul_operands_constraint,
 )
 def matmul_activation(node: Node) -> Cost:
-    """FusedMatMulActivation: activation(alpha * A' * B'); softmaxes run along activation_axis."""
+    """Return the cost of FusedMatMulActivation, activation(alpha * A' * B'), where a softmax runs
+    along activation_axis.
+    """
     dims = spec_shape(output_spec(node), at_least=1)
     name = str(node.attrs.get("activation", "")).lower()
     if name in ("softmax", "logsoftmax"):
@@ -247,7 +259,9 @@ def matmul_activation(node: Node) -> Cost:
     requires=GEMM,
 )
 def contrib_fused_gemm_cost(node: Node) -> Cost:
-    """FusedGemm: activation(Gemm(A, B, C)); the activation per element of Y."""
+    """Return the cost of FusedGemm, activation(Gemm(A, B, C)): Gemm, and the activation per
+    element of the result.
+    """
     return onnx_gemm_cost(node) + activation_cost(node) * output_element_count(node)
 
 
@@ -257,7 +271,9 @@ def contrib_fused_gemm_cost(node: Node) -> Cost:
     requires=(MATMUL, sizes_constraint("X[...,K] W[K,N] bias[N]")),
 )
 def gemm_fast_gelu(node: Node) -> Cost:
-    """GemmFastGelu: FastGelu(X * W + bias); MACs = n(Y)*K; bias n(Y) adds."""
+    """Return the cost of GemmFastGelu, FastGelu(X * W + bias): K MACs, an add and FastGelu per
+    element of the result.
+    """
     bias = Cost(adds=1) if has_input(node, 2) else ZERO
     return onnx_matmul_cost(node) + (GELU_TANH + bias) * output_element_count(node)
 
@@ -269,7 +285,8 @@ def gemm_fast_gelu(node: Node) -> Cost:
     requires=GEMM,
 )
 def gemm_float8(node: Node) -> Cost:
-    """GemmFloat8: Y = activation(alpha * A' * B' + beta * C) * scaleY; MACs = M*N*K.
+    """Return the cost of GemmFloat8, activation(alpha * A' * B' + beta * C) * scaleY: M*N*K MACs,
+    and work per element.
 
     alpha != 1 or a scale of A or B: M*N muls, one factor for all of them. beta != 0: M*N adds,
     and n(C) muls when beta != 1. scaleY: M*N muls.
@@ -293,12 +310,12 @@ def gemm_float8(node: Node) -> Cost:
 
 
 def with_activation(formula: Formula) -> Formula:
-    """Return the formula, extended by the activation of the attribute `activation` per element of
-    Y.
+    """Return the formula extended by the activation that the attribute `activation` names, per
+    element of the result.
     """
 
     def both(node: Node) -> Cost:
-        """Return the cost of an operator and of the activation that is fused to it."""
+        """Return the cost of the operator and of the activation that is fused to it."""
         return formula(node) + activation_cost(node) * output_element_count(node)
 
     return both
@@ -313,7 +330,8 @@ def with_activation(formula: Formula) -> Formula:
     contracts=(0, 3),
 )
 def qlinear_conv_transpose(node: Node) -> Cost:
-    """QLinearConvTranspose: MACs = n(x) * (M / group) * prod(k), w input 3, B input 8.
+    """Return the cost of QLinearConvTranspose: (M / group) * prod(k) MACs per input element, and
+    requantized results.
 
     Zero points n(x) + n(w) adds, B n(y) adds; then each output is requantized.
     """
@@ -397,7 +415,9 @@ operator(
     requires=sizes_constraint("input[N,...,C] scale[C] B[C]"),
 )
 def instance_normalization(node: Node) -> Cost:
-    """InstanceNormalization, input [N, d..., C]: N * C groups; n muls, n adds, activation."""
+    """Return the cost of InstanceNormalization with channels last, input [N, d..., C]: N * C
+    groups, with scale, bias and activation.
+    """
     dims = spec_shape(input_spec(node, 0), at_least=2)
     affine = Cost(muls=1, adds=1) * prod(dims) + activation_cost(node) * output_element_count(node)
     return standardization(prod(dims), dims[0] * dims[-1]) + affine

@@ -1,4 +1,6 @@
-"""Attention with fewer key heads than query heads, and positions: rotations, biases."""
+"""The cost of onnxruntime's attentions with fewer key heads than query heads, of rotations and of
+position biases.
+"""
 
 from collections.abc import Iterable
 from math import prod
@@ -63,12 +65,14 @@ class GroupedTokens(NamedTuple):
 
     @property
     def new_keys(self) -> int:
-        """The number of elements of the new keys, and of the new values."""
+        """The number of elements of the new keys; the new values have as many."""
         return self.tokens * self.kv_heads * self.depth
 
 
 def query_head_groups(node: Node) -> GroupedTokens:
-    """Return tokens, heads, key heads and head size of a query, also with K and V packed in it."""
+    """Return the number of tokens, query heads and key heads, and the head size, of a query that
+    may contain K and V.
+    """
     dims = spec_shape(input_spec(node, 0), at_least=2)
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     packed = heads if has_input(node, 1) else heads + 2 * kv_heads
@@ -77,7 +81,7 @@ def query_head_groups(node: Node) -> GroupedTokens:
 
 
 def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, norms: int) -> Cost:
-    """Return the work on Q and K before they meet: their RMS norms, and the rotation.
+    """Return the cost of what is done to Q and K before their product: RMS norms and the rotation.
 
     `caches` is the index of the input with the cosines, [M, R / 2] for R rotated elements of each
     head; `norms` that of the input with the weights of the query norm.
@@ -95,12 +99,13 @@ def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, no
 
 
 def has_softcap(node: Node) -> bool:
-    """Return whether the node has a softcap."""
+    """Return whether the node caps its scores: whether its attribute softcap is not 0."""
     return float_attribute(node, "softcap", 0.0) != 0
 
 
-def _cache(node: Node) -> int:
-    """Return the number of keys of a grouped attention's cache.
+def _cache_length(node: Node) -> int:
+    """Return the number of keys in the cache of a grouped attention: of the present output, else
+    past plus new keys.
 
     Those of its present output, otherwise the past and the new ones.
     """
@@ -111,15 +116,13 @@ def _cache(node: Node) -> int:
 
 
 def _query_length(node: Node) -> int:
-    """Return the number of query tokens of a grouped attention."""
+    """Return the number of query tokens of one sequence."""
     return spec_shape(input_spec(node, 0), rank=3)[1]
 
 
 def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch: int) -> Cost:
-    """Return the cost of quantizing a cache of keys and values, and of reading it.
-
-    In detail: the cost of a cache in small integers: (div, round, 2 compares) per new element, a
-    mul per element read.
+    """Return the cost of a cache in small integers: a div, a round and 2 compares per new element,
+    a mul per element read.
     """
     read = batch * heads.kv_heads * total * heads.depth
     cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
@@ -127,7 +130,8 @@ def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch
 
 
 def _head_groups_constraint(node: Node) -> str:
-    """Return why the query heads do not divide into one group per key head, or "".
+    """Return why the query heads do not divide into one group per key head; "" if nothing is
+    wrong.
 
     All heads have one depth.
     """
@@ -152,7 +156,7 @@ def _head_groups_constraint(node: Node) -> str:
 
 
 def _past_heads_constraint(node: Node) -> str:
-    """Return why past keys do not fit the query heads or the present keys, or "".
+    """Return why past keys do not fit the query heads or the present keys; "" if nothing is wrong.
 
     Past heads are as deep as those of the query, and past and new keys add up to all keys.
     """
@@ -191,7 +195,8 @@ def _past_heads_constraint(node: Node) -> str:
     ),
 )
 def group_query(node: Node) -> Cost:
-    """GroupQueryAttention: MACs = B*Hq*S*T*2*D; queries that share keys all count.
+    """Return the cost of GroupQueryAttention: B*Hq*S*T*2*D MACs, since queries that share keys all
+    count, and work per score.
 
     T is the length of present_key, or past + new: a bound, since seqlens_k and the filling of a
     shared buffer are data. A causal mask or a window saves nothing (dense): S adds, once;
@@ -202,7 +207,7 @@ def group_query(node: Node) -> Cost:
     """
     heads = query_head_groups(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
-    total = _cache(node)
+    total = _cache_length(node)
     masked = integer(node, "causal", 1) != 0 or integer(node, "local_window_size", -1) >= 0
     scores = dense_scores(batch * heads.heads * length, total, heads.depth, heads.depth)
     sink = has_input(node, 11) or integer(node, "smooth_softmax", 0) > 0
@@ -222,7 +227,8 @@ def group_query(node: Node) -> Cost:
     requires=_head_groups_constraint,
 )
 def sparse(node: Node) -> Cost:
-    """SparseAttention: as GroupQueryAttention, on the blocks of a pattern.
+    """Return the cost of SparseAttention: as GroupQueryAttention, with scores only in the blocks
+    of a pattern.
 
     Scores of a head: S*T, T the length of the cache, or as many blocks as block_col_indices
     [layouts, blocks] holds, of sparse_block_size squared: the fewer. A bound, since T is filled
@@ -247,7 +253,8 @@ def sparse(node: Node) -> Cost:
     requires=_head_groups_constraint,
 )
 def contrib_paged_attention_cost(node: Node) -> Cost:
-    """PagedAttention: tokens of all sequences, each meets its own blocks of the cache.
+    """Return the largest cost of PagedAttention, in which each token meets the keys in the cache
+    blocks of its own sequence.
 
     MACs = tokens*Hq*T*(D + Dv), T = columns of block_table [B, blocks] * block_size of key_cache
     [n, block_size, Hkv, D]: a bound, what is filled is data. Dv is v_head_size, or D. Mask S
@@ -271,17 +278,17 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
 
 
 def _token_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the accepted shapes of position_ids.
-
-    In detail: the shapes that position_ids may have: a position of each token, or of the first
-    one.
+    """Return the shapes that position_ids may have: a position for each token, or for the first
+    one; None if unknown.
     """
     tokens = _rotary_token_shape(node)
     return None if tokens is None else [tokens, (1,), ()]
 
 
 def _rotary_cosine_constraint(node: Node) -> str:
-    """Check that the cosines have half as many columns as elements are rotated."""
+    """Return what is wrong with the cosines, or "" if nothing is: half as many columns as elements
+    of a head are rotated.
+    """
     dims, cosines = operand_shape(node, 0), operand_shape(node, 2)
     heads, rotated = integer(node, "num_heads", 0), integer(node, "rotary_embedding_dim", 0)
     if len(dims) == 3 and not heads:
@@ -314,18 +321,18 @@ _ROTARY = "pairs*(4 muls, 2 adds), pairs = B*S*N*R/2; scale: 2 muls per pair"
 
 
 def _triple_position_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the accepted shape of three position ids per token.
-
-    In detail: the shape of three positions of each token: in time, and in both directions of an
-    image.
+    """Return the shape of position_ids with three positions per token, in time and in both
+    directions of an image.
     """
     tokens = _rotary_token_shape(node)
     packed = integer(node, "is_packed_batching", 0) != 0
     return None if tokens is None or packed else [(3, *tokens)]
 
 
-def _sections(node: Node) -> str:
-    """Return why mrope_section does not divide the cosines among three positions, or ""."""
+def _rotary_sections_constraint(node: Node) -> str:
+    """Return why mrope_section does not divide the cosines among the three positions; "" if
+    nothing is wrong.
+    """
     sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
@@ -347,10 +354,15 @@ def _sections(node: Node) -> str:
     "MRotaryEmbedding",
     _ROTARY,
     tables=(2, 3),
-    requires=(*_ROTATED, shape_constraint(1, _triple_position_shapes, "position_ids"), _sections),
+    requires=(
+        *_ROTATED,
+        shape_constraint(1, _triple_position_shapes, "position_ids"),
+        _rotary_sections_constraint,
+    ),
 )
 def rotary(node: Node) -> Cost:
-    """RotaryEmbedding: (cos*x1 - sin*x2, sin*x1 + cos*x2) of each pair: 4 muls, 2 adds.
+    """Return the cost of onnxruntime's RotaryEmbedding or MRotaryEmbedding: 4 muls and 2 adds for
+    each rotated pair of elements.
 
     input [B, S, N*D] or [B, N, S, D]; cos_cache [M, R / 2] says how many elements R of a head
     rotate. The heads of a 3-D input are num_heads, or as many as have R elements each. A scale
@@ -373,7 +385,7 @@ def rotary(node: Node) -> Cost:
 
 @operator("GemmaRotaryEmbedding", "n(emb)*(sin, cos), (n(q)+n(k))*(2 muls, add)", operand=1)
 def gemma_rotary(node: Node) -> Cost:
-    """GemmaRotaryEmbedding: q*cos(emb) + q_rot*sin(emb), and so for k.
+    """Return the cost of GemmaRotaryEmbedding, q*cos(emb) + q_rot*sin(emb) and the same for k.
 
     n(emb) sines and cosines, n(q) + n(k) (2 muls, add). emb [B, S, D], q, k [B, N, S, D].
     """
@@ -388,7 +400,8 @@ def gemma_rotary(node: Node) -> Cost:
     doubt=estimate_exactness,
 )
 def relative_position_bias(node: Node) -> Cost:
-    """RelativePositionBias: the bucket of each of Sq*Sk distances, looked up for every head.
+    """Return the estimated cost of RelativePositionBias: the bucket of each of Sq*Sk distances,
+    which is looked up for every head.
 
     Sq*Sk (sub, compare, div, log, mul, add, 2 compares), bidirectional (2 compares, mul, add)
     more; as in T5. output [1, N, Sq, Sk]. How a bucket is found is not fixed: an estimate.
@@ -409,7 +422,8 @@ def relative_position_bias(node: Node) -> Cost:
     contracts=(0, 3),
 )
 def relative_position_bias_cost(node: Node) -> Cost:
-    """GatedRelativePositionBias: (u * (r * eco_a - 1) + 2) * rel_pos, u and r gates of a query.
+    """Return the cost of GatedRelativePositionBias, (u * (r * eco_a - 1) + 2) * rel_pos, with
+    gates u and r of each query.
 
     q = query_layer + query_bias; B*S*N*D*G MACs for q * weight [D, G] + bias, whose halves sum
     to a gate each: N*B*S (G adds, G - 2 adds, 2 sigmoids, 2 muls, 2 adds); n(output) muls.
@@ -423,6 +437,6 @@ def relative_position_bias_cost(node: Node) -> Cost:
 
 
 def _rotary_token_shape(node: Node) -> Shape | None:
-    """Return batch size and tokens of a rotary embedding's input, 3-D or 4-D."""
+    """Return (batch, tokens) of the input of a rotary embedding, 3-D or 4-D; None if unknown."""
     dims = dims_of(node, 0)
     return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

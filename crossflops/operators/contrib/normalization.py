@@ -1,4 +1,4 @@
-"""Normalizations that onnxruntime fuses with what stands before and behind them.
+"""The cost of normalizations that onnxruntime fuses with the operators before and after them.
 
 The mean and the variance are those of LayerNormalization, the root mean square that of
 RMSNormalization: see crossflops/operators/normalization.py.
@@ -36,13 +36,17 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
-    """Return the number of elements, and the number of groups along the last axis."""
+    """Return the number of elements of an input, and the number of groups if each group is one
+    last axis.
+    """
     dims = spec_shape(input_spec(node, index), at_least=1)
     return prod(dims), prod(dims[:-1])
 
 
 def _skip_fits(node: Node) -> str:
-    """Return why the skip input does not have the input's last two sizes, or ""."""
+    """Return why the skip input does not have the input's last two sizes; "" if nothing
+    is wrong.
+    """
     dims, skip = operand_shape(node, 0), operand_shape(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
@@ -59,7 +63,8 @@ def _skip_fits(node: Node) -> str:
     ),
 )
 def skip_layer_normalization(node: Node) -> Cost:
-    """SkipLayerNormalization: LayerNormalization of input + skip + bias over the last dimension.
+    """Return the cost of SkipLayerNormalization: LayerNormalization of input + skip + bias over
+    the last axis.
 
     n adds for skip, n for bias (input 4); standardization; gamma n muls, beta (3) n adds.
     """
@@ -78,16 +83,16 @@ def skip_layer_normalization(node: Node) -> Cost:
     ),
 )
 def skip_simplified(node: Node) -> Cost:
-    """SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias (input 3)."""
+    """Return the cost of SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias
+    over the last axis.
+    """
     count, groups = _last_axis_groups(node)
     return rms(count, groups, scaled=True) + Cost(adds=count * (1 + has_input(node, 3)))
 
 
 def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
-    """Return the cost of summed embeddings and their layer normalization.
-
-    In detail: the cost of summing two or three embeddings [B, S, H] of input_ids [B, S], and
-    normalizing the sum.
+    """Return the cost of summing two or three embeddings [B, S, H] and normalizing the sum;
+    `segments` and `mask` are input indices.
     """
     tokens = input_element_count(node, 0)
     width = spec_shape(input_spec(node, 2), rank=2)[1]
@@ -108,7 +113,8 @@ def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
     ),
 )
 def embed_layer_normalization(node: Node) -> Cost:
-    """EmbedLayerNormalization: LayerNormalization of word + position + segment embeddings.
+    """Return the cost of EmbedLayerNormalization: LayerNormalization of word + position + segment
+    embeddings.
 
     2 n adds (1 n without segments), standardization over H, gamma n muls, beta n adds; the
     mask_index of a mask n(mask) adds. Only the rows that are looked up are read.
@@ -130,7 +136,8 @@ def embed_layer_normalization(node: Node) -> Cost:
     ),
 )
 def contrib_qembed_norm_cost(node: Node) -> Cost:
-    """QEmbedLayerNormalization: the rows looked up are dequantized first, n (sub, mul) each.
+    """Return the cost of QEmbedLayerNormalization: as EmbedLayerNormalization, with the looked-up
+    rows dequantized first.
 
     gamma and beta H (sub, mul) each.
     """
@@ -145,7 +152,8 @@ def contrib_qembed_norm_cost(node: Node) -> Cost:
     requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C]"),
 )
 def group_norm(node: Node) -> Cost:
-    """GroupNorm: standardization of each of N * groups groups; n muls, n adds.
+    """Return the cost of GroupNorm: each of N * groups groups normalized, then a mul and an add
+    per element, and SiLU on request.
 
     activation 1: SiLU, n (sigmoid, mul). X [N, H, W, C], or [N, C, H, W] without channels_last.
     """
@@ -161,12 +169,12 @@ def group_norm(node: Node) -> Cost:
     requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
 )
 def skip_group_norm(node: Node) -> Cost:
-    """SkipGroupNorm: GroupNorm of X + skip + bias (input 4); n adds for each of the two."""
+    """Return the cost of SkipGroupNorm: GroupNorm of X + skip + bias."""
     return group_norm(node) + Cost(adds=input_element_count(node, 0) * (1 + has_input(node, 4)))
 
 
 def _whole_scales(node: Node) -> str:
-    """Return why the last axis of X is not a multiple of the scale, or ""."""
+    """Return why the last axis of X is not a multiple of the scale; "" if nothing is wrong."""
     dims, scale = dims_of(node, 0), dims_of(node, 1)
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
@@ -183,7 +191,8 @@ def _whole_scales(node: Node) -> str:
     requires=(equal(0, 2), _whole_scales),
 )
 def contrib_gated_rms_cost(node: Node) -> Cost:
-    """GatedRMSNorm: RMSNormalization over groups of n(scale), times activation(gate).
+    """Return the cost of GatedRMSNorm: RMSNormalization of groups as long as the scale, times
+    activation(gate).
 
     n sigmoids, n muls by X; silu n muls more.
     """
@@ -194,7 +203,7 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
 
 
 def _per_branch(node: Node) -> str:
-    """Return why X [..., C*H] and its scale do not fit C branches, or ""."""
+    """Return why X [..., C*H] and its scale do not fit C branches; "" if nothing is wrong."""
     dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
     if not dims or count <= 0:
         return ""
@@ -214,7 +223,9 @@ def _per_branch(node: Node) -> str:
     requires=(rank_constraint(0, 1, least=True), _per_branch),
 )
 def branchwise_rms_norm(node: Node) -> Cost:
-    """BranchwiseRMSNorm: RMSNormalization of each branch, X [..., C, H] or [..., C * H]."""
+    """Return the cost of BranchwiseRMSNorm: RMSNormalization of each branch of X [..., C, H] or
+    [..., C * H].
+    """
     count, groups = _last_axis_groups(node)
     branches = _stream_branch_count(node) if integer(node, "num_branches", 0) else 1
     return rms(count, groups * branches, scaled=has_input(node, 1))
@@ -229,7 +240,8 @@ def branchwise_rms_norm(node: Node) -> Cost:
     ),
 )
 def engram_gate(node: Node) -> Cost:
-    """EngramGate: value * sigmoid(sign(d) * sqrt(max(|d|, 1e-6))), d a dot of normalized rows.
+    """Return the cost of EngramGate, value * sigmoid(sign(d) * sqrt(max(|d|, 1e-6))), with d a dot
+    product of normalized rows.
 
     Key and query [..., M, H], m rows of n elements each: 2 RMSNormalizations, n MACs; per row a
     div by the root of H, 2 compares (sign), 1 (abs), 1 (max), sqrt, mul, sigmoid; n muls.
@@ -243,7 +255,7 @@ def engram_gate(node: Node) -> Cost:
 
 
 def _gate_shape_constraint(node: Node) -> str:
-    """Return why the gate does not have one number per H numbers of X, or ""."""
+    """Return why the gate does not have one number per H numbers of X; "" if nothing is wrong."""
     dims, gate = dims_of(node, 0), operand_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
@@ -255,7 +267,7 @@ def _gate_shape_constraint(node: Node) -> str:
 
 @operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gate_shape_constraint))
 def contrib_gated_add_cost(node: Node) -> Cost:
-    """GatedAdd: output = X + Y * gate; n (mul, add)."""
+    """Return the cost of GatedAdd, X + Y * gate: a mul and an add per element."""
     return (MUL + ADD) * input_element_count(node, 0)
 
 
@@ -265,7 +277,8 @@ def contrib_gated_add_cost(node: Node) -> Cost:
     requires=rank_constraint(0, 2, least=True),
 )
 def pre_mix(node: Node) -> Cost:
-    """HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] * pre_mix[c, h].
+    """Return the cost of HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] *
+    pre_mix[c, h].
 
     n(X) MACs; reduction_scale != 1: n(Y) muls.
     """
@@ -280,7 +293,8 @@ def pre_mix(node: Node) -> Cost:
     requires=rank_constraint(0, 2, least=True),
 )
 def post_mix(node: Node) -> Cost:
-    """HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] + post[k, h] * block[h].
+    """Return the cost of HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] +
+    post[k, h] * block[h].
 
     C * n(X) MACs with a stream_mix, then n(X) (mul, add).
     """
@@ -290,7 +304,9 @@ def post_mix(node: Node) -> Cost:
 
 
 def _stream_branch_count(node: Node) -> int:
-    """Return the number of branches C of streams [..., C, H], or the attribute num_branches."""
+    """Return the number of branches C: the attribute num_branches, else the last but one size of
+    the input [..., C, H].
+    """
     count = integer(node, "num_branches", 0) or spec_shape(input_spec(node, 0), at_least=2)[-2]
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")

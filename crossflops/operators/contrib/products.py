@@ -1,4 +1,6 @@
-"""Matrix products of packed weights and small integers, and mixtures of experts."""
+"""The cost of onnxruntime's products with packed weights and small integers, and of mixtures of
+experts.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -49,10 +51,14 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _product_column_constraint(*digits: int) -> Constraint:
-    """Return a constraint that scales of a product are one number, or one per column."""
+    """Return a constraint on the inputs at these indices, scales of a product: one number, or one
+    for each column.
+    """
 
     def constraint(node: Node) -> str:
-        """Return why scales are not one number or one per column of the weight, or ""."""
+        """Return which scale has neither one number nor one for each column; "" if nothing is
+        wrong.
+        """
         dims = gemm_output_shape(node, second=3)
         for index in digits:
             scale = dims_of(node, index)
@@ -79,7 +85,8 @@ def _product_column_constraint(*digits: int) -> Constraint:
     contracts=(0, 3),
 )
 def qgemm(node: Node) -> Cost:
-    """QGemm: Y = quantize(alpha * (A - zA)' * (B - zB)' * sA * sB + C); MACs = M*N*K.
+    """Return the cost of QGemm, quantize(alpha * (A - zA)' * (B - zB)' * sA * sB + C): M*N*K MACs,
+    and work per element.
 
     A 0, B 3, C 6. Zero points n(A) + n(B) adds, C M*N adds, then M*N requantized, or M*N muls
     where the output is real (no y_scale). alpha is part of the factor.
@@ -95,11 +102,15 @@ def qgemm(node: Node) -> Cost:
     )
 
 
-def _bias(index: int) -> Constraint:
-    """Return a constraint that a bias has one number per column of B, in any shape."""
+def _column_bias_constraint(index: int) -> Constraint:
+    """Return a constraint on the bias at this input index: one number for each column of B, in any
+    shape.
+    """
 
     def constraint(node: Node) -> str:
-        """Return why a bias does not have one number per column of the weight, or ""."""
+        """Return why a bias does not have one number per column of the weight; "" if nothing is
+        wrong.
+        """
         weight, bias = dims_of(node, 1), operand_shape(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
@@ -114,10 +125,11 @@ def _bias(index: int) -> Constraint:
 @operator(
     "MatMulIntegerToFloat",
     "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
-    requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _bias(6)),
+    requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _column_bias_constraint(6)),
 )
 def integer_to_float(node: Node) -> Cost:
-    """MatMulIntegerToFloat: (A - zA) * (B - zB) * (sA * sB) + bias; MACs = n(Y)*K.
+    """Return the cost of MatMulIntegerToFloat, (A - zA) * (B - zB) * (sA * sB) + bias: K MACs and
+    a mul per element of the result.
 
     Zero points (inputs 4, 5) n(A) + n(B) adds, n(Y) muls, bias n(Y) adds.
     """
@@ -133,11 +145,12 @@ def integer_to_float(node: Node) -> Cost:
     "n(Y)*K MACs; DynamicQuantizeLinear of A; n(A) adds, zero point of B: n(B) adds; n(Y) "
     "muls; bias: n(Y) adds",
     operand=1,
-    requires=(MATMUL, column_scale_constraint(1, 2, 3), _bias(4)),
+    requires=(MATMUL, column_scale_constraint(1, 2, 3), _column_bias_constraint(4)),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
 def dynamic_quantize_matmul(node: Node) -> Cost:
-    """DynamicQuantizeMatMul: A is quantized as by DynamicQuantizeLinear; MACs = n(Y)*K.
+    """Return the cost of DynamicQuantizeMatMul: A is quantized by DynamicQuantizeLinear, then K
+    MACs per element of the result.
 
     Its zero point n(A) adds, that of B n(B) adds, n(Y) muls, bias n(Y) adds.
     """
@@ -154,7 +167,9 @@ def dynamic_quantize_matmul(node: Node) -> Cost:
 
 
 def _product_row_count(node: Node, depth: int) -> int:
-    """Return the number of rows of A [..., K]; raise ValueError if K is not `depth`."""
+    """Return the number of rows of A [..., K]. Raises ValueError if its last size is not
+    `depth`.
+    """
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if dims[-1] != depth or depth <= 0:
         raise ValueError(f"A of {node.op} ends in {dims[-1]} and K is {depth}")
@@ -165,7 +180,7 @@ _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
 def _weight_blocks_constraint(node: Node) -> str:
-    """Return why packed weights and their block scales do not fit, or ""."""
+    """Return why packed weights and their block scales do not fit; "" if nothing is wrong."""
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
     if bits not in _PACKED_BITS:
@@ -186,14 +201,12 @@ _BITS = "dequantize: K*N*(sub, mul)"
 
 
 def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
-    """Return a function that gives a weight's precision from an attribute.
-
-    In detail: a function that gives a packed weight's precision, from an attribute with its bits,
-    4 by default.
+    """Return a function that gives the precision of a packed weight, such as "int4", from the
+    attribute with its number of bits.
     """
 
     def bits_precision(node: Node) -> str:
-        """Return the integer type of a bit-width attribute, "int4" by default."""
+        """Return "intN" for the number N of bits in the attribute, 4 by default."""
         bits = node.attrs.get(attribute, 4)
         return f"int{bits if isinstance(bits, int) else 4}"
 
@@ -211,7 +224,8 @@ def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
     packed=_attribute_bits_precision("bits"),
 )
 def matmul_nbits(node: Node) -> Cost:
-    """MatMulNBits: Y = A * dequantize(B) + bias; MACs = (n(A) / K) * K * N.
+    """Return the cost of MatMulNBits, A * dequantize(B) + bias: rows * K * N MACs, with the
+    weights dequantized once.
 
     K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
     scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
@@ -223,7 +237,7 @@ def matmul_nbits(node: Node) -> Cost:
 
 
 def _bnb4(node: Node) -> str:
-    """Return why the sizes of a bitsandbytes 4-bit product do not fit, or "".
+    """Return why the sizes of a bitsandbytes 4-bit product do not fit; "" if nothing is wrong.
 
     Checks that A ends in K (in N where B is not transposed), and that B and absmax are large
     enough.
@@ -249,7 +263,9 @@ def _bnb4(node: Node) -> str:
     packed=lambda node: "float4" if node.attrs.get("quant_type", 1) == 0 else "nf4",
 )
 def matmul_bnb4(node: Node) -> Cost:
-    """MatMulBnb4: as MatMulNBits; a table entry times absmax of its block, K*N muls."""
+    """Return the cost of MatMulBnb4: as MatMulNBits; a weight is a table entry times the scale of
+    its block, a mul each.
+    """
     depth, width = positive(node, "K"), positive(node, "N")
     if not integer(node, "transB", 1):
         depth, width = width, depth
@@ -258,17 +274,17 @@ def matmul_bnb4(node: Node) -> Cost:
 
 @operator("MatMulFpQ4", f"n(Y)*K MACs; {_BITS}", contracts=(0,), packed=lambda _node: "float4")
 def matmul_fpq4(node: Node) -> Cost:
-    """MatMulFpQ4: MACs = n(Y)*K, as MatMulNBits; B [K, N] is a blob, N is the end of Y."""
+    """Return the cost of MatMulFpQ4: as MatMulNBits, with packed weights B [K, N]: K MACs per
+    element of the result.
+    """
     width = spec_shape(output_spec(node), at_least=1)[-1]
     depth = spec_shape(input_spec(node, 0), at_least=1)[-1]
     return Cost(macs=output_element_count(node) * depth) + Cost(muls=1, adds=1) * (depth * width)
 
 
 def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
-    """Return the cost of adding a skip input and normalizing the rows before a product.
-
-    In detail: the cost of adding skip, n(A) adds, then SimplifiedLayerNormalization over K where
-    there is a scale.
+    """Return the cost before a product of adding the input `skip`, if given, and of an RMS norm
+    over K, if `scale` is given.
     """
     count, rows = input_element_count(node, 0), _product_row_count(node, depth)
     cost = Cost(adds=count if has_input(node, skip) else 0)
@@ -284,7 +300,7 @@ def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
     packed=_attribute_bits_precision("bits"),
 )
 def nbits_qkv(node: Node) -> Cost:
-    """MatMulNBitsQkv: a normalization, then three MatMulNBits; MACs = n(A) * (Nq + 2*Nkv).
+    """Return the cost of MatMulNBitsQkv: a normalization, then a MatMulNBits each for Q, K and V.
 
     q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
     """
@@ -306,7 +322,8 @@ def nbits_qkv(node: Node) -> Cost:
     packed=_attribute_bits_precision("bits"),
 )
 def nbits_mlp(node: Node) -> Cost:
-    """MatMulNBitsMlp: Y = activation(A * gate) * (A * up); MACs = n(A) * 2*N.
+    """Return the cost of MatMulNBitsMlp, activation(A * gate) * (A * up): a normalization and two
+    MatMulNBits.
 
     skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
     """
@@ -324,7 +341,8 @@ def nbits_mlp(node: Node) -> Cost:
     requires=sizes_constraint("A[...,K] B[N,K] b_scale a_scale bias[N]"),
 )
 def fp8_weight(node: Node) -> Cost:
-    """MatMulBlockQuantizedFp8Weight: Y = A * (B * b_scale)^T + bias; MACs = n(Y)*K.
+    """Return the cost of MatMulBlockQuantizedFp8Weight, A * (B * b_scale)^T + bias: K MACs per
+    element of the result.
 
     B [N, K]: n(B) muls. a_scale: A is rounded to eight bits, n(A) (div, mul). bias n(Y) adds.
     """
@@ -343,7 +361,8 @@ def fp8_weight(node: Node) -> Cost:
     packed=lambda _node: "float4e2m1",
 )
 def fp4_weight(node: Node) -> Cost:
-    """MatMulBlockQuantizedFp4Weight: as with eight bits; two scales, so K*N (2 muls).
+    """Return the cost of MatMulBlockQuantizedFp4Weight: as with eight bits, but a weight has two
+    scales, 2 muls each.
 
     B [N, K / 2] holds two weights in a byte. input_scale 4: n(A) (div, mul); bias 5 n(Y) adds.
     """
@@ -387,14 +406,16 @@ class Experts(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """The number of weights of one expert: fc1 [F, H], fc2 [H, I] and, where there is one, fc3
+        """The number of weights of one expert: of fc1 [F, H], fc2 [H, I] and, if it exists, fc3
         [I, H].
         """
         return self.hidden * (self.first + self.inner + (self.inner if self.third else 0))
 
 
 def expert_sizes(node: Node) -> Experts:
-    """Return the sizes of a MoE (or QMoE, whose weights are packed along their last dimension)."""
+    """Return the sizes of a mixture of experts (MoE, or QMoE with weights packed along their last
+    axis).
+    """
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     dims = spec_shape(input_spec(node, 0), at_least=2)
     count, rows, _ = spec_shape(input_spec(node, indices.weights[0]), rank=3)
@@ -416,7 +437,7 @@ def expert_sizes(node: Node) -> Experts:
 
 
 def _is_fused(node: Node) -> bool:
-    """Return whether a mixture-of-experts node has its SwiGLU matrices fused."""
+    """Return whether the experts have the two matrices of SwiGLU fused into one."""
     return integer(node, "swiglu_fusion", 0) != 0
 
 
@@ -439,19 +460,23 @@ def is_first_layout(node: Node) -> bool:
 
 
 def _weights_per_element(node: Node) -> int:
-    """Return the number of weights that one element of a weight tensor holds."""
+    """Return how many weights one element of a weight tensor contains: more than 1 if they are
+    packed.
+    """
     return 8 // positive(node, "expert_weight_bits", 4) if node.op.type == "QMoE" else 1
 
 
 def expert_parameters(node: Node) -> tuple[int, int]:
-    """Return the parameters of all experts of a layer, and of the k experts that a token uses."""
+    """Return two numbers of parameters: of all experts of the layer, and of the k experts that one
+    token uses.
+    """
     sizes = expert_sizes(node)
     expert = sizes.weights + _expert_bias_count(node, sizes)
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
 
 
-def _active(sizes: Experts) -> int:
-    """Return the largest number of experts that can be active for the tokens."""
+def _most_active_experts(sizes: Experts) -> int:
+    """Return the largest number of experts that the tokens can choose together."""
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
 
@@ -463,7 +488,9 @@ def _expert_bias_count(node: Node, sizes: Experts) -> int:
 
 
 def _expert_layers_constraint(node: Node) -> str:
-    """Check that the token, router and expert sizes agree in one of two layouts."""
+    """Return what is wrong with the shapes of router and experts, or "" if they fit the tokens in
+    one of two layouts.
+    """
     if wrong := _router_rows_constraint(node):
         return wrong
     data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
@@ -490,7 +517,7 @@ def _expert_layers_constraint(node: Node) -> str:
 
 
 def _router_rows_constraint(node: Node) -> str:
-    """Return why the router does not have one row per token, or ""."""
+    """Return why the router does not have one row per token; "" if nothing is wrong."""
     data, probs = dims_of(node, 0), dims_of(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
@@ -519,7 +546,8 @@ _MIXTURE = (
     experts=tuple(range(2, 16)),
 )
 def mixture(node: Node) -> Cost:
-    """MoE: the sum over the k chosen experts of w_e * fc2(activation(fc1(x)) [* fc3(x)]).
+    """Return the cost of MoE, for each token the sum over k chosen experts of w_e *
+    fc2(activation(fc1(x)) [* fc3(x)]).
 
     tokens*k*(H*F + I*H [+ H*I]) MACs, the active ones; biases F, H and I adds; activation per
     inner unit, swiglu (sigmoid, 2 muls; alpha, beta, a limit one mul, add, 3 compares each);
@@ -534,7 +562,9 @@ def mixture(node: Node) -> Cost:
 
 
 def _activation(node: Node, sizes: Experts) -> Cost:
-    """Return the cost of an expert's activation per inner unit."""
+    """Return the cost of an expert's activation for each of its inner units, with the product of a
+    gate.
+    """
     name = string_attribute(node, "activation_type", "relu").lower()
     if name == "swiglu":
         alpha = MUL if node.attrs.get("activation_alpha", 1.0) != 1 else ZERO
@@ -547,7 +577,8 @@ def _activation(node: Node, sizes: Experts) -> Cost:
 
 
 def _routing(node: Node, sizes: Experts) -> Cost:
-    """Return the cost of choosing k experts per token: a softmax, then k searches.
+    """Return the cost of choosing k experts for each token: a softmax over all experts, then k
+    searches for the largest.
 
     Each search finds the largest of the remaining experts.
     """
@@ -561,15 +592,16 @@ def _routing(node: Node, sizes: Experts) -> Cost:
 
 
 def expert_sharing_exactness(node: Node) -> Exactness:
-    """Return "bound" where several tokens may choose the same expert, whose weights are unpacked
-    once; else "exact".
+    """Return "bound" if several tokens may choose the same expert, whose weights are then
+    dequantized only once; else "exact".
     """
     sizes = expert_sizes(node)
-    return "exact" if _active(sizes) == min(sizes.total, sizes.chosen) else "bound"
+    return "exact" if _most_active_experts(sizes) == min(sizes.total, sizes.chosen) else "bound"
 
 
 def _expert_packing_constraint(node: Node) -> str:
-    """Return why expert weights packed in bytes do not fit the sizes, or "".
+    """Return why expert weights that are packed into bytes do not fit the sizes; "" if nothing is
+    wrong.
 
     fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and [E, I,
     H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.
@@ -601,7 +633,9 @@ _FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), 
 
 
 def _few_bits(node: Node) -> str:
-    """Return the element type of a weight in few bits, by quantization type or bit width."""
+    """Return the element type of the experts' weights, such as "int4", by the quantization type or
+    the number of bits.
+    """
     kind = str(node.attrs.get("quant_type", ""))
     return (
         _FLOATS[kind] if kind in _FLOATS else _attribute_bits_precision("expert_weight_bits")(node)
@@ -626,9 +660,10 @@ def _few_bits(node: Node) -> str:
     experts=tuple(range(2, 16)),
 )
 def contrib_qmoe_cost(node: Node) -> Cost:
-    """QMoE: as MoE; the weights of every expert that may be active are dequantized once.
+    """Return the cost of QMoE: as MoE, with the weights of every expert that tokens may choose
+    dequantized once.
 
     At most min(E, tokens*k) experts: (sub, mul) per weight.
     """
     sizes = expert_sizes(node)
-    return mixture(node) + (MUL + ADD) * (_active(sizes) * sizes.weights)
+    return mixture(node) + (MUL + ADD) * (_most_active_experts(sizes) * sizes.weights)

@@ -1,4 +1,5 @@
-"""Operators on small integers: as a real-valued one between a dequantization and a quantization.
+"""The cost of onnxruntime's operators on small integers: a real operator between a dequantization
+and a quantization.
 
 A factor that scales and zero points give alone (x_scale / y_scale) is known before and not
 counted. Positions: X, X_scale, X_zero_point, and then the next operand or the output's scale.
@@ -78,13 +79,15 @@ operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear)
 
 
 def dequantization_cost(node: Node, index: int, zero_point: int) -> Cost:
-    """Return the cost of (x - zero_point) * scale of an input: n muls; n adds for a zero point."""
+    """Return the cost of (x - zero_point) * scale for an input: a mul per element, and an add if
+    the zero point is given.
+    """
     return Cost(muls=1, adds=int(has_input(node, zero_point))) * input_element_count(node, index)
 
 
 def quantization_cost(node: Node, zero_point: int) -> Cost:
-    """Return the cost of saturate(round(y / scale) + zero_point) of one element: div, round, 2
-    compares, add.
+    """Return the cost of saturate(round(y / scale) + zero_point) for one element: a div, a round,
+    2 compares and an add.
     """
     return Cost(divs=1, specials=1, compares=2, adds=int(has_input(node, zero_point)))
 
@@ -97,7 +100,8 @@ _QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
 
 @operator("QLinearAdd", f"{_DEQUANTIZE} of A and B, n(C) adds, {_QUANTIZE} of C", requires=_BINARY)
 def qlinear_add(node: Node) -> Cost:
-    """QLinearAdd: C = (sA * (A - zA) + sB * (B - zB)) / sC + zC.
+    """Return the cost of QLinearAdd, (sA * (A - zA) + sB * (B - zB)) / sC + zC: A and B
+    dequantized, added, quantized.
 
     n(A) and n(B) dequantized, n(C) adds, n(C) quantized.
     """
@@ -112,7 +116,8 @@ _REQUANTIZE = "n(Y)*(mul, round, add, 2 compares)"
     "QLinearMul", f"zero points: n(A)+n(B) adds; n(C) muls; {_REQUANTIZE} of C", requires=_BINARY
 )
 def qlinear_mul(node: Node) -> Cost:
-    """QLinearMul: C = (A - zA) * (B - zB) * (sA * sB / sC) + zC.
+    """Return the cost of QLinearMul, (A - zA) * (B - zB) * (sA * sB / sC) + zC: zero points, a
+    mul, requantized results.
 
     Zero points n(A) + n(B) adds, n(C) muls, n(C) requantized.
     """
@@ -123,7 +128,9 @@ def qlinear_mul(node: Node) -> Cost:
 
 @operator("MulInteger", "zero points: n(A)+n(B) adds; n(C) muls", requires=broadcasting(0, 2))
 def mul_integer(node: Node) -> Cost:
-    """MulInteger: C = (A - zA) * (B - zB); zero points n(A) + n(B) adds, n(C) muls."""
+    """Return the cost of MulInteger, (A - zA) * (B - zB): an add per element for each zero point,
+    a mul per result.
+    """
     shifted = input_element_count(node, 0) * has_input(node, 1) + input_element_count(
         node, 2
     ) * has_input(node, 3)
@@ -131,12 +138,14 @@ def mul_integer(node: Node) -> Cost:
 
 
 def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
-    """Return the formula of f(X), dequantized before and quantized after, with `work` per
-    element.
+    """Return the formula of an operator that dequantizes X, does `work` per result element, and
+    quantizes the result.
     """
 
     def formula(node: Node) -> Cost:
-        """Return the cost of dequantizing inputs, `work` per result element and quantization."""
+        """Return the cost of dequantizing the input, and of `work` and a quantization per result
+        element.
+        """
         return dequantization_cost(node, 0, 2) + (
             work + quantization_cost(node, zero_point)
         ) * output_element_count(node)
@@ -159,7 +168,7 @@ operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=_
     requires=(axis_constraint(default=-1), single(1, 2, 3, 4)),
 )
 def qlinear_softmax(node: Node) -> Cost:
-    """QLinearSoftmax: Softmax of the `opset` (rows of the flattened input before 13) between."""
+    """Return the cost of QLinearSoftmax: a Softmax between a dequantization and a quantization."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_of(node, len(dims), -1)
     groups = prod(dims[:axis])
@@ -177,12 +186,14 @@ def qlinear_softmax(node: Node) -> Cost:
     requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
 )
 def qlinear_where(node: Node) -> Cost:
-    """QLinearWhere: the chosen element of X or Y, dequantized and quantized; n(Z) of both."""
+    """Return the cost of QLinearWhere: each chosen element of X or Y is dequantized and
+    quantized.
+    """
     return (Cost(muls=1, adds=1) + quantization_cost(node, 8)) * output_element_count(node)
 
 
 def _qlinear_concat_constraint(node: Node) -> str:
-    """Return why the operands of a quantized Concat do not fit, or "".
+    """Return why the operands of a quantized Concat do not fit; "" if nothing is wrong.
 
     Checks the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
     point.
@@ -198,7 +209,9 @@ def _qlinear_concat_constraint(node: Node) -> str:
     requires=_qlinear_concat_constraint,
 )
 def qlinear_concat(node: Node) -> Cost:
-    """QLinearConcat: every element dequantized by its input's scale, and quantized; n(Y)."""
+    """Return the cost of QLinearConcat: each element is dequantized by the scale of its input, and
+    quantized.
+    """
     return (Cost(muls=1, adds=1) + quantization_cost(node, 1)) * output_element_count(node)
 
 
@@ -208,7 +221,9 @@ _POOL_LAST = joint(_SCALARS, window_constraint(least=0, channels="last"), pads_w
 
 
 def _qlinear_pool_constraint(node: Node) -> str:
-    """Return why QLinearAveragePool does not fit, also with channels last, or ""."""
+    """Return why QLinearAveragePool does not fit, also with channels last; "" if nothing
+    is wrong.
+    """
     return (_POOL_LAST if integer(node, "channels_last", 0) else _POOL)(node)
 
 
@@ -218,7 +233,8 @@ _AVERAGE = f"n(Y)*(prod(k)-1) adds; zero point: n(X) adds; {_REQUANTIZE}"
 @operator("QLinearAveragePool", _AVERAGE, requires=_qlinear_pool_constraint)
 @operator("QLinearAveragePool", _AVERAGE, domain=NHWC)
 def qlinear_average_pool(node: Node) -> Cost:
-    """QLinearAveragePool: n(Y) * (prod(k) - 1) adds, zero point n(X) adds, n(Y) requantized.
+    """Return the cost of QLinearAveragePool: adds in each window, an add for the zero point,
+    requantized results.
 
     The division by prod(k) is part of the factor.
     """
@@ -234,7 +250,9 @@ def qlinear_average_pool(node: Node) -> Cost:
     requires=(rank_constraint(0, 3, least=True), single(1, 2, 3, 4)),
 )
 def qlinear_global_average_pool(node: Node) -> Cost:
-    """QLinearGlobalAveragePool: n(X) - n(Y) adds, zero point n(X) adds, n(Y) requantized."""
+    """Return the cost of QLinearGlobalAveragePool: the sum of each channel, an add for the zero
+    point, requantized results.
+    """
     summed = reduction_operations(input_element_count(node), output_element_count(node))
     return Cost(adds=summed + input_element_count(node) * has_input(node, 2)) + requantize(
         output_element_count(node)
@@ -247,7 +265,9 @@ def qlinear_global_average_pool(node: Node) -> Cost:
     requires=axes_constraint(input_index=-1),
 )
 def qlinear_reduce_mean(node: Node) -> Cost:
-    """QLinearReduceMean: n dequantized, n - m adds, m divs, m quantized."""
+    """Return the cost of QLinearReduceMean: n elements dequantized, n - m adds, m divs, m results
+    quantized.
+    """
     summed = Cost(
         adds=reduction_operations(input_element_count(node), output_element_count(node)),
         divs=output_element_count(node),
@@ -261,12 +281,12 @@ def qlinear_reduce_mean(node: Node) -> Cost:
 
 @operator("ReduceSumInteger", "n-m adds", requires=axes_constraint(input_index=-1))
 def reduce_sum_integer(node: Node) -> Cost:
-    """ReduceSumInteger: n - m adds."""
+    """Return the cost of ReduceSumInteger of n elements to m results: n - m adds."""
     return Cost(adds=reduction_operations(input_element_count(node), output_element_count(node)))
 
 
 def _block_gather_constraint(node: Node) -> str:
-    """Return why the packed data and scales of a gather do not fit, or "".
+    """Return why the packed data and scales of a gather do not fit; "" if nothing is wrong.
 
     Checks that data holds 8 / bits elements in a byte along its last axis, with a scale for each
     block.
@@ -301,7 +321,8 @@ def _block_gather_constraint(node: Node) -> str:
     traffic="gather",
 )
 def gather_quantized(node: Node) -> Cost:
-    """GatherBlockQuantized: the gathered elements, dequantized; n(output) (sub, mul).
+    """Return the cost of GatherBlockQuantized: a sub and a mul to dequantize each gathered
+    element.
 
     Without zero_points the middle of the range is taken off, unless data is signed.
     """
@@ -320,7 +341,9 @@ _LAST = joint(
 
 
 def _conv_last(node: Node) -> str:
-    """Return why QLinearConv of com.microsoft does not fit, with channels last, or ""."""
+    """Return why a QLinearConv with channels last (com.microsoft) does not fit its operands; "" if
+    nothing is wrong.
+    """
     if integer(node, "channels_last", 0):
         return _LAST(node)
     return joint(*QLINEAR_CONV)(node)
@@ -352,7 +375,8 @@ _ROUND = Cost(muls=1, specials=1, compares=2)
     contracts=(0, 2),
 )
 def contrib_qordered_matmul_cost(node: Node) -> Cost:
-    """QOrderedMatMul: A 0, B 2, bias 5, C 6; MACs = n(Y)*K.
+    """Return the cost of QOrderedMatMul: K MACs per element of the result, with bias, C and
+    quantization.
 
     bias n(Y) adds, C n(Y) (mul, add), then n(Y) (mul, round, 2 compares).
     """
@@ -363,7 +387,9 @@ def contrib_qordered_matmul_cost(node: Node) -> Cost:
 
 @operator("QOrderedGelu", "n*(mul + div, erf, add, 2 muls + mul, round, 2 compares)")
 def contrib_qordered_gelu_cost(node: Node) -> Cost:
-    """QOrderedGelu: Gelu between a factor and a quantization without zero points."""
+    """Return the cost of QOrderedGelu: a Gelu between a scaling and a quantization without zero
+    points.
+    """
     return (MUL + GELU + _ROUND) * output_element_count(node)
 
 
@@ -373,7 +399,9 @@ def contrib_qordered_gelu_cost(node: Node) -> Cost:
     requires=sizes_constraint("X[...,H] scale_X scale[H] B[H]"),
 )
 def contrib_qordered_norm_cost(node: Node) -> Cost:
-    """QOrderedLayerNormalization: LayerNormalization between; X 0, scale 2, B 3."""
+    """Return the cost of QOrderedLayerNormalization: a LayerNormalization between a scaling and a
+    quantization.
+    """
     bias = Cost(adds=input_element_count(node, 0) if has_input(node, 3) else 0)
     plain = msgspec.structs.replace(node, inputs=node.inputs[:1])
     return layer_normalization(plain) + bias + (MUL + _ROUND) * output_element_count(node)
@@ -389,7 +417,8 @@ def contrib_qordered_norm_cost(node: Node) -> Cost:
     contracts=(0, 5),
 )
 def contrib_qordered_attention_cost(node: Node) -> Cost:
-    """QOrderedAttention: as Attention; Q, K and V weights are inputs 5, 6, 7, biases 11, 12, 13.
+    """Return the cost of QOrderedAttention: as Attention, with projections, scores and results
+    quantized.
 
     n(QKV), n(output) and twice S, before and after the softmax, (mul, round, 2 compares).
     """

@@ -1,4 +1,6 @@
-"""Recurrences: an LSTM with quantized weights, linear attention, convolutions with a state."""
+"""The cost of onnxruntime's recurrences: an LSTM with quantized weights, linear attention,
+convolutions with a state.
+"""
 
 from collections.abc import Iterable
 from math import prod
@@ -39,7 +41,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 
 def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
-    """Return the tensor spec of a weight [D, I, G] transposed to [D, G, I]."""
+    """Return a weight [D, I, G] as a tensor [D, G, I]."""
     directions, rows, columns = spec_shape(spec, rank=3)
     return msgspec.structs.replace(spec, shape=(directions, columns, rows))
 
@@ -56,7 +58,8 @@ def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
 def dynamic_quantize_lstm(node: Node) -> Cost:
-    """DynamicQuantizeLSTM: LSTM with W [D, I, 4H], R [D, H, 4H] in eight bits.
+    """Return the cost of DynamicQuantizeLSTM: an LSTM with weights in eight bits, and inputs and
+    states quantized as it runs.
 
     As LSTM. X is quantized once and the state in every step, as by DynamicQuantizeLinear; both
     products are scaled, 2 muls per gate. Zero points are those of the products.
@@ -77,7 +80,7 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
 
 
 def _fewer_keys(node: Node) -> str:
-    """Return why the value heads are not a multiple of the key heads, or ""."""
+    """Return why the value heads are not a multiple of the key heads; "" if nothing is wrong."""
     query, key = operand_shape(node, 0), operand_shape(node, 1)
     heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
     depth = query[2] // heads
@@ -90,10 +93,8 @@ def _fewer_keys(node: Node) -> str:
 
 
 def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
-    """Return the accepted shapes of past_state, None if the inputs' shapes are unknown.
-
-    In detail: the shapes that past_state may have: [B, Hkv, dk, dv], behind a state_window where
-    there is one.
+    """Return the shape that past_state may have, [B, Hkv, dk, dv], after a state_window if there
+    is one; None if unknown.
     """
     query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
     if query is None or value is None:
@@ -103,8 +104,10 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
     return [(window, *state) if window else state]
 
 
-def _decays(node: Node) -> Iterable[Shape] | None:
-    """Return the accepted shapes of the decay: one number per state, or per row of a state."""
+def _decay_shapes(node: Node) -> Iterable[Shape] | None:
+    """Return the shapes that the decay may have: per token one number for each state, or for each
+    row of a state; None if unknown.
+    """
     query, kv_heads = dims_of(node, 0), positive(node, "kv_num_heads")
     if query is None:
         return None
@@ -112,8 +115,10 @@ def _decays(node: Node) -> Iterable[Shape] | None:
     return [(*query[:2], kv_heads), (*query[:2], kv_heads * depth)]
 
 
-def _betas(node: Node) -> Iterable[Shape] | None:
-    """Return the accepted shapes of beta: one number per state, or one for all."""
+def _beta_shapes(node: Node) -> Iterable[Shape] | None:
+    """Return the shapes that beta may have: per token one number for each state, or one for all;
+    None if unknown.
+    """
     query = dims_of(node, 0)
     if query is None:
         return None
@@ -135,12 +140,13 @@ _LINEAR = (
         ),
         _fewer_keys,
         shape_constraint(3, _past_state_shapes, "past_state"),
-        shape_constraint(4, _decays, "decay"),
-        shape_constraint(5, _betas, "beta"),
+        shape_constraint(4, _decay_shapes, "decay"),
+        shape_constraint(5, _beta_shapes, "beta"),
     ),
 )
 def linear_attention(node: Node) -> Cost:
-    """LinearAttention: as that of ai.onnx, also with more key heads than query heads.
+    """Return the cost of onnxruntime's LinearAttention: as that of ONNX, also with more key heads
+    than query heads.
 
     query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv], output [B, T, max(Hq, Hkv)*dv].
     """
@@ -154,7 +160,8 @@ def linear_attention(node: Node) -> Cost:
     requires=equal(0, 1),
 )
 def contrib_delta_net_cost(node: Node) -> Cost:
-    """GatedDeltaNet: as LinearAttention, on tokens [T, H, d] or [B, S, H, d]; keys as queries.
+    """Return the cost of GatedDeltaNet: LinearAttention with a delta rule, and the normalization
+    and gates that it computes.
 
     Packed into query [T, 2*Hk*dk + Hv*dv] the heads follow from initial_state [B, Hv, dv, dk].
     qk_l2_norm: 2 Hk normalizations per token (n muls, n - m adds, m sqrts, n divs);
@@ -184,7 +191,7 @@ def contrib_delta_net_cost(node: Node) -> Cost:
 
 
 def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
-    """Return (tokens, query heads, value heads, key size, value size) of a delta network."""
+    """Return (tokens, query heads, value heads, key size, value size) of a GatedDeltaNet."""
     query = spec_shape(input_spec(node, 0), at_least=2)
     if has_input(node, 1):
         value = spec_shape(input_spec(node, 2), at_least=3)
@@ -197,8 +204,8 @@ def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
 
 
 def _per_channel(node: Node) -> str:
-    """Check that dt_bias and decay_scale have one number for each element of the last axis of
-    a.
+    """Return why dt_bias or decay_scale does not have a number for each element of the last axis
+    of a; "" if nothing is wrong.
     """
     dims = dims_of(node, 0)
     for index in (1, 2):
@@ -217,14 +224,16 @@ def _per_channel(node: Node) -> str:
     requires=(_per_channel, equal(0, 3)),
 )
 def linear_attention_gate(node: Node) -> Cost:
-    """LinearAttentionGate: decay = decay_scale * softplus(a + dt_bias), beta = sigmoid(b)."""
+    """Return the cost of LinearAttentionGate: decay_scale * softplus(a + dt_bias), and
+    sigmoid(b).
+    """
     return (ADD + SOFTPLUS + MUL) * input_element_count(node, 0) + SPECIAL * input_element_count(
         node, 3
     )
 
 
-def _causal(node: Node) -> str:
-    """Return why input, weight and state do not fit a causal convolution, or "".
+def _causal_conv_constraint(node: Node) -> str:
+    """Return why input, weight and state do not fit a causal convolution; "" if nothing is wrong.
 
     Checks input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the window
     reaches back to.
@@ -256,10 +265,11 @@ _CONV = "n(output)*prod(k) MACs; bias: n adds; activation: n*(sigmoid, mul)"
 @operator(
     "CausalConvWithState",
     _CONV,
-    requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal),
+    requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal_conv_constraint),
 )
 def causal_conv(node: Node, bias: int = 2) -> Cost:
-    """CausalConvWithState: MACs = n(output) * prod(k); bias n adds; SiLU n (sigmoid, mul).
+    """Return the cost of onnxruntime's CausalConvWithState: prod(k) MACs per element of the
+    result, with bias and SiLU.
 
     weight [C, 1, k...]: each channel has a window of its own, whichever dimension is last.
     """
@@ -275,5 +285,7 @@ def causal_conv(node: Node, bias: int = 2) -> Cost:
     requires=sizes_constraint("input weight[C,1,...] lengths bias[C]"),
 )
 def varlen_causal_conv(node: Node) -> Cost:
-    """VarlenCausalConvWithState: as CausalConvWithState on packed tokens; bias is input 3."""
+    """Return the cost of VarlenCausalConvWithState: as CausalConvWithState, on tokens of all
+    sequences packed together.
+    """
     return causal_conv(node, bias=3)

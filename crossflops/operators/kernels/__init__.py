@@ -1,4 +1,4 @@
-"""Formulas of well-known kernels, which are found by the names of their operators.
+"""The cost of known kernels of other libraries, found by the names of their operators or classes.
 
 In: calls of operators whose library need not be installed. Out: their work, each formula with its
 source and a reference in plain PyTorch.

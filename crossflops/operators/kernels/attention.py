@@ -1,4 +1,5 @@
-"""Fused attention: flash_attn 2 and 3, PyTorch's own, xformers, vLLM, with packed and paged keys.
+"""The cost of fused attention: flash_attn 2 and 3, PyTorch's own, xformers and vLLM, with packed
+and paged keys.
 
 All compute softmax(Q K^T scale + mask) V without storing the scores, and make these again in the
 backward pass (Dao, FlashAttention-2, 2023, algorithms 1 and 2). They cost what `Attention` of ONNX
@@ -52,12 +53,12 @@ class ScoreSizes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """The number of scores."""
+        """The number of scores, over all heads and sequences."""
         return self.heads * self.lengths.pairs
 
     @property
     def rows(self) -> int:
-        """The number of softmaxes."""
+        """The number of softmaxes: one for each query of each head."""
         return self.heads * self.lengths.queries
 
 
@@ -72,13 +73,13 @@ class Extras(NamedTuple):
 
     @property
     def before_softmax(self) -> Cost:
-        """The work for each score between its products and the softmax, without a cap."""
+        """The work per score between the product Q K^T and the softmax, without a softcap."""
         added = self.masked or self.sloped or self.biased
         return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)
 
 
 def attention_cost(scores: ScoreSizes, extras: Extras) -> Cost:
-    """Return the work of the forward pass.
+    """Return the cost of the forward pass of an attention with these scores and this further work.
 
     S*(D+Dv) MACs; Q and K by the root of the scale, n(Q) + n(K) muls; what is added to scores, S
     adds; ALiBi S muls; softcap S (div, tanh, mul); softmax; dropout S (2 muls, compare).
@@ -95,7 +96,8 @@ def attention_cost(scores: ScoreSizes, extras: Extras) -> Cost:
 def attention_gradient(
     scores: ScoreSizes, extras: Extras, trainable: frozenset[Any], names: Sequence[str]
 ) -> Gradient:
-    """Return the work of the gradients of q, k, v and of a bias, which bear these names.
+    """Return the cost of those gradients of an attention that are trainable; `names` are those of
+    q, k, v and the bias.
 
     dV = P^T dO, S*Dv MACs; dP = dO V^T, S*Dv; dS by the softmax; dQ = dS K and dK = dS^T Q, S*D
     each, scaled. ScoreSizes are made again from q and k: S*D MACs, S (mul, sub, exp).
@@ -124,7 +126,7 @@ def attention_gradient(
 
 
 def backward_kernel_cost(scores: ScoreSizes) -> Cost:
-    """Return the work of a kernel that computes the gradients of q, k and v.
+    """Return the cost of a kernel that computes the gradients of q, k and v of an attention.
 
     Five products, S*(3D + 2Dv) MACs; p = exp(c s - l) and ds = c p (dp - delta), S (exp, 3 muls,
     2 adds); delta = sum(dO O), n(O) muls and n(O) - rows adds.
@@ -142,19 +144,23 @@ def backward_kernel_cost(scores: ScoreSizes) -> Cost:
 
 
 def _operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
-    """Return the integers stored in an operand, None if they are not known."""
+    """Return the integers in an operand; None if it is not given or its values are unknown."""
     return call.values(call.names.index(name)) if call.has_input(name) else None
 
 
 def _lengths_between(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return the lengths of sequences between cumulative starts, or None if these are unknown."""
+    """Return the lengths of packed sequences, from the positions where they start; None if those
+    are unknown.
+    """
     if starts is None:
         return None
     return tuple(end - start for start, end in pairwise(starts))
 
 
 def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
-    """Return the attention lengths of a padded batch: all queries times all keys."""
+    """Return the lengths of a padded batch, in which every query meets every key of its
+    sequence.
+    """
     batch, queries, keys = (
         call.input(query).shape[0],
         *(call.input(name).shape[1] for name in (query, key)),
@@ -163,7 +169,7 @@ def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
 
 
 def _joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
-    """Return the attention lengths of sequences with these numbers of queries and keys."""
+    """Return the lengths of a batch of sequences, from the numbers of queries and keys of each."""
     pairs = sum(first * second for first, second in zip(queries, keys, strict=True))
     return Lengths(pairs, sum(queries), sum(keys), known)
 
@@ -184,14 +190,17 @@ class Packing(NamedTuple):
 PACKED = Packing()
 
 
-def _most(call: OperatorCall, name: str, otherwise: int) -> int:
-    """Return the greatest length that an attribute gives, or `otherwise`."""
+def _attribute_at_most(call: OperatorCall, name: str, otherwise: int) -> int:
+    """Return the integer in an attribute, but at most `otherwise`; `otherwise` if there
+    is none.
+    """
     value = call.attributes.get(name)
     return min(value, otherwise) if isinstance(value, int) and value > 0 else otherwise
 
 
 def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
-    """Return how long sequences are: padded, packed one behind the other, or in pages of a cache.
+    """Return the lengths of the sequences of a call, which are padded, packed, or in pages of a
+    cache.
 
     Where the values of starts and lengths are known, they say it. Else it is the most that there
     can be: of packed sequences every query meets as many keys as the longest has.
@@ -216,25 +225,25 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
         keys = keys or (None if call.has_input(packing.used) else (capacity,) * batch)
     if queries is not None and keys is not None:
         return _joint_lengths(queries, keys)
-    longest = _most(call, packing.most_keys, capacity)
-    widest = _most(call, packing.most_queries, total if starts else query.shape[1])
+    longest = _attribute_at_most(call, packing.most_keys, capacity)
+    widest = _attribute_at_most(call, packing.most_queries, total if starts else query.shape[1])
     packed = min(packed, batch * longest)
     return Lengths(min(total * longest, packed * widest), total, packed, known=False)
 
 
 def _heads(call: OperatorCall, lengths: Lengths, names: Sequence[str]) -> ScoreSizes:
-    """Return heads, head sizes and lengths of a call's attention scores."""
+    """Return the score sizes of a call: its heads and head sizes, with these lengths."""
     query, key, value = (call.input(name).shape for name in names[:3])
     return ScoreSizes(lengths, query[-2], key[-2], query[-1], value[-1])
 
 
 def _flag(call: OperatorCall, *names: str) -> bool:
-    """Return whether one of the named attributes of a call is set."""
+    """Return whether one of these attributes of a call is true."""
     return any(bool(call.attributes.get(name)) for name in names)
 
 
 def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
-    """Return whether a call masks, biases, caps or drops its attention scores."""
+    """Return what a call does with its scores: masks, ALiBi slopes, a bias, a softcap, dropout."""
     windows = ("window_size_left", "window_size_right", "window_left", "window_right")
     values = [call.attributes.get(name, -1) for name in windows]
     sides = [*values, *call.attributes.get("window_size", ())] if _is_list(call) else values
@@ -250,7 +259,7 @@ def _extras(call: OperatorCall, names: Sequence[str]) -> Extras:
 
 
 def _is_list(call: OperatorCall) -> bool:
-    """Return whether the call's window_size is a tuple."""
+    """Return whether the attribute window_size of a call is a tuple."""
     return isinstance(call.attributes.get("window_size"), tuple)
 
 
@@ -261,7 +270,7 @@ def declare_attention(
     packing: Packing = PACKED,
     more: Callable[[OperatorCall, ScoreSizes], Cost] | None = None,
 ) -> None:
-    """Register an operator that computes attention.
+    """Register the formula of an operator that computes attention.
 
     Args:
         name: of the operator.
@@ -272,13 +281,18 @@ def declare_attention(
     """
 
     def attention_kernel(call: OperatorCall) -> Cost:
-        """S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; mask, bias: S adds; ALiBi: S muls; dense."""
+        """Count S scores: S*(D+Dv) MACs, softmax, 1 mul per Q, K element; mask, bias: S adds.
+
+        With ALiBi S muls and adds; a causal mask or a window saves nothing (dense).
+        """
         scores = _heads(call, sequence_lengths(call, packing), names)
         cost = attention_cost(scores, _extras(call, names))
         return cost + more(call, scores) if more is not None else cost
 
     def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-        """Return the backward cost of an attention kernel; raise if it writes a cache."""
+        """Return the cost of the gradients of an attention. Raises UncountedCallError if it writes
+        a cache.
+        """
         if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
             raise call.uncounted("attention with a cache that is written has no backward pass")
         scores = _heads(call, sequence_lengths(call, packing), names)
@@ -288,10 +302,10 @@ def declare_attention(
 
 
 def declare_attention_backward(name: str, source: str, packing: Packing = PACKED) -> None:
-    """Register an operator that computes the gradients of an attention."""
+    """Register the formula of an operator that computes the gradients of an attention."""
 
     def attention_backward_kernel(call: OperatorCall) -> Cost:
-        """S*(3D+2Dv) MACs, S*(exp, 3 muls, 2 adds), n(O) muls, n(O)-rows adds."""
+        """Count S scores: S*(3D+2Dv MACs, exp, 3 muls, 2 adds), and sums of dO O per query."""
         lengths = sequence_lengths(call, packing)
         return backward_kernel_cost(_heads(call, lengths, ("q", "k", "v")))
 
@@ -301,17 +315,20 @@ def declare_attention_backward(name: str, source: str, packing: Packing = PACKED
 
 
 def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
-    """Return a function that says whether a packed attention's cost is exact."""
+    """Return a function that says how exact the cost of an attention is: by whether its sequence
+    lengths are known.
+    """
 
     def judge(call: OperatorCall) -> Exactness:
-        """Return "exact" if the lengths of the sequences are recorded, else "bound"."""
+        """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if sequence_lengths(call, packing).known else "bound"
 
     return judge
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
-    """Return the cost that new keys, rotations and the query's product with values add.
+    """Return the cost of what an attention does besides: new keys in its cache, rotations, a
+    product of queries and values.
 
     New keys meet all queries of their sequence, which are not among those in the cache.
     """
@@ -390,25 +407,27 @@ declare_attention(
 
 
 def _page_lengths(call: OperatorCall) -> Lengths:
-    """Return the lengths of paged attention: recorded ones, or the largest that fit."""
+    """Return the lengths of a paged attention: the recorded ones, or else the largest that are
+    possible.
+    """
     sequences = call.input("query").shape[0]
     recorded = _operand_values(call, "seq_lens")
     if recorded is not None:
         return _joint_lengths((1,) * sequences, recorded)
     capacity = call.input("block_tables").shape[1] * int(setting(call, "block_size"))
-    keys = sequences * _most(call, "max_seq_len", capacity)
+    keys = sequences * _attribute_at_most(call, "max_seq_len", capacity)
     return Lengths(keys, sequences, keys, known=False)
 
 
 def _page_doubt(call: OperatorCall) -> Exactness:
-    """Return "exact" if the lengths of paged attention are recorded, else "bound"."""
+    """Return "exact" if the lengths of a paged attention are recorded, else "bound"."""
     return "exact" if _page_lengths(call).known else "bound"
 
 
 @operator("_C::paged_attention_v1", backward="none", doubt=_page_doubt, source=_VLLM)
 @operator("_C::paged_attention_v2", backward="none", doubt=_page_doubt, source=_VLLM)
 def attention_of_pages(call: OperatorCall) -> Cost:
-    """S*2D MACs, n(Q)+n(K) muls, softmax; ALiBi: S (mul, add); S = heads * keys of all sequences.
+    """Count S scores: S*2D MACs, softmax, 1 mul per element of Q, K; ALiBi: S (mul, add).
 
     query [sequences, heads, D], key_cache [blocks, kv_heads, D/x, block_size, x].
     """

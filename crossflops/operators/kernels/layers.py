@@ -1,4 +1,5 @@
-"""Layers of Transformer Engine and apex, and of bitsandbytes, as whole modules by their class.
+"""The cost of layers of Transformer Engine, apex and bitsandbytes, as whole modules by their
+class.
 
 Each is what its layer of PyTorch is: a linear layer, a normalization, or both in one kernel. FP8
 changes in what precision a product runs, and no number of products; casts are not counted.
@@ -23,12 +24,12 @@ _TE = "transformer_engine.pytorch"
 
 
 def _first(call: OperatorCall, steps: KernelSteps) -> KernelTensor:
-    """Return the first operand of a call as a tensor of the steps."""
+    """Return the first operand of a call, as a tensor for steps."""
     return steps.operand(call, call.names[0])
 
 
 def _optional(call: OperatorCall, steps: KernelSteps, name: str) -> KernelTensor | None:
-    """Return a layer's weight as a tensor of the steps, None if it is missing or empty."""
+    """Return an operand of a call as a tensor for steps; None if it is not given or empty."""
     if not call.has_input(name) or call.input(name).numel == 0:
         return None
     return steps.operand(call, name)
@@ -37,7 +38,7 @@ def _optional(call: OperatorCall, steps: KernelSteps, name: str) -> KernelTensor
 def _linear_steps(
     steps: KernelSteps, x: KernelTensor, weight: KernelTensor, bias: KernelTensor | None
 ) -> KernelTensor:
-    """Return x W^T + b: n(Y)*in MACs, n(Y) adds."""
+    """Record the steps of x W^T + b, and return its result as a tensor for steps."""
     outputs, depth = weight.shape
     done = steps.contract(x, weight, depth, *x.shape[:-1], outputs)
     return done if bias is None else steps.add(done, bias)
@@ -46,7 +47,9 @@ def _linear_steps(
 def _norm(
     call: OperatorCall, steps: KernelSteps, x: KernelTensor, prefix: str, subtracts_mean: bool
 ) -> KernelTensor:
-    """Return `x` normalized, with the optional weight and bias operands of a prefix."""
+    """Record the steps of a normalization with the operands PREFIXweight and PREFIXbias if given;
+    return its result.
+    """
     scale, bias = (_optional(call, steps, f"{prefix}{kind}") for kind in ("weight", "bias"))
     return steps.normalize(x, scale, bias, subtracts_mean)
 
@@ -60,7 +63,7 @@ def _norm(
     ),
 )
 def linear_layer(call: OperatorCall, steps: KernelSteps) -> None:
-    """n(Y)*in MACs; bias: n(Y) adds. weight [out, in]."""
+    """Count a linear layer: per element of the result `in` MACs; with a bias 1 add."""
     x, weight = _first(call, steps), steps.operand(call, "weight")
     _linear_steps(steps, x, weight, _optional(call, steps, "bias"))
 
@@ -76,7 +79,7 @@ def linear_layer(call: OperatorCall, steps: KernelSteps) -> None:
     ),
 )
 def layer_norm(call: OperatorCall, steps: KernelSteps) -> None:
-    """As LayerNormalization of ONNX over the last axis: weight n muls, bias n adds."""
+    """Count LayerNormalization of n elements as in ONNX; weight: n muls; bias: n adds."""
     _norm(call, steps, _first(call, steps), "", subtracts_mean=True)
 
 
@@ -90,12 +93,12 @@ def layer_norm(call: OperatorCall, steps: KernelSteps) -> None:
     ),
 )
 def rms_norm(call: OperatorCall, steps: KernelSteps) -> None:
-    """As RMSNormalization of ONNX over the last axis: weight n muls."""
+    """Count RMSNormalization of n elements as in ONNX; weight: n muls."""
     _norm(call, steps, _first(call, steps), "", subtracts_mean=False)
 
 
 def _is_centred(call: OperatorCall) -> bool:
-    """Return whether the call's normalization is LayerNorm, which subtracts the mean."""
+    """Return whether the normalization of a call is LayerNorm, which subtracts the mean."""
     return bool(setting(call, "normalization") == "LayerNorm")
 
 
@@ -105,7 +108,7 @@ def _is_centred(call: OperatorCall) -> bool:
     modules=(f"{_TE}.module.layernorm_linear:LayerNormLinear",),
 )
 def layer_norm_linear(call: OperatorCall, steps: KernelSteps) -> None:
-    """A normalization of n(x), then n(Y)*in MACs; bias: n(Y) adds.
+    """Count a normalization, then per element of the result `in` MACs (bias: 1 add).
 
     layer_norm_weight, layer_norm_bias [in], weight [out, in], bias [out].
     """
@@ -119,7 +122,7 @@ def layer_norm_linear(call: OperatorCall, steps: KernelSteps) -> None:
     modules=(f"{_TE}.module.layernorm_mlp:LayerNormMLP",),
 )
 def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
-    """A normalization, two products, GELU by tanh or ReLU or a gate (SiLU, mul) between them."""
+    """Count a normalization, two linear layers, and GELU by tanh, ReLU or SwiGLU between them."""
     x = _norm(call, steps, _first(call, steps), "layer_norm_", _is_centred(call))
     weight = steps.operand(call, "fc1_weight")
     x = _linear_steps(steps, x, weight, _optional(call, steps, "fc1_bias"))
@@ -139,7 +142,9 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
 
 
 def _engine_scores(call: OperatorCall) -> ScoreSizes:
-    """Return the score sizes of a Transformer Engine attention, in either axis order."""
+    """Return the score sizes of an attention of Transformer Engine. Raises UncountedCallError for
+    packed sequences.
+    """
     form = call.attributes.get("qkv_format", "sbhd")
     if form not in ("sbhd", "bshd"):
         raise call.uncounted(f"how long the sequences of the form {form!r} are is data")
@@ -151,12 +156,14 @@ def _engine_scores(call: OperatorCall) -> ScoreSizes:
 
 
 def _engine_extras(call: OperatorCall) -> Extras:
-    """Return whether the attention of Transformer Engine is masked, as its extras."""
+    """Return what an attention of Transformer Engine does with its scores: whether it
+    masks them.
+    """
     return Extras(masked=call.attributes.get("attn_mask_type", "causal") != "no_mask")
 
 
 def _engine_backward(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
-    """Return the backward cost of an attention of Transformer Engine."""
+    """Return the cost of those gradients of a Transformer Engine attention that are trainable."""
     names = (*call.names[:3], "")
     return attention_gradient(_engine_scores(call), _engine_extras(call), trainable, names)
 
@@ -168,5 +175,5 @@ def _engine_backward(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
     source=f"{_ENGINE}/attention/dot_product_attention",
 )
 def engine_attention(call: OperatorCall) -> Cost:
-    """As flash_attn: S*(D+Dv) MACs, n(Q)+n(K) muls, softmax; a mask S adds, dense."""
+    """Count S scores: S*(D+Dv) MACs, softmax, 1 mul per element of Q, K; mask: S adds."""
     return attention_cost(_engine_scores(call), _engine_extras(call))

@@ -1,4 +1,5 @@
-"""flash-linear-attention: recurrences over a state of keys by values, one for each head.
+"""The cost of flash-linear-attention: recurrences over a state of keys by values, one for each
+head.
 
 A step of a token is that of the recurrence (Yang et al., Gated Linear Attention, 2023, equation
 3; Delta Rule, 2024, equation 4; Gated Delta Networks, 2024, equation 10).
@@ -27,7 +28,7 @@ _RECURRENT = (
 
 
 def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
-    """B*T*H*dk*dv*2 MACs and adds; delta: + 1 MAC; gates: muls; less the first state.
+    """Count B*T*H*dk*dv*2 MACs and adds; delta: 1 MAC more; gates: muls; less the first state.
 
     q, k [B, T, H, dk], v [B, T, Hv, dv]; a state S [dk, dv] for each of Hv heads. Per token
     S = decay S + k u^T, o = S^T q. Delta rule: u = beta (v - S^T k), else u = v. Gates g, of each
@@ -59,18 +60,18 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):
         if runs:
             with steps.repeating(runs):
-                state = _step(steps, tensors, state, state_shape)
+                state = _next_state(steps, tensors, state, state_shape)
                 reader = steps.piece(query, batch, heads, 1, 1, depth)
                 steps.contract(reader, state, depth, batch, *shared, 1, wide)
 
 
-def _step(
+def _next_state(
     steps: KernelSteps,
     tensors: dict[str, KernelTensor],
     state: KernelTensor | None,
     state_shape: tuple[int, ...],
 ) -> KernelTensor:
-    """Return the state of a linear attention after one more token."""
+    """Record the steps of one more token of a linear attention, and return the state after it."""
     batch, heads, shared, depth, wide = state_shape
     key = steps.piece(tensors["key"], batch, heads, 1, depth, 1)
     value = steps.piece(tensors["v"], batch, heads, shared, 1, wide)
@@ -93,7 +94,9 @@ def _step(
 def _gate_shape(
     shape: tuple[int, ...], name: str, state_shape: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the shape in which a gate of one token broadcasts to the state."""
+    """Return the shape in which the gate of one token (named "g", "gk" or "gv") broadcasts to the
+    state.
+    """
     batch, heads, shared, depth, wide = state_shape
     if len(shape) == 3:
         return batch, heads, shared, 1, 1
@@ -103,12 +106,14 @@ def _gate_shape(
 
 
 def _can_normalize(call: OperatorCall) -> bool:
-    """Return whether a linear attention is a delta rule, which may normalize Q and K."""
+    """Return whether the kernel is one of a delta rule, which has an option to normalize
+    q and k.
+    """
     return "DeltaRule" in call.operator or "use_qk_l2norm_in_kernel" in call.attributes
 
 
 def _normalize_rows(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
-    """Return x / sqrt(sum(x^2) + eps): n muls, n - m adds, m (add, sqrt, div), n muls."""
+    """Record the steps of x / sqrt(sum(x^2) + eps) along the last axis, and return its result."""
     rows = (*value.shape[:-1], 1)
     total = steps.reduce(steps.multiply(value, value), *rows)
     total = steps.add(total, steps.constant(1))

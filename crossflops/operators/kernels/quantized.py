@@ -1,4 +1,5 @@
-"""Products with few bits: bitsandbytes, vLLM, torchao, FBGEMM, and PyTorch's own that are new.
+"""The cost of products with few bits: bitsandbytes, vLLM, torchao, FBGEMM, and newer operators of
+PyTorch.
 
 MACs are those of the float product. Scales and zero points that a kernel folds into it are not
 counted where the operator does not say how; where it does, they are.
@@ -25,20 +26,22 @@ _FBGEMM = "https://github.com/pytorch/FBGEMM/tree/main/fbgemm_gpu/experimental/g
 def _product_with_bias(
     call: OperatorCall, depth: int, biases: tuple[str, ...] = ("bias",)
 ) -> Cost:
-    """Return n(Y)*depth MACs, and n(Y) adds where there is a bias."""
+    """Return the cost of a product: `depth` MACs per element of the result, and an add if a bias
+    is given.
+    """
     count = call.result.numel
     return Cost(macs=count * depth, adds=count * any(call.has_input(name) for name in biases))
 
 
 @operator("bitsandbytes::int8_linear_matmul", backward="none", source=_OPS)
 def int8_product(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs: A [..., K], B [N, K], whole numbers."""
+    """Count an int8 product of n results: n*K MACs, for A [..., K] and B [N, K]."""
     return _product_with_bias(call, call.input("A").shape[-1])
 
 
 @operator("bitsandbytes::int8_scaled_mm", backward="none", source=_OPS)
 def int8_scaled_product(call: OperatorCall) -> Cost:
-    """n(Y)*(K MACs, 2 muls by scales of rows and columns, 1 mul by 1/127^2); bias: n(Y) adds."""
+    """Count an int8 product of n results with scales: n*(K MACs, 3 muls); bias: n adds."""
     count = call.result.numel
     return _product_with_bias(call, call.input("A").shape[-1]) + Cost(muls=3 * count)
 
@@ -47,7 +50,7 @@ def int8_scaled_product(call: OperatorCall) -> Cost:
     "bitsandbytes::int8_mixed_scaled_mm", backward="none", doubt=lambda _: "bound", source=_OPS
 )
 def int8_mixed_product(call: OperatorCall) -> Cost:
-    """As int8_scaled_mm, and the columns of outliers once more in float, at most all: 2*K MACs.
+    """Count int8_scaled_mm of n results, and its outlier columns in float: at most n*2*K MACs.
 
     How many columns have outliers is data: this is the most that there can be.
     """
@@ -57,7 +60,7 @@ def int8_mixed_product(call: OperatorCall) -> Cost:
 
 @operator("bitsandbytes::int8_mm_dequant", backward="none", source=_OPS)
 def int8_scales(call: OperatorCall) -> Cost:
-    """n(A)*3 muls by scales of rows, of columns, and 1/127^2; bias: n(A) adds."""
+    """Count scaling n results by rows, columns and 1/127^2: n*3 muls; bias: n adds."""
     count = call.input("A").numel
     return Cost(muls=3 * count, adds=count * call.has_input("bias"))
 
@@ -66,7 +69,7 @@ def int8_scales(call: OperatorCall) -> Cost:
 @operator("bitsandbytes::dequantize_blockwise", backward="none", source=_OPS)
 @operator("bitsandbytes::dequantize_4bit", backward="none", source=_OPS)
 def lookup_with_scales(call: OperatorCall) -> Cost:
-    """A mul by its scale for each element of the result; what a code means is looked up.
+    """Count dequantization: a mul by the scale per element; the look-up of a code is free.
 
     int8_vectorwise_dequant has no table, and a mul by 1/127 more.
     """
@@ -76,7 +79,7 @@ def lookup_with_scales(call: OperatorCall) -> Cost:
 
 @operator("bitsandbytes::int8_vectorwise_quant", backward="none", source=_OPS)
 def int8_rows(call: OperatorCall) -> Cost:
-    """Rows by their greatest |x|: n abs, n-m compares, m (div), n (mul, round); threshold: n more.
+    """Count quantizing m rows by their greatest |x|: n abs, n-m compares, m divs, n (mul, round).
 
     A [..., K] in m rows: scale 127/max. With a threshold |x| is compared with it.
     """
@@ -94,7 +97,7 @@ def int8_rows(call: OperatorCall) -> Cost:
 @operator("bitsandbytes::gemv_4bit", backward="none", source=_OPS)
 @operator("bitsandbytes::gemm_4bit", backward="none", source=_OPS)
 def product_4bit(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs, N*K muls by the scale of each block of the weight; bias: n(Y) adds.
+    """Count a 4-bit product of n results: n*K MACs, N*K muls by block scales; bias: n adds.
 
     A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
     """
@@ -103,7 +106,7 @@ def product_4bit(call: OperatorCall) -> Cost:
 
 
 def _matmul_4bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """Dequantize the weight again for dA = dY W: n(Y)*K MACs, and N*K muls again."""
+    """Return the cost of dA = dY W, if A is trainable, with the weight dequantized again."""
     work: dict[Any, Cost] = dict.fromkeys(trainable, ZERO)
     depth, outputs = call.input("A").shape[-1], call.result.shape[-1]
     if "A" in trainable:
@@ -122,7 +125,7 @@ def _matmul_4bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Grad
     source=_FUNCTIONS,
 )
 def matmul_4bit(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs, N*K muls that dequantize the weight; bias: n(Y) adds.
+    """Count a 4-bit product of n results: n*K MACs, N*K muls to dequantize; bias: n adds.
 
     A [..., K], B a packed weight [N, K]. The weight itself is never trained.
     """
@@ -131,7 +134,9 @@ def matmul_4bit(call: OperatorCall) -> Cost:
 
 
 def _matmul_8bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """dA = dY (CB * SCB / 127): N*K (2 muls) again, n(Y)*K MACs."""
+    """Return the cost of dA = dY (CB * SCB / 127), if A is trainable, with the weight dequantized
+    again.
+    """
     gradient = _matmul_4bit_backward(call, trainable)
     return Gradient(gradient.operands, recomputed=gradient.recomputed * 2)
 
@@ -144,7 +149,7 @@ def _matmul_8bit_backward(call: OperatorCall, trainable: frozenset[Any]) -> Grad
     source=_FUNCTIONS,
 )
 def matmul_8bit(call: OperatorCall) -> Cost:
-    """n(Y)*(K MACs, 3 muls), A by rows: n(A)*(abs, compare, mul, round); bias: n(Y) adds.
+    """Count K MACs, 3 muls per result, abs, compare, mul, round per element of A; bias: adds.
 
     A [..., K] is quantized row by row, B [N, K] is stored so.
     """
@@ -177,7 +182,7 @@ _FIRST = {
 
 
 def product_of_packed(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs, K the last axis of the first operand; bias: n(Y) adds; scales not counted."""
+    """Count n results with packed weights: n*K MACs; bias: n adds; scales are not counted."""
     name = call.operator.rpartition("::")[2].split(".")
     depth = call.input(_FIRST["::".join(name[:2])]).shape[-1]
     return _product_with_bias(call, depth, ("bias", "b_bias_or_none"))
@@ -191,14 +196,14 @@ for _name in _FIRST:
 @operator("aten::_scaled_mm_v2", backward="none", source=_NATIVE)
 @operator("aten::_mixed_dtypes_linear", backward="none", source=_NATIVE)
 def aten_product(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs; bias: n(Y) adds; scales are not counted. The first operand is [..., K]."""
+    """Count a product of n results: n*K MACs; bias: n adds; scales are not counted."""
     return _product_with_bias(call, call.inputs[0].shape[-1])
 
 
 @operator("aten::_scaled_grouped_mm", backward="none", source=_NATIVE)
 @operator("aten::_scaled_grouped_mm_v2", backward="none", source=_NATIVE)
 def grouped_product_with_scales(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs, or M*K*N of two matrices that are cut along K; scales are not counted.
+    """Count a product by groups of n results: n*K MACs (cut along K: M*K*N), without scales.
 
     As _grouped_mm: self [M, K] or [G, M, K], mat2 [K, N] or [G, K, N].
     """

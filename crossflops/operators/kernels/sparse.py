@@ -1,4 +1,4 @@
-"""Work along lists of indices: torch_scatter, torch_sparse, pyg_lib, spconv.
+"""The cost of work along lists of indices: torch_scatter, torch_sparse, pyg_lib, spconv.
 
 How many elements meet in one place does not change their number: a sum of n elements into m places
 adds each, n adds, into a field of zeros.
@@ -18,13 +18,17 @@ _SPCONV = "https://github.com/traveller59/spconv/blob/master/spconv/pytorch/func
 
 
 def _kind(call: OperatorCall) -> str:
-    """Return "sum", "mean", "mul", "min" or "max", by the name of the operator."""
+    """Return how an operator combines elements, by its name: "sum", "mean", "mul", "min"
+    or "max".
+    """
     name = call.operator.partition("torch_")[2]
     return next((kind for kind in ("mean", "mul", "min", "max") if kind in name), "sum")
 
 
 def _combination_cost(kind: str, elements: int, results: int) -> Cost:
-    """Return the cost of combining elements by sum, mean, product, minimum or maximum."""
+    """Return the cost of combining `elements` elements to `results` results by this kind, such as
+    "mean".
+    """
     if kind in ("min", "max"):
         return Cost(compares=elements)
     if kind == "mul":
@@ -33,14 +37,16 @@ def _combination_cost(kind: str, elements: int, results: int) -> Cost:
 
 
 def _scatter_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """Return 0 of a sum and an extreme, divs of a mean, and dY Y / x of a product."""
+    """Return the cost of the gradient of a scatter: 0 for sums and extremes, divs for a mean, dY Y
+    / x for a product.
+    """
     kind, count = _kind(call), call.input("src").numel
     work = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
     return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in trainable})
 
 
 def scatter(call: OperatorCall) -> Cost:
-    """n(src) adds, muls (mul) or compares (min, max); mean: n(Y) divs.
+    """Count scattering n elements: n adds, muls or (min, max) compares; mean: 1 div per result.
 
     src [..., n, ...] into as many places as the result has, by index (scatter, segment_coo) or by
     the starts of segments (segment_csr).
@@ -71,12 +77,14 @@ for _name in (
     source=_SCATTER,
 )
 def gather_segments(call: OperatorCall) -> Cost:
-    """0: data movement."""
+    """Count 0: data are only moved."""
     return ZERO
 
 
 def _spmm_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """dB = A^T dY, a MAC for each element that is stored and column; dA their products."""
+    """Return the cost of the gradients of a sparse-dense product: its MACs for each trainable
+    factor.
+    """
     stored, columns = call.input("col").numel, call.input("mat").shape[-1]
     kind, batch = _kind(call), prod(call.input("mat").shape[:-2])
     macs = Cost(macs=stored * columns * batch)
@@ -87,7 +95,7 @@ def _spmm_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
 
 
 def sparse_product(call: OperatorCall) -> Cost:
-    """nnz*N MACs for a sum; mean: n(Y) divs; min, max: nnz*N compares, and muls by values.
+    """Count nnz*N MACs (without values: adds); mean: 1 div per result; min, max: nnz*N compares.
 
     col [nnz], value [nnz] or none, mat [..., K, N]: rows of mat that the matrix names.
     Without values rows are summed as they are: nnz*N adds.
@@ -108,19 +116,23 @@ for _kind_name in ("sum", "mean", "min", "max"):
 
 
 def _segment_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """Return the backward cost of a segment product: its MACs for each trainable factor."""
+    """Return the cost of the gradients of a segment product: its MACs for each trainable
+    factor.
+    """
     macs = segment_product(call)
     return Gradient({name: macs if name in ("input", "other") else ZERO for name in trainable})
 
 
 @operator("pyg::segment_matmul", backward=_segment_back, source=_PYG)
 def segment_product(call: OperatorCall) -> Cost:
-    """n(Y)*K MACs: each row of input [M, K] meets the matrix of its segment, other [G, K, N]."""
+    """Count n results of rows by the matrices of their segments [G, K, N]: n*K MACs."""
     return Cost(macs=call.result.numel * call.input("input").shape[-1])
 
 
 def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """Return the products of all pairs again for features and filters."""
+    """Return the cost of the gradients of a sparse convolution: its MACs for each of trainable
+    features and filters.
+    """
     work = sparse_convolution(call)
     macs = Cost(macs=work.macs)
     return Gradient(
@@ -129,7 +141,9 @@ def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> G
 
 
 def _pairs(call: OperatorCall) -> int:
-    """Return the number of input-output pairs of a sparse convolution, or the most possible."""
+    """Return the number of pairs of an input and an output element in a sparse convolution: the
+    recorded one, or the largest possible.
+    """
     if call.has_input("indice_pair_num"):
         numbers = call.values(call.names.index("indice_pair_num"))
         if numbers is not None:
@@ -139,7 +153,7 @@ def _pairs(call: OperatorCall) -> int:
 
 
 def _pairs_doubt(call: OperatorCall) -> Any:
-    """Return "exact" if the numbers of index pairs are recorded, else "bound"."""
+    """Return "exact" if the numbers of pairs are recorded, else "bound"."""
     known = call.has_input("indice_pair_num") and (
         call.values(call.names.index("indice_pair_num")) is not None
     )
@@ -155,7 +169,7 @@ _CLASSES = (
 
 
 def sparse_convolution(call: OperatorCall) -> Cost:
-    """pairs*Cin*Cout MACs, pairs*Cout adds that gather them; bias: n(Y) adds.
+    """Count pairs*Cin*Cout MACs, pairs*Cout adds to gather them; bias: 1 add per result.
 
     features [n, Cin], filters [Cout, k..., Cin]. Pairs of an active input and an output for each
     offset of the kernel: their recorded number, else at most k*...*n.

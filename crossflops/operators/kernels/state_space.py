@@ -1,4 +1,5 @@
-"""Mamba: the selective scan, the chunked scan of Mamba-2, and the causal convolution before them.
+"""The cost of Mamba: the selective scan, the chunked scan of Mamba-2, and the causal convolution
+before them.
 
 Sources: Gu and Dao, Mamba (2023), algorithm 2; Dao and Gu, Transformers are SSMs (2024), 6.
 """
@@ -14,7 +15,7 @@ _CONVOLUTION = "https://github.com/Dao-AILab/causal-conv1d/blob/main/causal_conv
 
 
 def _has_activation(call: OperatorCall) -> bool:
-    """Return whether a call applies the SiLU activation."""
+    """Return whether the call applies SiLU to its result."""
     if "silu_activation" in call.attributes:
         return bool(call.attributes["silu_activation"])
     return setting(call, "activation") in ("silu", "swish")
@@ -27,7 +28,7 @@ def _has_activation(call: OperatorCall) -> bool:
     writes=True,
 )
 def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
-    """n(x)*width MACs; bias: n(x) adds; SiLU: n(x)*(sigmoid, mul).
+    """Count a convolution of n elements: n*width MACs; bias: n adds; SiLU: n*(sigmoid, mul).
 
     x [B, D, L], weight [D, width]: a convolution of each channel with what came before it. Tokens
     before the first are zeros, and count.
@@ -40,7 +41,7 @@ def causal_convolution(call: OperatorCall, steps: KernelSteps) -> None:
     "DaoAILab::_causal_conv1d_bwd_cpp", backward="none", source=f"{_CONVOLUTION}cpp_functions.py"
 )
 def causal_convolution_backward(call: OperatorCall) -> Cost:
-    """2*n(x)*width MACs for dx and dweight, n(x)-D adds for dbias; SiLU: + n(x)*width MACs, ...
+    """Count gradients of n elements: 2*n*width MACs (dx, dweight), n-D adds (dbias); SiLU: more.
 
     What comes before the activation is not kept: with SiLU the convolution runs again, with its
     bias, and dY s (1 + y (1 - s)) takes a sigmoid, 3 muls and 2 adds for each element.
@@ -64,7 +65,9 @@ def _convolve(
     bias: str,
     has_silu: bool,
 ) -> KernelTensor:
-    """Return x [B, D, L] convolved with a weight [D, width], or [D, 1, width]."""
+    """Record the steps of a convolution of x [B, D, L] with a weight [D, width] or [D, 1, width];
+    return its result.
+    """
     value = steps.contract(x, weight, weight.shape[-1], *x.shape)
     if call.has_input(bias):
         value = steps.add(value, steps.operand(call, bias, weight.shape[0], 1))
@@ -77,7 +80,7 @@ def _convolve(
     modules=("mamba_ssm.ops.selective_scan_interface:SelectiveScanFn",),
 )
 def selective_scan(call: OperatorCall, steps: KernelSteps) -> None:
-    """B*D*L*N*(MAC, 3 muls, exp, add) as a recurrence, less the first state; gates by operand.
+    """Count a scan of N states: B*D*L*N*(MAC, 3 muls, exp, add), less the first state; gates.
 
     h = exp(delta A) h + delta B u, y = C h. Per token and channel delta u, a mul; per state
     delta A a mul and exp, delta B u a mul, h a mul and an add (none for
@@ -95,7 +98,9 @@ def scan_channels(
     delta: KernelTensor,
     z: KernelTensor | None = None,
 ) -> KernelTensor:
-    """Return the selective scan of u [B, D, L] by steps delta of the same shape."""
+    """Record the steps of a selective scan of u [B, D, L], with steps `delta` of the same shape;
+    return its result.
+    """
     batch, channels, length = u.shape
     states = call.input("A").shape[1]
     groups, drive, read = 1, None, None
@@ -144,7 +149,7 @@ def scan_channels(
     modules=("mamba_ssm.ops.triton.ssd_combined:MambaChunkScanCombinedFn",),
 )
 def chunk_scan(call: OperatorCall, steps: KernelSteps) -> None:
-    """Per chunk of q tokens: G*q*q*N + H*(q*q*P + 2*q*P*N) MACs, H*q*q*(exp, sub, 2 muls), ...
+    """Count per chunk of q tokens G*q*q*N + H*(q*q*P + 2*q*P*N) MACs, H*q*q*(exp, sub, 2 muls) ...
 
     x [B, L, H, P], dt [B, L, H], A [H], B, C [B, L, G, N]. Within a chunk (C B^T * decay * dt) x,
     whole squares; the state of a chunk, (B * decay * dt)^T x; between chunks
@@ -163,7 +168,9 @@ def scan_chunks(
     drive: KernelTensor,
     read: KernelTensor,
 ) -> KernelTensor:
-    """Return the scan in chunks: x [B, L, H, P], B and C [B, L, G, N], steps [B, L, H]."""
+    """Record the steps of a scan in chunks, for x [B, L, H, P], B and C [B, L, G, N], steps [B, L,
+    H]; return its result.
+    """
     batch, length, heads, width = x.shape
     groups, states = drive.shape[2:]
     size = int(setting(call, "chunk_size"))
@@ -200,7 +207,7 @@ def _scan_chunk(
     before: KernelTensor | None,
     state_carry: tuple[int, ...],
 ) -> KernelTensor:
-    """Add the steps of one chunk, and return the state after it."""
+    """Record the steps of one chunk of `tokens` tokens, and return the state after it."""
     x, step, rates, drive, read = operands
     batch, groups, shared, width, states = state_carry
     heads = batch, groups, shared

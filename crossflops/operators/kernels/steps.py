@@ -1,4 +1,5 @@
-"""A kernel as a list of steps: what each does forwards, and for each gradient that is wanted.
+"""A kernel as a list of steps, each with its work in the forward pass and for each requested
+gradient.
 
 A formula walks through the steps of its kernel once, on shapes alone. Forwards it sums their work.
 Backwards a step works for each operand that depends on a tensor whose gradient is wanted, as the
@@ -41,7 +42,7 @@ class KernelTensor(NamedTuple):
 
     @property
     def numel(self) -> int:
-        """The number of its elements."""
+        """The number of elements."""
         return prod(self.shape)
 
 
@@ -60,13 +61,13 @@ class KernelSteps:
 
     @property
     def gradient(self) -> Gradient:
-        """The work of the gradients that are wanted."""
+        """The cost of all gradients that are requested, as recorded so far."""
         known = {name: self._operands.get(name, ZERO) for name in self._wanted}
         return Gradient(known, inner=self._inner, recomputed=self._again)
 
     @contextmanager
     def repeating(self, runs: int) -> Iterator[None]:
-        """The steps in this context run so many times."""
+        """Count each step recorded in the block `runs` times."""
         before = self._runs
         self._runs = before * runs
         try:
@@ -75,29 +76,32 @@ class KernelSteps:
             self._runs = before
 
     def operand(self, call: OperatorCall, name: str, *shape: int) -> KernelTensor:
-        """Return an operand of the kernel, in another shape where one is given."""
+        """Return an operand of the kernel as a tensor for steps, in another shape if one
+        is given.
+        """
         shape = shape or call.input(name).shape
         return KernelTensor(shape, name in self._wanted, name, next(self._keys))
 
     def view(self, value: KernelTensor, *shape: int) -> KernelTensor:
-        """Return the same elements in another shape: no work."""
+        """Return the tensor with another shape and the same elements, which costs nothing."""
         return value._replace(shape=shape)
 
     def pieces(self, entire: KernelTensor) -> KernelTensor:
-        """Return what pieces of a value are cut from: whoever reads them reads the whole once."""
+        """Return the tensor, after recording that all its pieces together read it once."""
         self.gradient_work(entire, ZERO)
         return entire
 
     def piece(self, entire: KernelTensor, *shape: int) -> KernelTensor:
-        """Return one piece of a value, another one at each call: no work."""
+        """Return a new piece of a tensor, with this shape, which costs nothing."""
         return entire._replace(shape=shape, key=next(self._keys))
 
     def constant(self, *shape: int) -> KernelTensor:
-        """Return a value without a gradient."""
+        """Return a tensor of this shape without a gradient."""
         return KernelTensor(shape)
 
     def elementwise(self, work: Cost, back: Sequence[Cost], *values: KernelTensor) -> KernelTensor:
-        """Return a function of values that broadcast: so much work for each element of it.
+        """Record a function of tensors that broadcast, with this work per element, and return its
+        result.
 
         `back` is the work for each element and the gradient of each value.
         """
@@ -110,42 +114,58 @@ class KernelSteps:
         return self.result(*values, shape=shape)
 
     def result(self, *values: KernelTensor, shape: Shape) -> KernelTensor:
-        """Return what is made of values: it has a gradient where one of them has."""
+        """Return a tensor of this shape that is made from others; it has a gradient if one of them
+        has.
+        """
         has_gradient = any(value.has_gradient for value in values)
         return KernelTensor(shape, has_gradient, "", next(self._keys))
 
     def add(self, first: KernelTensor, second: KernelTensor) -> KernelTensor:
-        """Return a sum: an add for each element."""
+        """Record a sum, an add per element, and return its result."""
         return self.elementwise(_ADD, (_NOTHING, _NOTHING), first, second)
 
     def subtract(self, first: KernelTensor, second: KernelTensor) -> KernelTensor:
-        """Return a difference: an add for each element, and one for the gradient of the second."""
+        """Record a difference, an add per element and one for the gradient of the second, and
+        return its result.
+        """
         return self.elementwise(_ADD, (_NOTHING, _ADD), first, second)
 
     def multiply(self, first: KernelTensor, second: KernelTensor) -> KernelTensor:
-        """Return a product of elements: a mul for each, and for each gradient."""
+        """Record a product element by element, a mul each and for each gradient, and return its
+        result.
+        """
         return self.elementwise(_MUL, (_MUL, _MUL), first, second)
 
     def exponential(self, value: KernelTensor) -> KernelTensor:
-        """Return exp: a special, and a mul for the gradient."""
+        """Record exp(x), a special per element and a mul for the gradient, and return
+        its result.
+        """
         return self.elementwise(_SPECIAL, (_MUL,), value)
 
     def sigmoid(self, value: KernelTensor) -> KernelTensor:
-        """Return the sigmoid: a special; y (1 - y) dY is 2 muls and an add."""
+        """Record a sigmoid, a special per element and y (1 - y) dY for the gradient, and return
+        its result.
+        """
         return self.elementwise(_SPECIAL, (_SIGMOID_BACK,), value)
 
     def softplus(self, value: KernelTensor) -> KernelTensor:
-        """Return log(exp(x) + 1): 2 specials and an add; dY e / (1 + e) is a div and a mul."""
+        """Record log(exp(x) + 1), 2 specials and an add per element, a div and a mul for the
+        gradient; return its result.
+        """
         return self.elementwise(SOFTPLUS, (Cost(divs=1, muls=1),), value)
 
     def silu(self, value: KernelTensor) -> KernelTensor:
-        """Return x sigmoid(x): a special and a mul; dY s (1 + x (1 - s)) for the gradient."""
+        """Record x sigmoid(x), a special and a mul per element, dY s (1 + x (1 - s)) for the
+        gradient; return its result.
+        """
         return self.elementwise(Cost(specials=1, muls=1), (SWISH_BACK,), value)
 
     def contract(
         self, first: KernelTensor, second: KernelTensor, depth: int, *shape: int
     ) -> KernelTensor:
-        """Return a product that sums over `depth`: n(Y) * depth MACs, and for each gradient."""
+        """Record a product that sums over `depth` elements, so many MACs per result and for each
+        gradient; return its result.
+        """
         macs = Cost(macs=prod(shape) * depth)
         self.work(macs)
         for value in (first, second):
@@ -153,13 +173,17 @@ class KernelSteps:
         return self.result(first, second, shape=shape)
 
     def reduce(self, value: KernelTensor, *shape: int) -> KernelTensor:
-        """Return sums of that shape: n - n(Y) adds; their gradients are copied back."""
+        """Record sums with a result of this shape, and return it; their gradients are
+        only copied.
+        """
         self.work(Cost(adds=reduction_operations(value.numel, prod(shape))))
         self.gradient_work(value, ZERO)
         return self.result(value, shape=shape)
 
     def gather(self, value: KernelTensor, *shape: int) -> KernelTensor:
-        """Return elements by their indices; a gradient is added where its element was."""
+        """Record elements taken by indices, and return them; the gradient of each is added at its
+        place.
+        """
         self.gradient_work(value, Cost(adds=prod(shape)))
         return self.result(value, shape=shape)
 
@@ -170,7 +194,8 @@ class KernelSteps:
         bias: KernelTensor | None,
         subtracts_mean: bool,
     ) -> KernelTensor:
-        """Return the last axis with variance 1, and mean 0 where it is `subtracts_mean`, scaled.
+        """Record a LayerNormalization (`subtracts_mean`) or RMSNormalization along the last axis,
+        and return its result.
 
         Forwards and backwards as LayerNormalization and RMSNormalization of ONNX: x^ is made again
         for the gradients of x and of the scale.
@@ -196,15 +221,18 @@ class KernelSteps:
         return self.result(*(part for part in (x, scale, bias) if part), shape=x.shape)
 
     def accumulate(self, value: KernelTensor) -> KernelTensor:
-        """Return running sums along an axis: n adds, and so many backwards from the other end."""
+        """Record running sums along an axis, an add per element forwards and backwards, and return
+        them.
+        """
         return self.elementwise(_ADD, (_ADD,), value)
 
     def work(self, cost: Cost) -> None:
-        """Add work of the forward pass."""
+        """Add a cost to the forward pass, times the runs of the enclosing block."""
         self.forward += cost * self._runs
 
     def gradient_work(self, value: KernelTensor, cost: Cost) -> None:
-        """Add the work of the gradient of a value, where it has one, for a step that reads it.
+        """Add a cost for the gradient of a tensor, if it has one, for a step that reads the
+        tensor.
 
         What the second step and further ones hand back is added to that of the first.
         """
@@ -221,7 +249,7 @@ class KernelSteps:
 
 
 def broadcast_shape(*shapes: Shape) -> Shape:
-    """Return the shape that these broadcast to. Raises ValueError where they do not."""
+    """Return the shape to which these shapes broadcast. Raises ValueError if they do not."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     joined = []
@@ -234,7 +262,8 @@ def broadcast_shape(*shapes: Shape) -> Shape:
 
 
 def setting(call: OperatorCall, name: str) -> Any:
-    """Return a plain argument of a call, which is uncounted where it is not known.
+    """Return an argument of a call that is not a tensor. Raises UncountedCallError if it is
+    unknown.
 
     Of an autograd.Function the graph has the tensors alone.
     """
@@ -253,7 +282,8 @@ def kernel(
     modules: Sequence[str] = (),
     writes: bool = False,
 ) -> Callable[[Walk], Walk]:
-    """Register a walk through the steps of a kernel as the formula of these operators.
+    """Return a decorator that registers a function, which records the steps of a kernel, as the
+    formula of these operators.
 
     Args:
         names: of operators, "namespace::name".
@@ -266,17 +296,19 @@ def kernel(
     """
 
     def register(walk: Walk) -> Walk:
-        """Register a walk of kernel steps as forward and backward formula, and return it."""
+        """Register the function as forward and backward formula of the operators, and
+        return it.
+        """
 
         @wraps(walk)
         def forward(call: OperatorCall) -> Cost:
-            """Return the forward cost that the walk gives for a call."""
+            """Return the cost of the steps that the function records for a call."""
             steps = KernelSteps()
             walk(call, steps)
             return steps.forward
 
         def back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-            """Return the backward cost that the walk gives for a call."""
+            """Return the cost of those gradients of the recorded steps that are trainable."""
             steps = KernelSteps(trainable)
             walk(call, steps)
             return steps.gradient

@@ -1,4 +1,5 @@
-"""Sampling at places that are data: torchvision's C++ operators, deformable attention, DCN.
+"""The cost of sampling at places that are data: torchvision's C++ operators, deformable attention,
+DCN.
 
 A bilinear sample sums the elements at four corners by their weights. Samples beyond the edge are
 zero, and are counted: how many there are is data, so each formula is an upper bound. Which element
@@ -26,7 +27,8 @@ def sample_bilinear(
     positions: Shape,
     result: Shape,
 ) -> KernelTensor:
-    """Return bilinear samples of a field, in the shape `result`, which `places` broadcasts to.
+    """Record the steps of bilinear samples of a field at these rows and columns, and return them
+    in the shape `result`.
 
     Of a coordinate: floor, and its distances from both sides, 2 subs. Of a place: 4 muls for its
     weights. Of a sample: 4 muls and 3 adds. A gradient of the field is added at each corner, one
@@ -45,7 +47,7 @@ def sample_bilinear(
 
 
 def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, KernelTensor]:
-    """Return the distances of values from their floor, and 1 minus those."""
+    """Record the steps of two distances, x - floor(x) and 1 minus that, and return both."""
     steps.work(Cost(specials=values.numel))
     floor = steps.constant(*values.shape)
     near = steps.subtract(values, floor)
@@ -56,7 +58,7 @@ def _distances(steps: KernelSteps, values: KernelTensor) -> tuple[KernelTensor, 
 
 
 def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
-    """Return regions, rows, columns and channels of a region pooling's result."""
+    """Return (regions, rows, columns, channels) of the result of a region pooling."""
     tall, wide = (int(setting(call, name)) for name in ("pooled_height", "pooled_width"))
     return call.input("rois").shape[0], tall, wide, call.result.shape[1]
 
@@ -68,7 +70,7 @@ def _sizes(call: OperatorCall) -> tuple[int, int, int, int]:
     doubt="bound",
 )
 def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
-    """n(Y)*(r*r*(4 muls, 3 adds) + r*r-1 adds + 1 div); r*r samples of each cell, r the ratio.
+    """Count per result r*r samples (4 muls, 3 adds), r*r-1 adds, 1 div; r is the sampling ratio.
 
     input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw] (ps_roi_align: C/(ph*pw) channels). A region:
     4 muls by the scale, 4 subs where aligned (and always with ps), else 2 compares; 2 subs for its
@@ -98,7 +100,7 @@ def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
 
 
 def _roi_pool_back(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
-    """Add the gradient of a cell where its greatest element is: n(Y) adds."""
+    """Return the cost of the gradient of RoI pooling: an add for each element of the result."""
     gradient = Cost(adds=call.result.numel)
     return Gradient({name: gradient if name == "input" else ZERO for name in trainable})
 
@@ -110,7 +112,7 @@ def _roi_pool_back(call: OperatorCall, trainable: frozenset[str]) -> Gradient:
     source=f"{_VISION}roi_pool_kernel.cpp",
 )
 def roi_pool(call: OperatorCall) -> Cost:
-    """K*C*(H+ph)*(W+pw) compares at most; K*(4 muls, 2 adds, 2 divs) for regions.
+    """Count at most K*C*(H+ph)*(W+pw) compares; K*(4 muls, 2 adds, 2 divs) for regions.
 
     input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw]. The size of a region is data, the whole
     picture at most; cells may share a row or a column of it.
@@ -123,7 +125,7 @@ def roi_pool(call: OperatorCall) -> Cost:
 
 @operator("torchvision::nms", backward="none", doubt="bound", source=f"{_VISION}nms_kernel.cpp")
 def nms(call: OperatorCall) -> Cost:
-    """n*(n-1)/2 pairs at most, of 7 compares, 4 adds, a mul, a div; n areas; a sort of n.
+    """Count at most n*(n-1)/2 pairs (7 compares, 4 adds, a mul, a div), n areas, a sort of n.
 
     dets [n, 4]. Of a pair: 4 corners of what both cover (compares), its sides (2 subs, 2 compares
     with 0), its area (mul), the union (add, sub), their ratio (div), the threshold (compare). An
@@ -140,7 +142,7 @@ def nms(call: OperatorCall) -> Cost:
 
 @kernel("torchvision::deform_conv2d", source=f"{_VISION}deform_conv2d_kernel.cpp", doubt="bound")
 def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
-    """n(Y)*Cin/g*k*k MACs; bias: n(Y) adds; k*k samples a place and channel: 4 muls, 3 adds each.
+    """Count per result Cin/g*k*k MACs (bias: 1 add), and k*k samples (4 muls, 3 adds) a channel.
 
     input [N, Cin, H, W], weight [Cout, Cin/g, k, k], offset [N, 2*og*k*k, h, w]. Of a place in one
     of og groups: 2 adds, 2 floors, 4 subs, 4 muls. mask [N, og*k*k, h, w]: a mul each.
@@ -167,7 +169,9 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
 def _operand_of(
     call: OperatorCall, steps: KernelSteps, names: Sequence[str], *shape: int
 ) -> KernelTensor:
-    """Return the first present operand of these names as a tensor of the steps."""
+    """Return the first given operand with one of these names, as a tensor for steps, in the shape
+    if one is given.
+    """
     return steps.operand(call, next(name for name in names if call.has_input(name)), *shape)
 
 
@@ -183,7 +187,7 @@ def _operand_of(
     ),
 )
 def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
-    """Q*M*L*P places of D channels: 4 muls, 3 adds, 1 MAC each; a place: 6 muls, 6 adds, 2 floors.
+    """Count Q*M*L*P places: D*(4 muls, 3 adds, 1 MAC), and 6 muls, 6 adds, 2 floors each.
 
     value [N, S, M, D], sampling_locations [N, Q, M, L, P, 2], attention_weights [N, Q, M, L, P]. A
     place is scaled by the size of its level (2 muls), less a half (2 subs), and has 4 weights.
@@ -217,7 +221,7 @@ def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
     ),
 )
 def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
-    """n(Y)*K*(4 muls, 3 adds, 1 MAC), K points; a place: 6 muls, 6 adds, 2 floors.
+    """Count per result K*(4 muls, 3 adds, 1 MAC) for K points; per place 6 muls, 6 adds, 2 floors.
 
     input [N, H, W, G*D], Y [N, h, w, G*D]. A place is its point of the grid and an offset by
     offset_scale (2 muls, 2 adds), and has 4 weights; then a weight of its own: mask

@@ -1,4 +1,4 @@
-"""The graph that is counted -> a module of TensorFlow's operations, with inputs of its sizes.
+"""Rebuild the counted graph as a module of TensorFlow operations, with inputs of its sizes.
 
 In: a `Source` of another framework, or a file. Out: a `Source` with a `tf.Module`.
 May import: rebuild, frontends, load, ir, errors.
@@ -16,7 +16,7 @@ from crossflops.load.payload import fill_model_weights
 
 @quiet()
 def rebuild(program: Any, graph: Graph) -> Source:
-    """Return the TensorFlow module of an ONNX model that was counted as `graph`, with
+    """Return a TensorFlow module that computes the ONNX model counted as `graph`, with
     tf.TensorSpecs as inputs.
 
     `program` is a model of onnx_ir, the bytes of one, or a file. Weights are zeros, of which one

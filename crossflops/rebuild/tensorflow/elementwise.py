@@ -1,4 +1,6 @@
-"""Element by element, and reductions, in the words in which Keras writes them."""
+"""ONNX operators on elements, and reductions, as the TensorFlow operations that Keras
+would write.
+"""
 
 import functools
 import math
@@ -23,12 +25,14 @@ from crossflops.rebuild.tensorflow.given import (
 
 
 def input_function_rule(function: Callable[..., Any]) -> Rule:
-    """Return the rule of an operator that is a function of its inputs alone."""
+    """Return a rule that calls `function` with the inputs of a node, for operators without
+    attributes.
+    """
     return lambda provided: function(*provided.inputs)
 
 
-def _chain(function: Callable[[Any, Any], Any]) -> Rule:
-    """Return a rule that combines all inputs by a function of two, from left to right."""
+def _chain_rule(function: Callable[[Any, Any], Any]) -> Rule:
+    """Return a rule that combines all inputs of a node by `function(a, b)`, from left to right."""
     return lambda provided: functools.reduce(function, provided.inputs)
 
 
@@ -39,7 +43,7 @@ def _mean(inputs: NodeInputs) -> Result:
 
 
 def _divide(a: Any, b: Any) -> Any:
-    """Return a / b, rounded toward zero for integers (ONNX Div)."""
+    """Return a / b, with the quotient of integers rounded toward zero (ONNX Div)."""
     return tf.truncatediv(a, b) if a.dtype.is_integer else tf.divide(a, b)
 
 
@@ -55,10 +59,8 @@ def _compute_power(x: Any, y: Any) -> Any:
 
 
 def _clip(inputs: NodeInputs) -> Result:
-    """Return x clipped to a minimum and a maximum (ONNX Clip).
-
-    In detail: x clipped to two bounds, which are inputs or (before opset 11) attributes; bounds 0
-    and 6 become ReLU6.
+    """Return the input clipped to bounds from inputs or, before opset 11, attributes; bounds 0 and
+    6 become ReLU6 (ONNX Clip).
     """
     x = inputs.inputs[0]
     low, high = inputs.input(1), inputs.input(2)
@@ -101,7 +103,7 @@ def _prelu(inputs: NodeInputs) -> Result:
 
 
 def _elu(inputs: NodeInputs) -> Result:
-    """Return alpha (exp x - 1) where x is below 0, and x elsewhere."""
+    """Return alpha (exp(x) - 1) where x is below 0, and x elsewhere (ONNX Elu)."""
     x, alpha = inputs.inputs[0], inputs.get("alpha", 1.0)
     y = tf.nn.elu(x)
     return (
@@ -138,7 +140,7 @@ def _hard_sigmoid(inputs: NodeInputs) -> Result:
 
 
 def _hard_swish(inputs: NodeInputs) -> Result:
-    """Return x ReLU6(x + 3) / 6, as keras.activations.hard_swish."""
+    """Return x ReLU6(x + 3) / 6, as keras.activations.hard_swish does (ONNX HardSwish)."""
     x = inputs.inputs[0]
     return x * (tf.nn.relu6(x + constant_in_dtype(3, x)) * constant_in_dtype(1 / 6, x))
 
@@ -167,14 +169,18 @@ def _compute_thresholding_relu(inputs: NodeInputs) -> Result:
 
 
 def _shrink(inputs: NodeInputs) -> Result:
-    """Return x moved by bias toward 0, and 0 between -lambd and lambd (ONNX Shrink)."""
+    """Return x moved by `bias` toward 0, and 0 where x is between -lambd and lambd (ONNX
+    Shrink).
+    """
     x, bias = inputs.inputs[0], constant_in_dtype(inputs.get("bias", 0.0), inputs.inputs[0])
     edge, nothing = constant_in_dtype(inputs.get("lambd", 0.5), x), constant_in_dtype(0, x)
     return tf.where(x > edge, x - bias, tf.where(x < -edge, x + bias, nothing))
 
 
 def _is_infinite(inputs: NodeInputs) -> Result:
-    """Return where the input is infinite, by sign if requested (ONNX IsInf)."""
+    """Return a boolean tensor: whether each element is infinite, of one sign if the node asks for
+    it (ONNX IsInf).
+    """
     x = inputs.inputs[0]
     ends = [
         x == constant_in_dtype(sign * math.inf, x)
@@ -185,12 +191,14 @@ def _is_infinite(inputs: NodeInputs) -> Result:
 
 
 def _softmax_rule(function: Callable[..., Any]) -> Rule:
-    """Return the rule for a function along one axis; before opset 13, over all axes from that one
-    on.
+    """Return a rule that applies `function`, such as softmax, along one axis; before opset 13,
+    over that axis and all behind it.
     """
 
     def rule(inputs: NodeInputs) -> Result:
-        """Return the function along an axis; before opset 13, along all axes from `axis` on."""
+        """Return `function` of the input along the axis; before opset 13, over that axis and all
+        behind it.
+        """
         x = inputs.inputs[0]
         if inputs.since >= 13:
             return function(x, axis=inputs.get("axis", -1))
@@ -228,7 +236,8 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
             "Where": tf.where, "Xor": tf.math.logical_xor,
         }.items()
     },
-    "Max": _chain(tf.maximum), "Min": _chain(tf.minimum), "Sum": _chain(tf.add), "Mean": _mean,
+    "Max": _chain_rule(tf.maximum), "Min": _chain_rule(tf.minimum), "Sum": _chain_rule(tf.add),
+    "Mean": _mean,
     "Mod": _modulo, "Clip": _clip, "Cast": _compute_cast, "LeakyRelu": _leaky, "PRelu": _prelu,
     "Elu": _elu, "Selu": _selu, "Celu": _celu, "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish, "Gelu": _compute_gelu, "Swish": _swish, "Mish": _mish,
@@ -242,14 +251,12 @@ _ELEMENTWISE_RULES: dict[str, Rule] = {
 
 
 def _reduction_rule(function: Callable[..., Any]) -> Rule:
-    """Return the rule of an ONNX reduction over axes.
-
-    In detail: the rule for a reduction over axes from an input or an attribute; without any, over
-    all axes or none.
+    """Return a rule that reduces a node's axes by `function(x, axes, keepdims)`; the axes are an
+    input or an attribute.
     """
 
     def rule(inputs: NodeInputs) -> Result:
-        """Return the input reduced over the node's axes (an ONNX Reduce operator)."""
+        """Return the input reduced over the axes of the node (ONNX ReduceSum, ReduceMax ...)."""
         x = inputs.inputs[0]
         axes = inputs.numbers(1, "axes")
         if not axes:
@@ -261,11 +268,13 @@ def _reduction_rule(function: Callable[..., Any]) -> Rule:
     return rule
 
 
-def _extreme(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
-    """Return the rule of a minimum or maximum, with its own reduction for booleans."""
+def _extreme_rule(function: Callable[..., Any], of_truths: Callable[..., Any]) -> Rule:
+    """Return a rule of a minimum or maximum that reduces by `function`, and booleans by
+    `of_truths`.
+    """
 
     def reduce_by_dtype(x: Any, axes: list[int], keepdims: bool) -> Any:
-        """Return `x` reduced over axes, by the function for its element type."""
+        """Return `x` reduced over the axes, by the function for its element type."""
         return (of_truths if x.dtype == tf.bool else function)(x, axes, keepdims=keepdims)
 
     return _reduction_rule(reduce_by_dtype)
@@ -292,7 +301,9 @@ def _log_sum(x: Any, axes: list[int], keepdims: bool) -> Any:
 
 
 def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
-    """Return the rule for the index of the first extreme, or of the last one."""
+    """Return a rule for the index of the extreme that `function` (argmin or argmax) finds, the
+    first or the last one.
+    """
 
     def rule(inputs: NodeInputs) -> Result:
         """Return the index of the extreme element along an axis (ONNX ArgMax or ArgMin)."""
@@ -308,10 +319,8 @@ def _extreme_index_rule(function: Callable[..., Any]) -> Rule:
 
 
 def _compute_batch_norm(inputs: NodeInputs) -> Result:
-    """Return the batch-normalized input (ONNX BatchNormalization).
-
-    In detail: the result of keras.layers.BatchNormalization; in training, with the moments of the
-    batch.
+    """Return the batch-normalized input as keras.layers.BatchNormalization does (ONNX
+    BatchNormalization).
     """
     x, scale, bias, mean, variance = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
@@ -336,12 +345,14 @@ def _compute_batch_norm(inputs: NodeInputs) -> Result:
 def _normalize_with_scale(
     x: Any, mean: Any, variance: Any, bias: Any, scale: Any, inputs: NodeInputs
 ) -> Any:
-    """Return the input normalized by mean and variance, with scale and bias."""
+    """Return `x` normalized by mean and variance, times `scale` plus `bias`."""
     return tf.nn.batch_normalization(x, mean, variance, bias, scale, inputs.get("epsilon", 1e-5))
 
 
 def _compute_layer_norm(inputs: NodeInputs) -> Result:
-    """Return the result of keras.layers.LayerNormalization."""
+    """Return the input normalized as keras.layers.LayerNormalization does (ONNX
+    LayerNormalization).
+    """
     x = inputs.inputs[0]
     axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
@@ -353,10 +364,8 @@ def _compute_layer_norm(inputs: NodeInputs) -> Result:
 
 
 def _compute_group_norm(inputs: NodeInputs) -> Result:
-    """Return the group-normalized input (ONNX GroupNormalization).
-
-    In detail: the result of keras.layers.GroupNormalization: each group is normalized, then scaled
-    per channel.
+    """Return the group-normalized input as keras.layers.GroupNormalization does (ONNX
+    GroupNormalization).
 
     Before opset 21 there is a scale for each group.
     """
@@ -372,7 +381,9 @@ def _compute_group_norm(inputs: NodeInputs) -> Result:
 
 
 def _instance(inputs: NodeInputs) -> Result:
-    """Return each sample's channels normalized over space (ONNX InstanceNormalization)."""
+    """Return each channel of each sample normalized over its spatial axes (ONNX
+    InstanceNormalization).
+    """
     x, scale, bias = inputs.inputs
     wide = [-1, *(1,) * (tensor_rank(x) - 2)]
     mean, variance = tf.nn.moments(x, list(range(2, tensor_rank(x))), keepdims=True)
@@ -382,15 +393,17 @@ def _instance(inputs: NodeInputs) -> Result:
 
 
 def _compute_rms_norm(inputs: NodeInputs) -> Result:
-    """Return the result of keras.layers.RMSNormalization."""
+    """Return the input normalized as keras.layers.RMSNormalization does (ONNX
+    RMSNormalization).
+    """
     x, scale = inputs.inputs
     axes = list(range(inputs.get("axis", -1) % tensor_rank(x), tensor_rank(x)))
     square = tf.reduce_mean(tf.square(x), axes, keepdims=True)
     return x * tf.math.rsqrt(square + constant_in_dtype(inputs.get("epsilon", 1e-5), x)) * scale
 
 
-def _unit(inputs: NodeInputs) -> Result:
-    """Return x divided by its norm along an axis, 0 if that is 0 (ONNX LpNormalization)."""
+def _unit_norm(inputs: NodeInputs) -> Result:
+    """Return x divided by its norm along an axis; 0 where the norm is 0 (ONNX LpNormalization)."""
     x, axis = inputs.inputs[0], inputs.get("axis", -1)
     size = (_euclidean_norm if inputs.get("p", 2) == 2 else _absolute_sum)(
         x, [axis], keepdims=True
@@ -398,8 +411,8 @@ def _unit(inputs: NodeInputs) -> Result:
     return tf.math.divide_no_nan(x, size)
 
 
-def _responses(inputs: NodeInputs) -> Result:
-    """Return the local response normalization over `size` channels (ONNX LRN).
+def _compute_local_response(inputs: NodeInputs) -> Result:
+    """Return x divided by a power of the sum of squares of neighbouring channels (ONNX LRN).
 
     TensorFlow supports odd sizes.
     """
@@ -413,13 +426,13 @@ def _responses(inputs: NodeInputs) -> Result:
 
 
 def _cumulative(inputs: NodeInputs) -> Result:
-    """Return the running sum along an axis (ONNX CumSum)."""
+    """Return the running sums along an axis (ONNX CumSum)."""
     axis, flags = inputs.number(1, 0), ("exclusive", "reverse")
     return tf.cumsum(inputs.inputs[0], axis, *(bool(inputs.get(flag, 0)) for flag in flags))
 
 
 def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
-    """Return (x - mean) / sqrt(variance + 1e-9)."""
+    """Return (x - mean) / sqrt(variance + 1e-9) over axes (ONNX MeanVarianceNormalization)."""
     x, axes = inputs.inputs[0], list(inputs.get("axes", (0, 2, 3)))
     mean, variance = tf.nn.moments(x, axes, keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + constant_in_dtype(1e-9, x))
@@ -428,8 +441,8 @@ def _compute_mean_variance_norm(inputs: NodeInputs) -> Result:
 _REDUCTIONS_RULES: dict[str, Rule] = {
     "ReduceSum": _reduction_rule(tf.reduce_sum),
     "ReduceMean": _reduction_rule(tf.reduce_mean),
-    "ReduceMax": _extreme(tf.reduce_max, tf.reduce_any),
-    "ReduceMin": _extreme(tf.reduce_min, tf.reduce_all),
+    "ReduceMax": _extreme_rule(tf.reduce_max, tf.reduce_any),
+    "ReduceMin": _extreme_rule(tf.reduce_min, tf.reduce_all),
     "ReduceProd": _reduction_rule(tf.reduce_prod),
     "ReduceL1": _reduction_rule(_absolute_sum),
     "ReduceL2": _reduction_rule(_euclidean_norm),
@@ -444,8 +457,8 @@ _REDUCTIONS_RULES: dict[str, Rule] = {
     "GroupNormalization": _compute_group_norm,
     "InstanceNormalization": _instance,
     "RMSNormalization": _compute_rms_norm,
-    "LpNormalization": _unit,
-    "LRN": _responses,
+    "LpNormalization": _unit_norm,
+    "LRN": _compute_local_response,
     "MeanVarianceNormalization": _compute_mean_variance_norm,
 }
 

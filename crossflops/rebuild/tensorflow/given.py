@@ -1,4 +1,4 @@
-"""The input of a rule: a node of ONNX with its inputs as tensors of TensorFlow."""
+"""What a rule gets: a node of ONNX, with its inputs as TensorFlow tensors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -37,16 +37,16 @@ class NodeInputs:
         self.since = since
 
     def input(self, index: int) -> Any:
-        """Return the tensor of an input, or None where it is left out."""
+        """Return the tensor of the input at this position, or None if it is not given."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def get(self, name: str, default: Any) -> Any:
-        """Return an attribute, or the default."""
+        """Return the value of an attribute, or the default if the node does not set it."""
         return self.attributes.get(name, default)
 
     def value(self, index: int) -> Any:
-        """Return the value of an input as an array, None where it is left out. Raise UnfitError
-        where it is unknown.
+        """Return the value of an input as an array, or None if it is not given. Raises UnfitError
+        if it depends on data.
         """
         if self.input(index) is None:
             return None
@@ -56,14 +56,16 @@ class NodeInputs:
         return np.asarray(known)
 
     def numbers(self, index: int, name: str = "") -> list[int] | None:
-        """Return integers from an input or, as in older versions, from an attribute."""
+        """Return a list of integers from an input or, if that is not given, from an attribute;
+        None without both.
+        """
         value = self.value(index)
         if value is None:
             value = self.attributes.get(name)
         return None if value is None else [int(number) for number in np.ravel(value)]
 
     def number(self, index: int, default: Any) -> Any:
-        """Return a single number from an input."""
+        """Return the number in an input, or the default if it is not given."""
         value = self.value(index)
         return default if value is None else np.ravel(value)[0].item()
 
@@ -72,28 +74,28 @@ Rule: TypeAlias = Callable[[NodeInputs], Result]
 
 
 def definite_shape(tensor: Any) -> list[int]:
-    """Return the sizes of a tensor. Raise UnfitError where one is open."""
+    """Return the sizes of a tensor as integers. Raises UnfitError if a size is open."""
     if not tensor.shape.is_fully_defined():
         raise UnfitError(f"of a tensor of the shape {tensor.shape}")
     return [int(size) for size in tensor.shape]
 
 
 def tensor_rank(tensor: Any) -> int:
-    """Return the number of axes."""
+    """Return the number of axes of a tensor."""
     return len(definite_shape(tensor))
 
 
 def channels_last(tensor: Any) -> Any:
-    """Transpose from N, C, D1, D2 ... to N, D1, D2 ..., C."""
+    """Return the tensor with its axes N, C, D1, D2 ... in the order N, D1, D2 ..., C."""
     return tf.transpose(tensor, [0, *range(2, tensor_rank(tensor)), 1])
 
 
 def channels_first(tensor: Any) -> Any:
-    """Transpose from N, D1, D2 ..., C to N, C, D1, D2 ..."""
+    """Return the tensor with its axes N, D1, D2 ..., C in the order N, C, D1, D2 ..."""
     axes = tensor_rank(tensor)
     return tf.transpose(tensor, [0, axes - 1, *range(1, axes - 1)])
 
 
 def constant_in_dtype(value: Any, tensor: Any) -> Any:
-    """Return a constant of the element type of a tensor."""
+    """Return the value as a TensorFlow constant of the tensor's element type."""
     return tf.constant(value, tensor.dtype)

@@ -1,4 +1,6 @@
-"""The operations of TensorFlow that stand for an ONNX model, and the graph of what they do."""
+"""A module of TensorFlow operations that computes an ONNX model, and the graph of its recorded
+run.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,14 +74,12 @@ class OnnxModule(tf.Module):
         return OnnxModule, (self.program, self.name)
 
     def graph_of(self, seen: Any, setting: Setting) -> tuple[bytes, Graph, Trace]:
-        """Return the bytes, the graph and the trace of a recorded run of this module: see
-        `onnx_module_program`.
-        """
+        """Return the ONNX bytes, the graph and the trace of a recorded run of this module."""
         return onnx_module_program(self, seen, setting)
 
     def layers(self) -> LayerTable:
-        """Return the table from operations to the nodes of the ONNX model they were written
-        for.
+        """Return the table that assigns TensorFlow operations to the ONNX nodes for which they
+        were written.
         """
         return NodeLayers(self)
 
@@ -95,7 +95,7 @@ class OnnxModule(tf.Module):
 
 
 def scopes(paths: Mapping[str, str]) -> dict[str, str]:
-    """Return a unique name scope for every node."""
+    """Return a unique TensorFlow name scope for every node, by the name of the node."""
     by_node: dict[str, str] = {}
     taken: set[str] = set()
     for name, path in paths.items():
@@ -108,7 +108,9 @@ def scopes(paths: Mapping[str, str]) -> dict[str, str]:
 
 
 def _word(name: str) -> str:
-    """Return a name in the characters that TensorFlow allows in a name scope."""
+    """Return the name with characters that a TensorFlow name scope does not allow
+    replaced by "_".
+    """
     word = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)
     return word if re.match(r"[A-Za-z0-9]", word) else f"n{word}"
 
@@ -129,7 +131,7 @@ class _Run:
                 self._known[name] = value
 
     def tensor(self, name: str) -> Any:
-        """Return the value of that name, made into a constant tensor where it is known."""
+        """Return the TensorFlow tensor with this name; a known value becomes a constant."""
         if name not in self.values:
             known = self._known.get(name)
             stored = self._stored.get(name)
@@ -137,7 +139,9 @@ class _Run:
         return self.values[name]
 
     def add(self, node: Any) -> None:
-        """Add the operations of one node. Raise NormalizeError where no rule fits."""
+        """Run the TensorFlow operations of one node, and record its results. Raises NormalizeError
+        if no rule fits.
+        """
         label = f"{node.op_type} {node.name}"
         try:
             if node.op_type == "Constant":
@@ -160,14 +164,18 @@ class _Run:
                 self.values[name] = value
 
     def _operations(self, node: Any) -> list[Any]:
-        """Run the TensorFlow operations of an ONNX node, and return the results."""
+        """Run the TensorFlow operations of an ONNX node in its name scope, and return
+        its results.
+        """
         with tf.name_scope(f"{self._scopes[node.name]}/"):
             inputs = [self.tensor(name) if name else None for name in node.input]
             results = RULES[node.op_type](self._node_inputs(node, inputs))
         return results if isinstance(results, list) else [results]
 
     def _node_inputs(self, node: Any, inputs: list[Any]) -> NodeInputs:
-        """Return inputs, constant values, attributes and version of an ONNX node for its rule."""
+        """Return what the rule of an ONNX node gets: inputs, known values, attributes
+        and version.
+        """
         domain = domain_of(node.domain)
         version = since(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
@@ -179,7 +187,9 @@ class _Run:
         )
 
     def _constant_results(self, node: Any) -> list[Any] | None:
-        """Return a node's results as arrays, None if they depend on data or need counted work."""
+        """Return the results of a node as arrays if they follow from known values and are no
+        counted work; else None.
+        """
         sizes = node.op_type in _OF_SHAPES
         if not sizes and any(name and name not in self._known for name in node.input):
             return None
@@ -198,19 +208,21 @@ class _Run:
         return arrays if all(map(_is_of_sizes, arrays)) else None
 
     def _spreads(self, node: Any) -> bool:
-        """Return whether a node makes a large tensor from a few numbers, as Expand does."""
+        """Return whether a node would make a large tensor from a few numbers, as Expand does."""
         if node.op_type not in _SPREADING:
             return False
         return prod(int(number) for number in self._known[node.input[-1]].ravel()) > _LARGE
 
 
 def _is_of_sizes(array: Any) -> bool:
-    """Return whether an array can be a list of sizes: small, or of integers or booleans."""
+    """Return whether an array can be a list of sizes: it has few elements, or elements that are
+    not floats.
+    """
     return bool(array.size <= _SMALL or array.dtype.kind in "iub")
 
 
 def _tensor_elements(tensor: Any) -> Any:
-    """Return the elements of a tensor, or None where they are not stored."""
+    """Return the elements of an ONNX tensor as an array, or None if they are not stored in it."""
     from onnx import numpy_helper
 
     there = any(getattr(tensor, name) for name in _PAYLOADS) or 0 in tensor.dims
@@ -218,10 +230,8 @@ def _tensor_elements(tensor: Any) -> Any:
 
 
 def _tensor_constant(tensor: Any) -> Any:
-    """Return an ONNX tensor as a TensorFlow constant.
-
-    In detail: a constant tensor; zeros, of which only one is stored, where the elements are
-    missing.
+    """Return an ONNX tensor as a TensorFlow constant; zeros if its elements are not stored. Raises
+    UnfitError for texts.
     """
     value = _tensor_elements(tensor)
     name = ELEMENT_TYPES.get(tensor.data_type, "")
@@ -237,7 +247,7 @@ def _tensor_constant(tensor: Any) -> Any:
 
 
 def _attribute_arrays(node: Any) -> dict[str, Any]:
-    """Return the attributes that are tensors, as arrays."""
+    """Return the attributes of a node that are tensors as arrays, by name."""
     by_name = {
         attribute.name: _tensor_elements(attribute.t)
         for attribute in node.attribute
@@ -247,7 +257,7 @@ def _attribute_arrays(node: Any) -> dict[str, Any]:
 
 
 def _constant_node_value(node: Any) -> Any:
-    """Return the value of a Constant node."""
+    """Return the value of a Constant node: an array if it is small, else a TensorFlow constant."""
     if not node.attribute:
         raise UnfitError("without a value")
     attribute = node.attribute[0]
@@ -268,7 +278,8 @@ _BESIDE = ("Constant",)
 
 
 def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
-    """Return the program of an ONNX model with definite sizes, which is changed in place.
+    """Return the module description (bytes and module path of each node) of an ONNX model, which
+    is changed in place.
 
     `paths` are the known modules by the names of nodes. Raises NormalizeError, naming an operator
     that has no rule.
@@ -291,7 +302,9 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
 
 
 def _inline_ruleless_bodies(model: Any) -> Any:
-    """Return the model with operators without a rule replaced by their bodies, or raise."""
+    """Return the model in which operators without a rule are replaced by their ONNX function
+    bodies. Raises NormalizeError.
+    """
     try:
         return inline_function_bodies(model, _operators_without_rule)
     except Exception as error:  # the types of a body's values do not follow
@@ -300,7 +313,7 @@ def _inline_ruleless_bodies(model: Any) -> Any:
 
 
 def _operators_without_rule(model: Any) -> set[str]:
-    """Return the names of the model's operators that have no TensorFlow rule."""
+    """Return the names of the operators in the model that have no rule for TensorFlow."""
     return {
         f"{domain_of(node.domain)}.{node.op_type}".lstrip(".")
         for node in model.graph.node
@@ -311,7 +324,8 @@ def _operators_without_rule(model: Any) -> set[str]:
 def _node_module_paths(
     model: Any, made: Mapping[str, str], paths: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the module path of every node; a node written for another has the other's path.
+    """Return the module path of every node by its name; a node from a function body has the path
+    of the node it replaces.
 
     The nodes of a body replace the node in order, and the last of them makes its result.
     """
@@ -326,7 +340,8 @@ def _node_module_paths(
 
 
 def from_onnx_file(file: OnnxFile) -> Any:
-    """Return the model in a file without its weights, with the requested input sizes.
+    """Return the ONNX model of a file without the values of its weights, with the requested input
+    sizes.
 
     Raises TargetError, InputError.
     """
@@ -338,14 +353,12 @@ def from_onnx_file(file: OnnxFile) -> Any:
 
 
 def from_onnx_bytes(data: bytes) -> Any:
-    """Return a model in memory without its weights."""
+    """Return the ONNX model in these bytes without the values of its weights."""
     return decode_onnx_model(data)
 
 
 def from_ir_model(model: Any) -> Any:
-    """Return a model of onnx_ir without its weights, which are marked as external while it is
-    serialized.
-    """
+    """Return an onnx_ir model as an ONNX model without the values of its large weights."""
     import onnx_ir as ir
 
     stored = {name: value.const_value for name, value in model.graph.initializers.items()}
@@ -368,7 +381,9 @@ Shape = tuple[int, ...]
 
 
 def product_node(node: Node, call: Call, key: str) -> Node:
-    """Return a node for one of the several products that a node was written as."""
+    """Return an ONNX node for one TensorFlow product, if a node was written as several
+    products.
+    """
     provided = {spec.name: spec.shape or () for spec in call.inputs}
     out, attributes = call.outputs[0].shape or (), dict[str, Attribute]()
     shapes: tuple[Shape, ...]
@@ -402,14 +417,12 @@ def product_node(node: Node, call: Call, key: str) -> Node:
 
 
 def _channels_first(shape: Shape) -> Shape:
-    """Return a shape (batch, ..., channels) as (batch, channels, ...)."""
+    """Return a shape (batch, ..., channels) in the order (batch, channels, ...)."""
     return (shape[0], shape[-1], *shape[1:-1])
 
 
 def _onnx_weight_shape(shape: Shape, target: str) -> Shape:
-    """Return a weight's shape (k, in, out), transposed (k, out, in) or depthwise (k, in, times) in
-    the order of ONNX.
-    """
+    """Return the shape of a TensorFlow filter in the order of ONNX: (out, in, kernel...)."""
     *kernel, first, second = shape
     if target.startswith("Depthwise"):
         return (first * second, 1, *kernel)
@@ -435,7 +448,9 @@ class NodeLayers(LayerTable):
         self._paths = paths
 
     def node(self, name: str) -> str | None:
-        """Return the ONNX node in whose name scope an operation is."""
+        """Return the name of the ONNX node in whose name scope the operation `name` is,
+        or None.
+        """
         while name:
             name = name.rpartition("/")[0]
             if name in self._nodes:
@@ -443,30 +458,30 @@ class NodeLayers(LayerTable):
         return None
 
     def operation_scope(self, name: str) -> tuple[str, int]:
-        """Return module path and module id of an operation, from its name scope."""
+        """Return (path, id) of the module to which an operation belongs, from its name scope."""
         return self.home(self.node(name) or "")
 
     def home(self, node: str) -> tuple[str, int]:
-        """Return the module of a node."""
+        """Return (path, id) of the module to which the ONNX node with this name belongs."""
         path = self._paths.get(node, "")
         return path, self._ids[path]
 
     def parent_scope(self, scope: str) -> tuple[str, int]:
-        """Return the module that encloses a module."""
+        """Return (path, id) of the module that contains the module at the path `scope`."""
         path = scope.rpartition(".")[0]
         return path, self._ids[path]
 
     def kind(self, module: int, name: str) -> str:
-        """Return the kind of the ONNX operator in whose scope an operation is, or ""."""
+        """Return the kind of the layer to which the operation `name` belongs, by its ONNX
+        operator; "" if it has none.
+        """
         return KINDS.get(self._types.get(self.node(name) or "", ""), "")
 
 
 def onnx_module_program(
     model: OnnxModule, seen: Any, setting: Setting
 ) -> tuple[bytes, Graph, Trace]:
-    """Return the bytes, the graph and the trace of a rebuilt module: as
-    `frontends.tensorflow.program.program` does for other models.
-    """
+    """Return the ONNX bytes, the graph and the trace of a recorded run of a rebuilt module."""
     data = model.program.data
     graph, _ = reading.normalize_onnx_bytes(data, model.name, setting)
     calls: dict[str, list[Call]] = {}
@@ -493,10 +508,8 @@ def onnx_module_program(
 def _link_product_node(
     node: Node, calls: Iterable[Call], layers: NodeLayers, made: list[Call]
 ) -> Iterator[Node]:
-    """Yield one node per operation that does the node's work, linked to it.
-
-    In detail: the node linked to its operation. A node that multiplies in several operations
-    becomes as many nodes.
+    """Yield the node linked to its TensorFlow operation; a node computed by several products
+    becomes one node for each of them.
     """
     calls = list(calls)
     path, module = layers.home(node.key)

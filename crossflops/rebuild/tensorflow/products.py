@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and pools, with channels last."""
+"""Matrix products, convolutions and pools of ONNX as TensorFlow operations, with channels last."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ from crossflops.rebuild.tensorflow.given import (
 
 
 def _compute_matmul(inputs: NodeInputs) -> Result:
-    """Return the product as numpy.matmul: a vector is a row on the left, a column on the right."""
+    """Return the product as numpy.matmul does: a vector is a row on the left, a column on the
+    right (ONNX MatMul).
+    """
     a, b = inputs.inputs
     left, right = tensor_rank(a) == 1, tensor_rank(b) == 1
     y = tf.matmul(a[None] if left else a, b[:, None] if right else b)
@@ -32,7 +34,7 @@ def _compute_matmul(inputs: NodeInputs) -> Result:
 
 
 def _compute_gemm(inputs: NodeInputs) -> Result:
-    """Return alpha A B + beta C; C of one row is a bias."""
+    """Return alpha A B + beta C, with C as a bias if it is one row (ONNX Gemm)."""
     a, b = inputs.inputs[:2]
     c = inputs.input(2)
     y = tf.matmul(
@@ -54,10 +56,8 @@ def _compute_einsum(inputs: NodeInputs) -> Result:
 
 
 def _compute_attention(inputs: NodeInputs) -> Result:
-    """Return scaled dot-product attention (ONNX Attention).
-
-    In detail: softmax(scale Q K' + mask) V with separate heads. Few key and value heads are
-    repeated.
+    """Return softmax(scale Q K' + mask) V for each head; fewer key heads than query heads are
+    repeated (ONNX Attention).
 
     Q, K and V are (batch, heads, tokens, size), or (batch, tokens, heads x size).
     """
@@ -91,13 +91,14 @@ def _compute_attention(inputs: NodeInputs) -> Result:
 
 
 def _split_heads(x: Any, heads: int) -> Any:
-    """Return (batch, tokens, width) reshaped to (batch, heads, tokens, width / heads)."""
+    """Return a tensor (batch, tokens, width) as (batch, heads, tokens, width / heads)."""
     batch, tokens, width = definite_shape(x)
     return tf.transpose(tf.reshape(x, [batch, tokens, heads, width // heads]), [0, 2, 1, 3])
 
 
 def _mask_scores(inputs: NodeInputs, scores: Any) -> Any:
-    """Return the scores with minus infinity where a key is masked.
+    """Return the scores with minus infinity where a query must not see a key, or with an additive
+    mask added.
 
     A causal query i sees keys up to i, and all of the past.
     """
@@ -132,7 +133,9 @@ Pads = list[tuple[int, int]]
 
 
 def pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pads:
-    """Return (before, after) for every axis of an image, from `pads` or `auto_pad`."""
+    """Return (before, after) for every spatial axis, from the attribute `pads` or computed as
+    `auto_pad` says.
+    """
     axes, config = len(kernel), inputs.get("auto_pad", "NOTSET")
     if config in ("NOTSET", ""):
         flat = inputs.get("pads", (0,) * 2 * axes)
@@ -155,18 +158,14 @@ def pads(inputs: NodeInputs, sizes: Sequence[int], kernel: Sequence[int]) -> Pad
 
 
 def axis_steps(inputs: NodeInputs, name: str, axes: int) -> list[int]:
-    """Return strides or dilations: an attribute with a number for every axis, 1 where it is left
-    out.
+    """Return the strides or dilations (attribute `name`), one number for every axis; all 1 if not
+    given.
     """
     return list(inputs.get(name, ()) or (1,) * axes)
 
 
 def _compute_convolution(inputs: NodeInputs) -> Result:
-    """Return the convolution of the input (ONNX Conv).
-
-    In detail: Y = X * W + B by Conv2D, by DepthwiseConv2dNative (one channel per group), or by
-    Conv3D.
-    """
+    """Return the convolution plus bias, by Conv2D, DepthwiseConv2dNative or Conv3D (ONNX Conv)."""
     x, weights = inputs.inputs[:2]
     axes = tensor_rank(x) - 2
     image, kernel = definite_shape(x)[2:], definite_shape(weights)[2:]
@@ -186,15 +185,15 @@ def _compute_convolution(inputs: NodeInputs) -> Result:
 
 
 def _add_channel_bias(y: Any, bias: Any) -> Any:
-    """Return `y` plus a bias per channel of its last axis, or `y` if there is no bias."""
+    """Return `y` plus a bias for each channel on its last axis; `y` if the bias is None."""
     return y if bias is None else tf.nn.bias_add(y, bias)
 
 
 def _convolve_plane(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
-    """Return the 2-D convolution of a channels-last input with ONNX weights."""
-    explicit = _explicit(padding)
+    """Return the 2-D convolution of a channels-last input with weights in the order of ONNX."""
+    explicit = _explicit_pads(padding)
     out, per_group, *kernel = definite_shape(weights)
     depthwise = per_group == 1 and group == definite_shape(x)[-1] and strides[0] == strides[1]
     if group > 1 and depthwise and dilations == [1, 1]:
@@ -205,8 +204,8 @@ def _convolve_plane(
     return tf.nn.conv2d(x, filters, strides, explicit, "NHWC", dilations)
 
 
-def _explicit(padding: Pads) -> Any:
-    """Return explicit pads as TensorFlow expects them for NHWC, "VALID" if all are 0."""
+def _explicit_pads(padding: Pads) -> Any:
+    """Return the pads in TensorFlow's form for NHWC, or "VALID" if all of them are 0."""
     if not any(map(any, padding)):
         return "VALID"
     return [[0, 0], *map(list, padding), [0, 0]]
@@ -215,7 +214,9 @@ def _explicit(padding: Pads) -> Any:
 def _convolve_space(
     x: Any, weights: Any, padding: Pads, strides: list[int], dilations: list[int], group: int
 ) -> Any:
-    """Return a 3D convolution, done for each group: the CPU kernel has no groups."""
+    """Return the 3-D convolution of a channels-last input with weights in the order of ONNX, group
+    by group.
+    """
     if len(strides) > 3:
         raise UnfitError(f"in {len(strides)} dimensions")
     if any(map(any, padding)):
@@ -236,21 +237,17 @@ def _convolve_space(
 
 
 def _split_groups(tensor: Any, group: int, axis: int) -> list[Any]:
-    """Return a tensor split into `group` parts along an axis."""
+    """Return the tensor cut into `group` equal parts along an axis."""
     return [tensor] if group == 1 else list(tf.split(tensor, group, axis))
 
 
 def _join_groups(parts: list[Any]) -> Any:
-    """Return the parts concatenated along the last axis."""
+    """Return the parts joined along the last axis."""
     return parts[0] if len(parts) == 1 else tf.concat(parts, -1)
 
 
 def _compute_conv_transpose(inputs: NodeInputs) -> Result:
-    """Return the transposed convolution of the input (ONNX ConvTranspose).
-
-    In detail: the transposed convolution, by Conv2DBackpropInput or Conv3DBackpropInputV2 for each
-    group.
-    """
+    """Return the transposed convolution plus bias, group by group (ONNX ConvTranspose)."""
     x, weights = inputs.inputs[:2]
     axes, group = tensor_rank(x) - 2, inputs.get("group", 1)
     strides, kernel = axis_steps(inputs, "strides", axes), definite_shape(weights)[2:]
@@ -268,7 +265,7 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
         last = tf.transpose(filters, [*range(2, tensor_rank(filters)), 1, 0])
         extents = [definite_shape(x)[0], *sizes, definite_shape(last)[-2]]
         if axes < 3:
-            y = tf.nn.conv2d_transpose(part, last, extents, strides, _explicit(padding))
+            y = tf.nn.conv2d_transpose(part, last, extents, strides, _explicit_pads(padding))
         else:
             extents[1:-1] = [size + sum(pair) for size, pair in zip(sizes, padding, strict=True)]
             y = tf.nn.conv3d_transpose(part, last, extents, [1, *strides, 1], "VALID")
@@ -281,7 +278,8 @@ def _compute_conv_transpose(inputs: NodeInputs) -> Result:
 def _transpose_sizes_and_cut(
     inputs: NodeInputs, image: list[int], kernel: list[int], strides: list[int]
 ) -> tuple[list[int], Pads]:
-    """Return result sizes and the cut (before, after) per axis of a transposed convolution.
+    """Return, for each spatial axis of a transposed convolution, the result size and the cut
+    (before, after).
 
     stride (size - 1) + output_padding + kernel - cut; with `output_shape` the cut follows.
     """
@@ -309,8 +307,8 @@ _CONVOLUTIONS_RULES: dict[str, Rule] = {
 # Pools, with channels last.
 
 
-def _maximum(inputs: NodeInputs) -> Result:
-    """Return the largest element of every window; pads are smaller than any element."""
+def _compute_max_pool(inputs: NodeInputs) -> Result:
+    """Return the largest element of every window (ONNX MaxPool)."""
     if inputs.outputs > 1:
         raise UnfitError("with indices")
     x = inputs.inputs[0]
@@ -319,7 +317,7 @@ def _maximum(inputs: NodeInputs) -> Result:
 
 
 def _compute_average_pool(inputs: NodeInputs) -> Result:
-    """Return the mean of every window, times window / elements where pads are not counted."""
+    """Return the mean of every window, over the elements that count (ONNX AveragePool)."""
     x = inputs.inputs[0]
     kernel, image = list(inputs.get("kernel_shape", ())), definite_shape(x)[2:]
     padding = _ceil_mode_pads(inputs, image, kernel)
@@ -337,7 +335,7 @@ def _compute_average_pool(inputs: NodeInputs) -> Result:
 def _window_element_counts(
     image: list[int], kernel: list[int], strides: list[int], padding: Pads, inside: Pads
 ) -> Any:
-    """Return how many elements of each average pooling window count.
+    """Return, for each window of an average pooling, how many of its elements count in the mean.
 
     Those of the image, and of the pads inside.
     """
@@ -353,7 +351,8 @@ def _window_element_counts(
 
 
 def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> Pads:
-    """Return the pads and, with `ceil_mode`, the extra pad that the last windows reach.
+    """Return the pads (before, after) of each axis, extended with `ceil_mode` as far as the last
+    window reaches.
 
     A window that would begin in the pad behind the image is left out, as PyTorch does.
     """
@@ -371,7 +370,9 @@ def _ceil_mode_pads(inputs: NodeInputs, image: list[int], kernel: list[int]) -> 
 
 
 def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
-    """Return a pooling of the padded input, without dilations."""
+    """Return `pool` of all windows of the input, which is padded with `filler`. Raises UnfitError
+    for dilations.
+    """
     x = inputs.inputs[0]
     kernel = list(inputs.get("kernel_shape", ()))
     axes = tensor_rank(x) - 2
@@ -392,11 +393,11 @@ def _pool_windows(inputs: NodeInputs, filler: Any, pool: Any) -> Any:
     return channels_first(pool(x, kernel, strides, "VALID"))
 
 
-def _over_all(reduce: Any) -> Rule:
-    """Return a rule that reduces all spatial axes, for global pooling."""
+def _global_pool_rule(reduce: Any) -> Rule:
+    """Return a rule that reduces all spatial axes by `reduce`, for global pooling."""
 
     def rule(inputs: NodeInputs) -> Result:
-        """Return the input reduced over all spatial axes, which become 1."""
+        """Return the input reduced over all its spatial axes, which keep the size 1."""
         x = inputs.inputs[0]
         return reduce(x, list(range(2, tensor_rank(x))), keepdims=True)
 
@@ -404,10 +405,10 @@ def _over_all(reduce: Any) -> Rule:
 
 
 _POOLS_RULES: dict[str, Rule] = {
-    "MaxPool": _maximum,
+    "MaxPool": _compute_max_pool,
     "AveragePool": _compute_average_pool,
-    "GlobalAveragePool": _over_all(tf.reduce_mean),
-    "GlobalMaxPool": _over_all(tf.reduce_max),
+    "GlobalAveragePool": _global_pool_rule(tf.reduce_mean),
+    "GlobalMaxPool": _global_pool_rule(tf.reduce_max),
 }
 
 

@@ -1,4 +1,4 @@
-"""Operators that move, cut, join, read and write elements."""
+"""ONNX operators that move, cut, join, read and write elements, as TensorFlow operations."""
 
 import math
 from math import prod
@@ -20,7 +20,9 @@ from crossflops.rebuild.tensorflow.given import (
 
 
 def _compute_reshape(inputs: NodeInputs) -> Result:
-    """Return the reshaped tensor: 0 keeps a size unless `allowzero`, -1 takes what is left."""
+    """Return the input in a new shape; 0 keeps a size unless `allowzero`, -1 is the remaining size
+    (ONNX Reshape).
+    """
     x, sizes = inputs.inputs[0], inputs.numbers(1, "shape") or []
     keeps = not inputs.get("allowzero", 0)
     kept = [
@@ -78,10 +80,8 @@ def _concat(inputs: NodeInputs) -> Result:
 
 
 def _compute_split(inputs: NodeInputs) -> Result:
-    """Return the input split along an axis (ONNX Split).
-
-    In detail: the pieces of given sizes, otherwise of equal ones, of which the last may be
-    smaller.
+    """Return the parts of the input along an axis, of given sizes or of equal ones (ONNX
+    Split).
     """
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     sizes = inputs.numbers(1, "split")
@@ -139,7 +139,9 @@ def _compute_pad(inputs: NodeInputs) -> Result:
 
 
 def _compute_constant_of_shape(inputs: NodeInputs) -> Result:
-    """Return a constant of a shape: zeros of float32 where no value is provided."""
+    """Return a tensor of the given shape filled with one value, float32 zero by default (ONNX
+    ConstantOfShape).
+    """
     value = inputs.attributes.get("value", np.zeros(1, np.float32))
     return tf.fill(inputs.numbers(0) or [], tf.constant(np.ravel(value)[0]))
 
@@ -180,7 +182,7 @@ def _triangle(inputs: NodeInputs) -> Result:
 
 
 def _to_space(inputs: NodeInputs) -> Result:
-    """Return channels moved into blocks of pixels (ONNX DepthToSpace).
+    """Return the input with channels moved into blocks of pixels (ONNX DepthToSpace).
 
     Move channels to blocks of pixels; in the order CRD the rows of a block are within a channel.
     """
@@ -195,7 +197,7 @@ def _to_space(inputs: NodeInputs) -> Result:
 
 
 def _to_depth(inputs: NodeInputs) -> Result:
-    """Return blocks of pixels moved into channels (ONNX SpaceToDepth)."""
+    """Return the input with blocks of pixels moved into channels (ONNX SpaceToDepth)."""
     x, block = inputs.inputs[0], inputs.get("blocksize", 1)
     n, c, h, w = definite_shape(x)
     x = tf.reshape(x, [n, c, h // block, block, w // block, block])
@@ -210,7 +212,7 @@ def _compute_identity(inputs: NodeInputs) -> Result:
 
 
 def _compute_dropout(inputs: NodeInputs) -> Result:
-    """Return the input: nothing is dropped outside training."""
+    """Return the input unchanged, since nothing is dropped outside of training (ONNX Dropout)."""
     if inputs.input(2) is not None and inputs.number(2, False):
         raise UnfitError("in training")
     x = inputs.inputs[0]
@@ -245,8 +247,9 @@ _SHAPES_RULES: dict[str, Rule] = {
 # What reads and writes elements by their places, and resizes.
 
 
-def _positive(indices: Any, known: Any, size: int) -> Any:
-    """Return the indices with known negative ones counted from the beginning.
+def _without_negative_indices(indices: Any, known: Any, size: int) -> Any:
+    """Return the indices with each known negative index i replaced by i + size, as TensorFlow
+    requires.
 
     TensorFlow needs that.
     """
@@ -259,12 +262,16 @@ def _gather(inputs: NodeInputs) -> Result:
     """Return the entries of an axis at the given indices (ONNX Gather)."""
     x, axis = inputs.inputs[0], inputs.get("axis", 0)
     return tf.gather(
-        x, _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]), axis=axis
+        x,
+        _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis]),
+        axis=axis,
     )
 
 
 def _coordinates(indices: Any, axis: int) -> Any:
-    """Return the full coordinates of the elements to which indices of one axis point."""
+    """Return the coordinates of the elements that indices along one axis select, on a new last
+    axis.
+    """
     sizes = definite_shape(indices)
     grid = list(np.indices(sizes))
     parts = [tf.constant(axis, indices.dtype) for axis in grid]
@@ -273,20 +280,20 @@ def _coordinates(indices: Any, axis: int) -> Any:
 
 
 def _gather_elements(inputs: NodeInputs) -> Result:
-    """Return the elements at an index tensor along an axis (ONNX GatherElements)."""
+    """Return the elements that an index tensor selects along an axis (ONNX GatherElements)."""
     x = inputs.inputs[0]
     axis = inputs.get("axis", 0) % tensor_rank(x)
-    indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
+    indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return tf.gather_nd(x, _coordinates(indices, axis))
 
 
 def _gather_nd(inputs: NodeInputs) -> Result:
-    """Return the slices at coordinate vectors (ONNX GatherND)."""
+    """Return the slices that coordinate vectors select (ONNX GatherND)."""
     return tf.gather_nd(*inputs.inputs, batch_dims=inputs.get("batch_dims", 0))
 
 
 def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
-    """Return `x` with updates written at coordinates, by assignment, sum, maximum or minimum."""
+    """Return `x` with updates written at coordinates, by `mode`: "none", "add", "max" or "min"."""
     writers = {
         "none": tf.tensor_scatter_nd_update,
         "add": tf.tensor_scatter_nd_add,
@@ -299,16 +306,16 @@ def _scatter_updates(x: Any, indices: Any, updates: Any, mode: str) -> Any:
 
 
 def _scatter_nd(inputs: NodeInputs) -> Result:
-    """Return the input with updates at coordinate vectors (ONNX ScatterND)."""
+    """Return the input with updates written at coordinate vectors (ONNX ScatterND)."""
     x, indices, updates = inputs.inputs
     return _scatter_updates(x, indices, updates, inputs.get("reduction", "none"))
 
 
 def _scatter_elements(inputs: NodeInputs) -> Result:
-    """Return the input with updates at indices along an axis (ONNX ScatterElements)."""
+    """Return the input with updates written at indices along an axis (ONNX ScatterElements)."""
     x, _, updates = inputs.inputs
     axis = inputs.get("axis", 0) % tensor_rank(x)
-    indices = _positive(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
+    indices = _without_negative_indices(inputs.inputs[1], inputs.known[1], definite_shape(x)[axis])
     return _scatter_updates(
         x, _coordinates(indices, axis), updates, inputs.get("reduction", "none")
     )
@@ -317,14 +324,18 @@ def _scatter_elements(inputs: NodeInputs) -> Result:
 def _one_hot(inputs: NodeInputs) -> Result:
     """Return the one-hot encoding of indices (ONNX OneHot)."""
     off_on, depth = inputs.inputs[2], int(inputs.number(1, 0))
-    indices = tf.cast(_positive(inputs.inputs[0], inputs.known[0], depth), tf.int64)
+    indices = tf.cast(
+        _without_negative_indices(inputs.inputs[0], inputs.known[0], depth), tf.int64
+    )
     axis = inputs.get("axis", -1) % (tensor_rank(indices) + 1)
     axis = -1 if axis == tensor_rank(indices) else axis
     return tf.one_hot(indices, depth, off_on[1], off_on[0], axis, off_on.dtype)
 
 
 def _compute_top_k(inputs: NodeInputs) -> Result:
-    """Return the k largest or smallest along an axis, in order."""
+    """Return the k largest or smallest elements along an axis, sorted, and their indices (ONNX
+    TopK).
+    """
     x, k = inputs.inputs[0], inputs.number(1, inputs.get("k", 1))
     axis = inputs.get("axis", -1) % tensor_rank(x)
     order = [*(at for at in range(tensor_rank(x)) if at != axis), axis]
@@ -337,10 +348,8 @@ def _compute_top_k(inputs: NodeInputs) -> Result:
 
 
 def _compute_resize(inputs: NodeInputs) -> Result:
-    """Return the resized input (ONNX Resize).
-
-    In detail: the resized image: nearest by known indices, linear by TensorFlow's operation or
-    from its taps.
+    """Return the resized input: nearest by known indices, linear by TensorFlow's operator or from
+    neighbours (ONNX Resize).
     """
     x, mode = inputs.inputs[0], inputs.get("mode", "nearest")
     sizes, scales = _output_sizes_and_scales(inputs, definite_shape(x))
@@ -376,7 +385,7 @@ def _compute_resize(inputs: NodeInputs) -> Result:
 
 
 def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[int], list[float]]:
-    """Return the output size and the scale of every axis."""
+    """Return two lists for Resize: the output size and the scale of every axis."""
     if inputs.since < 11:
         scales = [float(axis) for axis in np.ravel(inputs.value(1))]
         return [math.floor(n * s) for n, s in zip(old, scales, strict=True)], scales
@@ -396,7 +405,9 @@ def _output_sizes_and_scales(inputs: NodeInputs, old: list[int]) -> tuple[list[i
 
 
 def _source_coordinates(mode: str, old: int, new: int, scale: float) -> Any:
-    """Return the position of each output element along the old axis."""
+    """Return, for each output element along an axis, its position on the input axis, by Resize's
+    coordinate mode.
+    """
     at = np.arange(new, dtype=np.float64)
     if mode == "align_corners":
         last = old * scale - 1  # of the size before it was cut to a whole number
@@ -412,7 +423,7 @@ def _source_coordinates(mode: str, old: int, new: int, scale: float) -> Any:
 
 
 def _nearest_index(source: Any, mode: str, since: int) -> Any:
-    """Return source coordinates rounded to the nearest index by ONNX Resize's mode."""
+    """Return the positions rounded to an index, by the nearest mode of ONNX Resize."""
     if mode == "floor" or since < 11:
         return np.floor(source)
     if mode == "ceil":
@@ -423,10 +434,8 @@ def _nearest_index(source: Any, mode: str, since: int) -> Any:
 
 
 def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -> Any:
-    """Return the input resized by TensorFlow's own operator, or None if that differs.
-
-    In detail: TensorFlow's own resize, where its definition agrees: two axes, exact ratios;
-    otherwise None.
+    """Return the input resized by TensorFlow's own bilinear operator, or None if that would
+    compute something else.
     """
     old = definite_shape(x)
     exact = all(abs(s * n - m) < 1e-9 for s, n, m in zip(scales, old, sizes, strict=True))
@@ -444,7 +453,9 @@ def _resize_bilinear(x: Any, sizes: list[int], scales: list[float], mode: str) -
 
 
 def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
-    """Interpolate linearly between the two neighbours of every position along one axis."""
+    """Return `x` sampled at the positions `source` along an axis, linear between the two
+    neighbours.
+    """
     size = definite_shape(x)[axis]
     before = np.floor(source)
     wide = [-1, *(1,) * (tensor_rank(x) - 1 - axis)]
@@ -456,11 +467,7 @@ def _interpolate_axis(x: Any, source: Any, axis: int) -> Any:
 
 
 def _compute_upsample(inputs: NodeInputs) -> Result:
-    """Return the upsampled input (ONNX Upsample).
-
-    In detail: the result of Upsample: scales are input 1 or an attribute, and positions are
-    floored.
-    """
+    """Return the input enlarged by scales from an input or an attribute (ONNX Upsample)."""
     scales = inputs.value(1) if inputs.since >= 9 else inputs.get("scales", ())
     inputs = NodeInputs(
         (inputs.inputs[0], tf.constant(scales)),
