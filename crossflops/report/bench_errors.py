@@ -1,4 +1,4 @@
-"""Errors of a measurement: figures that cannot be true."""
+"""Find errors of a measurement: numbers that cannot be true."""
 
 from collections.abc import Iterator
 
@@ -23,7 +23,9 @@ def batches_above_peak(content: Bench) -> Iterator[str]:
 
 
 def kernel_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
-    """Yield messages on impossible kernel times: above the peak, or longer than the run."""
+    """Yield a message for each impossible time: a kernel above the peak, or kernels that take
+    longer than the run.
+    """
     for row in profile.above_peak if peak is not None and peak.is_peak else ():
         yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
     if profile.outside_seconds < 0:

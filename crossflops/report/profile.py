@@ -1,4 +1,4 @@
-"""A training step that was watched: its count, its times, and both of them by module."""
+"""Hold the profile of a training step: its count and its times, in total and by module."""
 
 from collections.abc import Iterable, Mapping
 
@@ -282,11 +282,13 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return sum(parts) if parts else None
 
     def rate(self, macs: Amount, seconds: float | None) -> float | None:
-        """Return 2 x MACs / seconds, in FLOP/s."""
+        """Return the FLOP/s of so many MACs in these seconds, 2 x MACs / seconds; None without
+        seconds.
+        """
         return 2 * macs / seconds if seconds else None
 
     def of_peak(self, rate: float | None) -> float | None:
-        """Return a rate in FLOP/s as a share of the peak; None if one is unknown."""
+        """Return a rate in FLOP/s divided by the peak; None if one of the two is unknown."""
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
@@ -317,13 +319,15 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return self.examples / self.seconds if self.examples and self.seconds else None
 
     def module(self, path: str) -> ModuleProfile:
-        """Return the row of a module. Raises KeyError."""
+        """Return the row of the module at this path; raise KeyError if there is none."""
         return next(
             (row for row in self.modules if row.path == path), None
         ) or _reject_missing_module(path)
 
     def to_json(self) -> str:
-        """Return indented JSON, counts as exact integers; derived figures are written as well."""
+        """Return the profile as indented JSON, with counts as exact integers and with derived
+        numbers such as rates.
+        """
         plain = msgspec.to_builtins(self)
         plain["rest_seconds"] = self.rest
         plain["rates"] = {
@@ -340,12 +344,14 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "TrainingProfile":
-        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
+        """Return the profile that `to_json` wrote; raise msgspec.ValidationError for another
+        text.
+        """
         return msgspec.json.decode(text, type=cls)
 
 
 def _reject_missing_module(path: str) -> ModuleProfile:
-    """Raise KeyError for a module path that the profile does not have."""
+    """Raise KeyError for a module path that the profile does not have; nothing is returned."""
     raise KeyError(path)
 
 
@@ -353,7 +359,7 @@ def _reject_missing_module(path: str) -> ModuleProfile:
 
 
 def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
-    """Return by path of a module the rows of its direct submodules."""
+    """Return {module path: rows of its direct submodules}."""
     rows = list(modules)
     known = {row.path for row in rows}
     inside: dict[str, list[ModuleProfile]] = {path: [] for path in known}
@@ -370,7 +376,9 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
 def modules_above_peak(
     modules: Iterable[ModuleProfile], peak: float
 ) -> tuple[tuple[ModuleProfile, str, float], ...]:
-    """Return modules faster than the peak, each with its pass and its FLOP/s."""
+    """Return (module, "forward" or "backward", FLOP/s) for each pass of a module that was faster
+    than the peak.
+    """
     return tuple(
         (row, word, rate)
         for row in modules
@@ -382,7 +390,8 @@ def modules_above_peak(
 def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
 ) -> tuple[tuple[ModuleProfile, int, float], ...]:
-    """Return modules whose submodules leave over 10 % of their forward time unexplained.
+    """Return (module, number of submodules, seconds of these) for each module whose forward time
+    differs from that of its submodules by more than 10 %.
 
     Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
     time. One with work of its own accounts for the rest of its time by that; what is in it may
@@ -421,7 +430,9 @@ class ClassesAtDepth(msgspec.Struct, frozen=True):
 
 
 def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ClassesAtDepth, ...]]:
-    """Return by depth the sums of parameters, MACs and seconds of each module class."""
+    """Return {depth: one entry for each module class at that depth}, with sums of parameters, MACs
+    and seconds.
+    """
     sums: dict[int, dict[str, ClassesAtDepth]] = {}
     for row in modules:
         level = sums.setdefault(row.depth, {})
