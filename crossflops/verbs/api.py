@@ -43,7 +43,9 @@ R = TypeVar("R")
 
 
 def _find_configured_formulas() -> tuple[str, ...]:
-    """Return the files of custom formulas that the configuration names."""
+    """Return the files with formulas of the user that the configuration names, () if it names
+    none.
+    """
     if not is_configured("formulas"):
         return ()
     from crossflops.plugins.formula_files import formulas_of_configuration
@@ -52,7 +54,8 @@ def _find_configured_formulas() -> tuple[str, ...]:
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
-    """Return the verb so that its `formulas` and the configured ones are used while it runs.
+    """Return a function like `verb` that also uses the formulas of the configuration and of its
+    argument `formulas`, as long as it runs.
 
     Args:
         verb: A function with the keyword `formulas`: files, or modules that register theirs.
@@ -63,7 +66,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the verb's result, with the formulas of configuration and caller in effect."""
+        """Return the result of the verb, run with the formulas of configuration and caller."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
         sources = (*_find_configured_formulas(), *own)
@@ -701,4 +704,4 @@ def export(
 
 
 def _ignore_api_progress(_: str) -> None:
-    """Ignore a progress message."""
+    """Ignore a progress message; used if the caller gives no `on_progress`."""
