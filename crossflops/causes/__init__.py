@@ -37,8 +37,7 @@ def ours() -> dict[str, Cause]:
 def _causes_by_id() -> dict[str, Cause]:
     """Return the causes of this package and of plugins as {id: cause}.
 
-    In detail: the causes of this package and of plugins by id. Where two share an id, the first
-    one is kept and a warning is given.
+    If two have the same id, the first one is kept, with a warning.
     """
     by_id = dict(ours())
     for source, cause in _from_plugins():
@@ -127,9 +126,6 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 def _score(requested: list[str], cause: Cause) -> int:
     """Return how well a cause matches the words: a higher number is better, 0 means that a word is
-    missing.
-
-    In detail: how well a cause matches these words: more is better, 0 means that a word is
     missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")

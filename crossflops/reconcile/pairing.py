@@ -296,9 +296,6 @@ def _pairs_of_equal_weights(
     weights of equal sizes, the nearest first.
 
     With `exact` they also need equally many output positions.
-
-    In detail: pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
-    places.
     """
     key = _signature_with_places if exact else _contraction_signature
     taken = sorted(partner.values())
@@ -548,8 +545,7 @@ def _shifts_without_partner(
     """Yield the differences in FLOPs and parameters that operations without a partner make, first
     those of a changed size.
 
-    In detail: the shifts of operations without a partner: first to the other size, then to the
-    other form.
+    The next one changes the form of the operations.
     """
     flops = sum(operation.flops for operation in others) - sum(
         operation.flops for operation in ones

@@ -795,8 +795,6 @@ def _rows_of_threefold_pass(
 ) -> Iterator[PathRow]:
     """Yield a row for each module: MACs of the exact training step, three times the tool's forward
     number, and the causes between them.
-
-    In detail: each module with all beneath it: its differences, and three times the tool's number.
     """
     known = {row.path: row for row in forward.by_path}
     printed = {entry.path: entry.amount for entry in profile.entries}

@@ -469,8 +469,7 @@ def _conv_file_probe(
     """Return a probe with one convolution that has 3 positions per axis, on an input of 6 elements
     per axis.
 
-    In detail: a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
-    along each axis.
+    It has 2 input and 4 output channels.
     """
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)
     kernel = ",".join(["3"] * axes)

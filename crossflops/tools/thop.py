@@ -98,8 +98,7 @@ v0_0_31.include(unseen)
 def _thop_kernel_positions(call: Site) -> int:
     """Return the number of kernel positions of a convolution, the product of its kernel sizes.
 
-    In detail: K, the product of the kernel's extents: of the weight, or of the setting where the
-    weight is computed.
+    They are read from the weight, or from the setting if the weight is computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     if weights:

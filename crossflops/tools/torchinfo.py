@@ -242,10 +242,7 @@ def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
     """Return the result shape that torchinfo uses: of the first tensor of a sequence, or the last
     of a mapping.
 
-    In detail: the shape that torchinfo uses for the result: the first tensor of a sequence, the
-    last of a mapping.
-
-    Of nested ones always the first. `calculate_size`, `nested_list_size`.
+    Of a nested sequence or mapping it is the first. `calculate_size`, `nested_list_size`.
     """
     specs = call.outputs
     if call.call.returns == "sequence":

@@ -99,8 +99,7 @@ _LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
 def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
     """Return the kernel sizes of a convolution, one for each spatial axis.
 
-    In detail: the extents of the kernel: of the weight, or of the setting where the weight is
-    computed.
+    They are read from the weight, or from the setting if the weight is computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     return weights[0][2:] if weights else call.extents("kernel_size")
@@ -170,8 +169,7 @@ def _ultralytics_cell_evaluations(call: Site) -> int:
     """Return how often a recurrent layer evaluates its cell in one layer and one direction: steps
     x batch size, if there is a batch.
 
-    In detail: the evaluations of a cell: rows of packed data, otherwise steps, times samples if
-    there are any.
+    For packed data it is the number of rows.
 
     rnn_hooks.py: _cell_evaluations.
     """
@@ -352,8 +350,7 @@ def _attention_sizes_of_module(call: Site) -> _Attention:
 def _attention_sizes_of_function(call: Site) -> _Attention:
     """Return the sizes of an attention, from the arguments of multi_head_attention_forward.
 
-    In detail: the sizes from a function's arguments by index or by name; the function has no
-    `batch_first`.
+    The function has no `batch_first`.
     """
     biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
     appended = biased + bool(_ultralytics_setting_value(call, 9, "add_zero_attn"))
@@ -494,8 +491,7 @@ def average(call: Site) -> int:
 def _pool_axis_count(call: Site) -> int:
     """Return the number of spatial axes of an average pool.
 
-    In detail: the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
-    AvgPool2d.
+    A kernel that is one number belongs to AvgPool3d or AvgPool2d.
     """
     kernel = call.module.settings["kernel_size"]
     if isinstance(kernel, list):

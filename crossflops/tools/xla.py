@@ -191,7 +191,7 @@ def applications(call: Call) -> int:
 def _xla_window_flops(call: Call) -> int:
     """Return how often the function of a windowed reduction is applied, as XLA counts it.
 
-    In detail: (window - 1) x n(out), and less for a window that is as wide as the whole dimension.
+    That is (window positions - 1) x result elements, and less for a window as wide as the axis.
     """
     elements = prod(_xla_result_shape(call))
     window = _xla_window_sides(call)

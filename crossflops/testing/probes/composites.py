@@ -176,8 +176,7 @@ def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: 
     """Return a builder of a model with one MultiheadAttention; `call` has the options with which
     it is called.
 
-    In detail: a builder of nn.MultiheadAttention of width 32 with these options, called with those
-    of `call`.
+    The layer has width 32 and 4 heads.
     """
     layer = nn("MultiheadAttention", 32, 4, *args, **options)
     return function_model(

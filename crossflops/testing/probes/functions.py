@@ -292,8 +292,7 @@ def _low_rank_linear() -> Any:
 def _model_with_hooks() -> Any:
     """Return a model that has forward hooks and forward pre-hooks, as a whole and on one layer.
 
-    In detail: a model with hooks of the model and of a layer, before and after: a sum, a product
-    of 8 x 8.
+    A pre-hook multiplies by an 8 x 8 matrix, a hook adds the result to itself.
     """
     import torch
     from torch import nn as torch_nn

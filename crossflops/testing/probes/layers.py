@@ -217,8 +217,7 @@ def _custom_layer(
     """Return a builder of a layer of a new class `name`, with `body` as its forward and a
     parameter for each of `shapes`.
 
-    In detail: a builder of a layer whose class has this name and these parameters; its forward is
-    `body(layer, x)`.
+    Its forward is `body(layer, x)`.
     """
 
     def build() -> Any:
@@ -459,8 +458,7 @@ def _interleave_layer_lists() -> Any:
     """Return a model with two lists of layers, which it runs in turn: one of each, then the next
     of each.
 
-    In detail: two lists of layers that are iterated in parallel, so each list is left and entered
-    again.
+    So the run leaves each list and enters it again.
     """
     import torch
 
