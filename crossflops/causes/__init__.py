@@ -64,7 +64,7 @@ def _from_plugins() -> Iterator[tuple[str, Cause]]:
 
 
 def _warn_about_causes(text: str) -> None:
-    """Emit `text` as a `CrossflopsWarning`."""
+    """Show a `CrossflopsWarning` with this text."""
     warnings.warn(text, CrossflopsWarning, stacklevel=2)
 
 

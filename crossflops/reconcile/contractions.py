@@ -143,7 +143,9 @@ def _contraction_by_example(
 
 
 def _contraction_input_shape(node: Node, index: int) -> tuple[int, ...] | None:
-    """Return the shape of a node's input, or None if there is no such input or shape."""
+    """Return the shape of the node's input at `index`; None if there is no such input or its shape
+    is unknown.
+    """
     spec = node.inputs[index] if index < len(node.inputs) else None
     return spec.shape if spec is not None else None
 

@@ -110,7 +110,9 @@ def _flops(contraction: Contraction) -> int:
 
 
 def _contraction_parameters(contraction: Contraction) -> int:
-    """Return the number of weights and biases of a contraction."""
+    """Return the number of parameters that the sizes of a contraction give: weights and bias, each
+    only if it has parameters of its own.
+    """
     facts = (
         contraction.taps * contraction.inner * contraction.outer
         if contraction.kind == WEIGHTED and contraction.weights
@@ -295,5 +297,5 @@ def _product_of_sizes(sizes: tuple[int, ...]) -> int:
 
 
 def _equal_sizes_text(sizes: tuple[int, ...]) -> str:
-    """Return sizes as text: one number if all are equal, else joined by "x"."""
+    """Return sizes as text: one number such as "3" if all are equal, else joined as in "3x5"."""
     return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))

@@ -174,7 +174,9 @@ def _multiplicities_by_path(
 
 
 def home(node: Node, trace: Trace) -> str:
-    """Return the path of the module in which a node ran, from its call if that is recorded."""
+    """Return the path of the module in which a node ran: that of its recorded call, else the
+    node's own path.
+    """
     call = trace.calls_by_key.get(node.call)
     return trace.modules[call.module].path if call else node.path
 

@@ -85,7 +85,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def figures_counted(self) -> int:
-        """The number of rows whose model was counted."""
+        """The number of rows of the table whose model could be counted."""
         return sum(row.is_counted for row in self.rows)
 
     def count_status(self, status: Status) -> int:

@@ -11,7 +11,9 @@ _REASONS = (
 
 
 def batches_above_peak(content: Bench) -> Iterator[str]:
-    """Yield a message for each batch size and phase that ran faster than the peak."""
+    """Yield a message for each measured batch size, and each phase of a training step, with a rate
+    above the peak.
+    """
     for row in content.above_peak:
         share_of_peak = 100 * (content.share(row) or 0)
         yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"

@@ -110,7 +110,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         return exact.numerator if exact.denominator == 1 else float(exact)
 
     def holds(self, value: Amount, limit: Amount) -> bool:
-        """Return whether the value satisfies the rule."""
+        """Return whether the value keeps the rule, whose limit is `limit`."""
         return {
             "<=": value <= limit,
             ">=": value >= limit,
@@ -217,7 +217,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether no rule could be checked, because of errors."""
+        """Whether there are rules and none of them could be checked."""
         return bool(self.checks) and all(check.error for check in self.checks)
 
 

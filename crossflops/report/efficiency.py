@@ -225,5 +225,7 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
-    """Return the rooflines of a report, one for each device and kind of work."""
+    """Return the rooflines of a report, one for each device and each kind of work (native or of a
+    tool).
+    """
     return tuple(row.roofline for row in report.efficiency if isinstance(row.roofline, Roofline))

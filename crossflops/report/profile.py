@@ -64,23 +64,25 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """The MACs of the forward pass."""
+        """The MACs of the forward pass through the module."""
         return self.training.forward_macs
 
     @property
     def backward_macs(self) -> int:
-        """The MACs of the gradients, with recomputation by kernels or checkpoints."""
+        """The MACs of the backward pass through the module, with recomputed work."""
         work = self.training
         return work.backward_input_macs + work.backward_weight_macs + work.recomputed_macs
 
     @property
     def rate(self) -> float | None:
-        """2 x MACs of the forward pass / its seconds, in FLOP/s."""
+        """The FLOP/s of the forward pass: 2 x MACs / seconds; None if its time is unknown."""
         return 2 * self.macs / self.forward_seconds if self.forward_seconds else None
 
     @property
     def backward_rate(self) -> float | None:
-        """FLOP/s of the backward pass, with the recomputed forward MACs."""
+        """The FLOP/s of the backward pass, with recomputed work: 2 x MACs / seconds; None if its
+        time is unknown.
+        """
         seconds = (self.backward_seconds or 0.0) + self.again_seconds
         return 2 * self.backward_macs / seconds if self.backward_seconds else None
 
@@ -101,7 +103,7 @@ class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The seconds of forward and backward pass."""
+        """The seconds of the module's forward and backward pass together."""
         return self.forward_seconds + self.backward_seconds
 
 
@@ -154,7 +156,7 @@ class RankStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the whole step."""
+        """The seconds of the whole step of this process; None if unknown."""
         return self.latencies.iteration
 
 
@@ -171,20 +173,24 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int | None:
-        """The MACs of all ranks' batches, shared ones once; None if some are unknown."""
+        """The MACs of the batches of all ranks; a batch that several ranks share counts once. None
+        if one is unknown.
+        """
         total = sum(step.forward_macs + step.backward_macs for step in self.steps)
         return None if self.missing or total % self.sharing else total // self.sharing
 
     @property
     def examples(self) -> int | None:
-        """The examples of all ranks' batches, shared ones once; None if some are unknown."""
+        """The examples in the batches of all ranks; a batch that several ranks share counts once.
+        None if one is unknown.
+        """
         known = [step.examples for step in self.steps if step.examples is not None]
         full = len(known) == len(self.steps) and not self.missing
         return sum(known) // self.sharing if full else None
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the slowest rank's step."""
+        """The seconds of the step of the slowest rank; None if unknown."""
         return max((step.seconds for step in self.steps if step.seconds is not None), default=None)
 
 
@@ -235,7 +241,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_flops(self) -> int:
-        """The FLOPs of the gradients, a count."""
+        """The FLOPs of the gradients, without recomputation: a number of operations, not a
+        rate.
+        """
         return self.work.backward_input_flops + self.work.backward_weight_flops
 
     @property
@@ -262,7 +270,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _works_beside(self) -> list[Training]:
-        """Training work of the modules outside the model, without those that have none."""
+        """The training work of each module outside of the model whose work is known."""
         return [row.training for row in self.beside if row.training is not None]
 
     @property
@@ -272,7 +280,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the whole step, or of its timed phases."""
+        """The seconds of the whole step, or else the sum of its timed phases; None without
+        times.
+        """
         times = self.latencies
         if times.iteration is not None:
             return times.iteration
@@ -305,17 +315,21 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mfu(self) -> float | None:
-        """The model FLOPs utilization: rate without recomputation / peak."""
+        """The model FLOPs utilization, 1 for the peak: rate without recomputation / peak; None
+        without a time or a peak.
+        """
         return self.of_peak(self.rate(self.step_macs, self.seconds))
 
     @property
     def hfu(self) -> float | None:
-        """The hardware FLOPs utilization: rate with recomputation / peak."""
+        """The hardware FLOPs utilization, 1 for the peak: rate with recomputation / peak; None
+        without a time or a peak.
+        """
         return self.of_peak(self.rate(self.executed_step_macs, self.seconds))
 
     @property
     def examples_per_second(self) -> float | None:
-        """The examples a second of this process."""
+        """The number of examples that this process handles in a second; None if it is unknown."""
         return self.examples / self.seconds if self.examples and self.seconds else None
 
     def module(self, path: str) -> ModuleProfile:

@@ -13,7 +13,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
 def exact_amount(amount: Amount) -> str:
-    """Return the number as text with all digits, in groups of three.
+    """Return an amount as text with all digits, in groups of three.
 
     >>> exact_amount(4133742592)
     '4 133 742 592'
@@ -84,7 +84,8 @@ def percent_share(part: Amount, full: Amount) -> str:
 
 
 def percent_change(value: Amount | Fraction, reference: Amount) -> str:
-    """Return the change from a reference, in percent with two decimals; "-" if that is zero.
+    """Return the change from `reference` to `value` as text, in percent with at least two
+    decimals; "-" if `reference` is 0 or one is not finite.
 
     Where all of these are 0 and the value is another one, to the first digit that is not.
 
@@ -112,7 +113,8 @@ def _decimals(percent: Fraction) -> int:
 
 
 def explanation_percent(residual: Amount, delta: Amount) -> str:
-    """Return the percentage of a difference that is explained; 100 % only in full.
+    """Return the explained share of a difference as text in percent; "100 %" only if the residual
+    is 0.
 
     >>> pairs = (0, 7), (0, 0), (1, 10**9), (1, 0)
     >>> tuple(explanation_percent(part, whole) for part, whole in pairs)
@@ -155,7 +157,7 @@ def short_count_with_noun(count: int, content: str) -> str:
 
 
 def _decimal_text(value: Fraction, decimals: int) -> str:
-    """Return a fraction rounded to a number of decimals, as text."""
+    """Return a fraction as text, rounded to so many decimals."""
     scaled = round(value * 10**decimals)
     integer, rest = divmod(scaled, 10**decimals)
     return f"{exact_amount(integer)}.{rest:0{decimals}}"

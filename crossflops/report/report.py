@@ -123,7 +123,9 @@ class ModuleShapes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """The shape of the parameter with the most elements; () without parameters."""
+        """The shape of the module's own parameter with the most elements; () without
+        parameters.
+        """
         return max(self.weights.values(), key=prod, default=())
 
 
@@ -242,12 +244,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> ModuleRow | Totals:
-        """The totals of the report: of the module that it is restricted to, or the model."""
+        """The row of the module to which the report is restricted, or the totals of the model."""
         return self.module if isinstance(self.module, ModuleRow) else self.totals
 
     @property
     def compared(self) -> int:
-        """The native MACs that tools are compared with: of the pass or the training step."""
+        """The native MACs with which tools are compared: those of the training step if there is
+        one, else of the forward pass.
+        """
         step = self.training
         return step.macs if isinstance(step, TrainingReport) else self.scope.macs
 
@@ -263,7 +267,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def params(self) -> int:
-        """The number of parameters, shared ones once."""
+        """The number of parameters of the model; a shared parameter counts once."""
         return self.totals.params
 
     @property

@@ -149,7 +149,9 @@ class _Model:
         self._layers.append((name, layer))
 
         def apply(model: Any, x: Any) -> Any:
-            """Call the convolution: as a function, by its `forward`, or as a module."""
+            """Return the result of the convolution for x, called in the way of the step: as a
+            function, by `forward`, or as a module.
+            """
             value = getattr(model, name)
             if step["kind"] == "functional_conv":
                 return functional.conv2d(

@@ -318,7 +318,7 @@ def _reference_module(
                 self.register_parameter(f"{name}_", torch.nn.Parameter(made[name]))
 
         def forward(self, *others: Any) -> Any:
-            """Return what the reference returns."""
+            """Return what the reference gives for the parameters and the other inputs."""
             left = iter(others)
             tensors = {
                 name: getattr(self, f"{name}_") if name in floats else next(left) for name in made

@@ -137,7 +137,7 @@ def _gradients(jax: Any, x: Any, w: Any) -> Any:
     """
 
     def loss(x: Any, w: Any) -> Any:
-        """Return the sum of the pooled activations."""
+        """Return the sum of the pooled activations, of which gradients are taken."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=layout)
         y = jax.nn.relu(y)

@@ -281,8 +281,11 @@ for mode, weight in (("linear", 4), ("cubic", 8)):
 
 
 @_component_rule("sum", "elementwise.add-function", "Sum")
+@with_formula("(inputs - 1) max n(X_i)")
 def onnx_tool_sum_adds(node: Node) -> int:
-    """(inputs - 1) max n(X_i)."""
+    """Return the additions that onnx-tool counts for Sum: (number of inputs - 1) x elements of the
+    largest input.
+    """
     return (len(node.inputs) - 1) * onnx_tool_largest_input(node)
 
 

@@ -51,6 +51,9 @@ def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
 
     @functools.wraps(amount)
     def formula(call: Site) -> int:
+        """Return what `amount` gives for the call, or 0 if it reads a shape that is not fully
+        known.
+        """
         try:
             return amount(call)
         except _OpenShapeError:

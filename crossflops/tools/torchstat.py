@@ -37,7 +37,9 @@ _FIRST, _FAILS = "unit.first-add-omitted", "op.unregistered-zero"
 
 
 def _any_of(*kinds: Condition) -> Condition:
-    """Return a condition that holds for the module classes of any of the given conditions."""
+    """Return a condition that holds for modules of all classes that at least one of the given
+    conditions names.
+    """
     return kind_of(*(name for kind in kinds for name in kind.names))
 
 
@@ -109,7 +111,9 @@ def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     indices = _torchstat_class_positions(modules)
 
     def place(name: str) -> int:
-        """Return the position of a class in torchstat's list, or the list's length if absent."""
+        """Return the position of a class in torchstat's list of classes, the length of the list if
+        it is not in there.
+        """
         return indices.get(name, len(indices))
 
     return {
@@ -206,7 +210,7 @@ earlier.misses("earlier", _CONTRACTING, cause="module.reused")
 
 
 def _report_column_tool(tool: str, prints: str, per_mac: int, file: str) -> Tool:
-    """Return the description of one column of torchstat's report as a tool."""
+    """Return the description of one column of torchstat's table as a tool."""
     return Tool(
         tool,
         edition="0.0.7",

@@ -108,7 +108,8 @@ def count(
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "ShownReport":
-    """Count a model, and with `as_` ("thop@0.0.31") also as a tool does, without the tool.
+    """Return the count of a model; with `as_` ("thop@0.0.31") also the number that this tool would
+    print, without running it.
 
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
@@ -184,7 +185,7 @@ def efficiency(
     formulas: Sequence[str | Path] = (),
     **asked: Any,
 ) -> "ShownEfficiency":
-    """Compare a count with a device's peak, as `crossflops efficiency` does.
+    """Return the rate, MFU and bounds of a model on a device, as `crossflops efficiency` does.
 
     Args:
         target: A model object or a target string, as in `count`. Without it the work is provided:
@@ -236,7 +237,7 @@ def identify(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownIdentification":
-    """Find the tool, unit, setting or input size that prints a published figure.
+    """Return the tool, unit, setting or input size that prints a published figure of a model.
 
     Args:
         figure: The figure as it was printed: "4.11G", "17.6 GFLOPs", "300M".
@@ -289,7 +290,8 @@ def audit(
     jobs: int | None = 1,
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownAudit":
-    """Reproduce the published figures of a CSV file, and name its contradictions.
+    """Return for each published figure in a CSV file the convention that prints it, and the
+    contradictions in the file.
 
     Args:
         table: The file; its columns are found by their names.
@@ -361,7 +363,8 @@ def compare(
     teach_tools: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownReport":
-    """Count a model, let tools count it, and account for every difference.
+    """Return the count of a model, the number that each tool prints for it, and the causes of
+    every difference.
 
     Each tool runs in a worker process. Its prediction is fixed before it starts. Tools that count
     an ONNX file get the normalized model, or the target if that is a file.
@@ -476,7 +479,7 @@ def bench(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownBench":
-    """Run a model, and return how fast it is and where its time goes.
+    """Run a model; return how fast it is and how much time each of its nodes takes.
 
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
@@ -561,7 +564,7 @@ def profile(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownProfile":
-    """Train a model of PyTorch for some steps, and return where its work and its time go.
+    """Train a PyTorch model for some steps; return the work and the time of each module.
 
     A copy is trained, in this process and in the mode of `setting`. The rates are compared with
     `peak_tflops`, or with the peak of the `device`; without both the peak of this machine is
@@ -654,7 +657,8 @@ def export(
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "Files":
-    """Write the normalized model ("onnx") or node data ("model-explorer") to a file.
+    """Write the normalized model ("onnx") or its counts for a viewer ("model-explorer") to a file;
+    return the written files.
 
     Of a model "onnx" is the counted graph with its weights; of an ONNX file a copy, in which
     `annotate` changes only the metadata of the nodes. The model is counted only if a count is

@@ -339,7 +339,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_optimizer(self) -> str | None:
-        """The optimizer of a training step, or None without training."""
+        """The name of the optimizer of the training step; None if the model is not trained."""
         return self.optimizer if self.train else None
 
 

@@ -94,7 +94,7 @@ class PassCounter:
 
     @property
     def pass_count(self) -> int:
-        """The number of passes that were counted."""
+        """The number of different passes that were counted."""
         return len(self._prefills) + len(self._steps)
 
     def prefill_at(self, prompt: int) -> _Counts:
@@ -195,7 +195,7 @@ class LayeredCounter:
 
     @property
     def pass_count(self) -> int:
-        """The number of passes that were counted."""
+        """The number of different passes that were counted, over all small models."""
         return self._base.pass_count + sum(counter.pass_count for counter in self._more)
 
     def with_numbers(self, numbers: Sequence[int]) -> "LayeredCounter":

@@ -155,14 +155,16 @@ def _vmap_composite(model: Any, x: Any) -> Any:
 
 
 def _subscripts(model: Any, a: Any, b: Any) -> Any:
-    """Return an einsum of two tensors whose subscripts are lists of integers."""
+    """Return an einsum of two tensors that is called with lists of integers instead of an
+    equation.
+    """
     import torch
 
     return torch.einsum(a, [0, 1, 2], b, [0, 2, 3], [0, 1, 3])
 
 
 def _call_by_keyword(model: Any, x: Any) -> Any:
-    """Return the layer's result for an input passed by keyword."""
+    """Return what the layer gives for `x`, passed by keyword."""
     return model.layer(input=x)
 
 
@@ -185,12 +187,14 @@ def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: 
 
 
 def _forward_of_attention(model: Any, x: Any) -> Any:
-    """Return self-attention by the layer's `forward`, without its hooks."""
+    """Return the self-attention of `x`, computed by the layer's `forward`, so that its hooks do
+    not run.
+    """
     return model.layer.forward(x, x, x, need_weights=False)[0]
 
 
 def _forward_of_linear(model: Any, x: Any) -> Any:
-    """Return the linear layer's result by its `forward`, without its hooks."""
+    """Return what the linear layer's `forward` gives for `x`, so that its hooks do not run."""
     return model.layer.forward(x)
 
 
@@ -204,7 +208,9 @@ class _Own:
 
         class BranchedLinear(torch.nn.Linear):
             def forward(self, x: Any) -> Any:
-                """Return the base layer's result plus a functional linear with doubled weights."""
+                """Return what the base class gives for x, plus a functional linear with doubled
+                weights.
+                """
                 return super().forward(x) + torch.nn.functional.linear(x, self.weight * 2)
 
         return BranchedLinear(64, 32)
@@ -248,7 +254,7 @@ class _Own:
 
         class Free(torch.nn.ReLU):
             def forward(self, x: Any) -> Any:
-                """Return the base layer's result for `x @ x`."""
+                """Return what the base class gives for `x @ x`."""
                 return super().forward(x @ x)
 
         return Free()

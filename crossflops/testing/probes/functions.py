@@ -45,7 +45,7 @@ def _torch(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _call_functional_linear(model: Any, x: Any) -> Any:
-    """Return a functional linear of `x` with the layer's weights."""
+    """Return the functional linear of `x` with the layer's weights."""
     import torch.nn.functional
 
     return torch.nn.functional.linear(x, model.layer.weight, model.layer.bias)
@@ -411,7 +411,7 @@ def _matmul_reference() -> Any:
 
 
 def _upsample_bilinear(model: Any, x: Any) -> Any:
-    """Return `x` upsampled by 2 with the deprecated `upsample` in bilinear mode."""
+    """Return `x`, enlarged by 2 with the deprecated function `upsample` in bilinear mode."""
     import torch.nn.functional
 
     with warnings.catch_warnings():
@@ -420,7 +420,7 @@ def _upsample_bilinear(model: Any, x: Any) -> Any:
 
 
 def _pool_by_keyword(model: Any, x: Any) -> Any:
-    """Return `x` pooled to 1x1, with the size passed by keyword."""
+    """Return `x`, pooled to 1x1 positions, with that size passed by keyword."""
     import torch.nn.functional
 
     return torch.nn.functional.adaptive_avg_pool2d(x, output_size=1)

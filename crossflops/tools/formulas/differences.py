@@ -221,7 +221,9 @@ def _square(tokens: int):  # type: ignore[no-untyped-def]
     """
 
     def square(layer: AttentionSizes) -> int:
-        """Return the attention MACs of a layer if each token attends to every token."""
+        """Return the attention MACs of a layer if each of `tokens` tokens attends to all of
+        them.
+        """
         return layer.macs_per_pair * tokens**2
 
     return square

@@ -57,7 +57,7 @@ class PreparedModel(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """The index of the model."""
+        """The index of the model in the comparison, 0 for the first."""
         return self.plan.number
 
     @property
@@ -156,7 +156,7 @@ class ToolRunner:
 
     @property
     def can_fork(self) -> bool:
-        """Whether tools may be forked from this process."""
+        """Whether tools can be forked from this process."""
         return self._single_threaded is not None and can_fork()
 
     def __enter__(self) -> "ToolRunner":

@@ -46,7 +46,7 @@ class AskedWork(NamedTuple):
 
     @property
     def decodes(self) -> bool:
-        """Whether the question is about one new token after a context."""
+        """Whether the question is about the work of one new token after a context."""
         return self.has_only_sizes and self.fields["context"] is not None
 
     @property
@@ -109,7 +109,9 @@ _OF_A_CACHE = Use(
 
 
 def _has_attention(work: AskedWork) -> bool:
-    """Return whether attention can be counted: from nodes, or from sizes with a width."""
+    """Return whether attention can be counted: the work is from nodes, or from sizes with a
+    width.
+    """
     return work.has_nodes or (work.has_only_sizes and work.has_width)
 
 

@@ -188,7 +188,7 @@ class _CallCounter:
         return self._known[key]
 
     def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
-        """Return the training work of all backward passes through a call."""
+        """Return the training work of all backward passes through a call, by node."""
         work: dict[str, TrainingStep] = {}
         unknown: dict[str, Unknown] = {}
         updated: dict[str, TensorSpec] = {}
@@ -203,7 +203,7 @@ class _CallCounter:
     def _steps(
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
-        """Return the training work of one backward pass through a call."""
+        """Return the training work of one backward pass through a call, by node."""
         native, step = self._sever_unused_outputs(call, native, backward)
         inputs = self._asking(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
