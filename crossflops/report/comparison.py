@@ -28,7 +28,7 @@ PER_MAC = "unit.mac-vs-flop"
 
 
 class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that two tools have in different amounts: `amount = second - first`."""
+    """A cause that has different amounts in two tools: `amount` is second - first."""
 
     cause: str
     first: Amount

@@ -1,4 +1,5 @@
-"""calflops, a copy of DeepSpeed's profiler of 2023, and what it has beside the rules they share.
+"""Define the convention of calflops, a copy of DeepSpeed's profiler of 2023: the rules that the
+two do not share.
 
 It replaces neither the operator @ nor mm, bmm and scaled_dot_product_attention, divides a
 transposed convolution by its groups twice, and adds up the tree of modules along every path.

@@ -1,4 +1,4 @@
-"""The graph as onnx-tool 1.0.1 sees it: in its order, with the shapes that it infers.
+"""Compute the graph as onnx-tool 1.0.1 sees it: its node order, and the shapes that it infers.
 
 Sources: `Graph.topsort_nodes` in onnx_tool/graph.py; `shape_infer` and `value_infer` of the
 classes in onnx_tool/node.py. An operator that `operators` does not name is taken to be inferred as

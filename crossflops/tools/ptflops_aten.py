@@ -1,4 +1,5 @@
-"""ptflops' backend "aten": products and convolutions as they reach a dispatch mode.
+"""Define the convention of ptflops' backend "aten", which counts products and convolutions that
+reach its dispatch mode.
 
 It counts the bias of a convolution and of `aten.addmm`, not that of a linear layer that becomes
 `aten.mm` and `aten.add`; a fused CPU kernel counts nothing. Hooks sit on the children of the model

@@ -1,4 +1,5 @@
-"""ptflops' backend "pytorch": hooks on modules of known type, and functions that it replaces.
+"""Define the convention of ptflops' backend "pytorch": hooks on modules of known classes, and
+functions that it replaces.
 
 A hook sits on a module of exactly a known type, and sees `__call__` only: what it counts is
 divided by the length of the model's input. A replaced function is seen where it is called by its

@@ -1,4 +1,5 @@
-"""The verbs as functions: their arguments become one request, and the verb does the rest.
+"""Offer the verbs as Python functions, which make one request of their arguments and pass it to
+the verb.
 
 A verb is imported when it is called: to count a file needs nothing of the others.
 """

@@ -1,4 +1,5 @@
-"""OLMo-core, trl and vLLM: sums over the layers of a model that each of them knows by its config.
+"""Define the formulas of OLMo-core, trl and vLLM, which add up the layers of a model by its
+config.
 
 OLMo-core, nn/attention: num_flops_per_token. trl, trainer/utils.py: compute_flops_per_token. vLLM,
 v1/metrics/perf.py, of the prefill of a prompt, a forward pass with the logits of one row.
@@ -37,7 +38,7 @@ def olmo_core(work: TokenSequence) -> int:
 @with_formula("6 (lin + norms of heads and the last + biases) + 12 H d min(T, W) in each layer")
 def olmo_core_square(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by OLMo-core's older formula, where every token
-    attends to all T tokens, or to a whole window of W tokens.
+    attends to all tokens, or to a whole window of tokens.
     """
     tokens = work.tokens
     keys = work.sum_attention(
@@ -48,7 +49,7 @@ def olmo_core_square(work: TokenSequence) -> int:
 
 @with_formula("-(12 H d pairs mod T) in each layer")
 def remainder_of_tokens(work: TokenSequence) -> int:
-    """Return the FLOPs, negative, that OLMo-core loses when it divides the attention FLOPs of each
+    """Return minus the FLOPs that OLMo-core loses when it divides the attention FLOPs of each
     layer by the number of tokens and rounds down.
     """
     tokens = work.tokens
@@ -122,8 +123,8 @@ def trl(work: TokenSequence) -> int:
 
 @with_formula("-3 h f T of experts that every token passes, and of what weighs them")
 def shared_experts_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the shared experts and of their gate, which trl's formula does
-    not count.
+    """Return minus the MACs of the shared experts and of their gate, which trl's formula does not
+    count.
     """
     return -work.tokens * work.architecture.sum_layers(
         lambda layer: (

@@ -1,4 +1,6 @@
-"""Formulas that count parameters: 6 N, 6 P, and their likes with the square of attention."""
+"""Define formulas that count parameters: 6 x parameters x tokens, and variants that add
+attention.
+"""
 
 from crossflops.ir.architecture import TokenSequence
 from crossflops.rules.rule import with_formula
@@ -85,7 +87,7 @@ KAPLAN_FORWARD = (
 @with_formula("6 P + 12 L H d T for each token")
 def palm(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by PaLM's formula: all parameters, and both
-    attention products over all T x T pairs.
+    attention products over all pairs of tokens.
     """
     width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     return (6 * work.architecture.parameters.total + 12 * width * work.tokens) * work.tokens
@@ -108,7 +110,7 @@ PALM = _add_all_parameters(
 @with_formula("6 N + 12 L H (h // H) T for each token, N all parameters but positions")
 def nanogpt(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by nanoGPT's formula: all parameters except
-    positions, and attention with heads of size h // H.
+    positions, and attention with heads of size (hidden size // heads).
     """
     model, tokens = work.architecture, work.tokens
     number = model.parameters.total - model.parameters.positions
@@ -144,7 +146,7 @@ def litgpt(work: TokenSequence) -> int:
 @with_formula("4 L h T^2 of 2 FLOPs: attention once more, for frozen weights that there are not")
 def attention_of_frozen(work: TokenSequence) -> int:
     """Return the MACs that litgpt's formula adds for the attention of frozen weights, although no
-    weight is frozen: L h T^2, to be multiplied by 8 FLOPs.
+    weight is frozen: layers x hidden size x tokens^2, to be multiplied by 8 FLOPs.
     """
     model = work.architecture
     return len(model.layers) * model.hidden * work.tokens**2
@@ -215,7 +217,8 @@ TOTAL_FLOS = (
 )
 def llm_foundry(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by llm-foundry's formula: the parameters that a
-    token passes, with the embedding table, and attention with heads of total width h.
+    token passes, with the embedding table, and attention with heads whose total width is the
+    hidden size.
     """
     model, tokens = work.architecture, work.tokens
     number = model.parameters.total - model.inactive - model.inactive_biases

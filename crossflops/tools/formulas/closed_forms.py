@@ -1,4 +1,5 @@
-"""Closed forms over a few sizes: Megatron-DeepSpeed, gpt-neox, EleutherAI's cookbook, Chinchilla.
+"""Define formulas over a few sizes: of Megatron-DeepSpeed, gpt-neox, EleutherAI's cookbook and
+Chinchilla.
 
 Megatron-DeepSpeed, megatron/utils.py: throughput_calculator. gpt-neox, megatron/logging.py:
 get_actual_flops. cookbook, calc/calc_transformer_flops.py. Hoffmann et al., appendix F.
@@ -114,7 +115,7 @@ def gpt_neox(work: TokenSequence) -> int:
 @with_formula("(8 h^2 L - feed-forward MACs) T: two matrices, four times as wide as the model")
 def wide_ffn(work: TokenSequence) -> int:
     """Return how many more feed-forward MACs gpt-neox's formula counts because it assumes two
-    matrices of h x 4 h in each layer.
+    matrices of hidden size x 4 hidden sizes in each layer.
     """
     model = work.architecture
     return (8 * len(model.layers) * model.hidden**2 - model.ffn) * work.tokens
@@ -122,8 +123,8 @@ def wide_ffn(work: TokenSequence) -> int:
 
 @with_formula("-1.5 V h T FLOPs: 4.5 for the 6 of a MAC, rounded down")
 def head_of_three_quarters(work: TokenSequence) -> int:
-    """Return the FLOPs, negative, that gpt-neox's formula loses at the output matrix: it counts
-    4.5 FLOPs instead of 6 per MAC.
+    """Return minus the FLOPs that gpt-neox's formula loses at the output matrix: it counts 4.5
+    FLOPs instead of 6 per MAC.
     """
     head = work.architecture.head * work.tokens
     return 9 * head // 2 - 6 * head
@@ -151,8 +152,8 @@ GPT_NEOX = (
 
 
 def _square_projections(work: TokenSequence) -> int:
-    """Return the attention projection MACs per token, all layers together, if the heads have total
-    width h: 2 h^2 (1 + KV / H) per layer, with H heads and KV key heads.
+    """Return the attention projection MACs per token, all layers together, if the total width of
+    the heads is the hidden size h: 2 h^2 (1 + KV / H) per layer, with H heads and KV key heads.
     """
     hidden = work.architecture.hidden
     return work.sum_attention(
@@ -182,7 +183,7 @@ def cookbook(work: TokenSequence) -> int:
 @with_formula("(2 h^2 (1 + KV / H) - projections) T in each layer without latent projections")
 def cookbook_projections(work: TokenSequence) -> int:
     """Return how many more projection MACs the cookbook's formula counts because it assumes heads
-    of total width h; layers with latent projections are left out.
+    whose total width is the hidden size; layers with latent projections are left out.
     """
     latent = work.sum_attention(lambda layer: 4 * work.architecture.hidden**2 * layer.is_latent)
     exact = work.sum_attention(lambda layer: 0 if layer.is_latent else layer.projections)
@@ -192,7 +193,7 @@ def cookbook_projections(work: TokenSequence) -> int:
 @with_formula("(4 m h^2 L - feed-forward MACs) T, m matrices of each layer")
 def ffn_of_four_widths(work: TokenSequence) -> int:
     """Return how many more feed-forward MACs the cookbook's formula counts because it assumes a
-    width of 4 h in each layer.
+    width of 4 hidden sizes in each layer.
     """
     model = work.architecture
     wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
@@ -209,8 +210,8 @@ def layers_once_more(work: TokenSequence) -> int:
 
 @with_formula("h T, four FLOPs for each")
 def four_per_lookup(work: TokenSequence) -> int:
-    """Return h x T, the embedding elements that the cookbook's formula counts with 4 FLOPs
-    each.
+    """Return hidden size x tokens, the embedding elements that the cookbook's formula counts with
+    4 FLOPs each.
     """
     return work.architecture.hidden * work.tokens
 
@@ -271,7 +272,7 @@ def _two_matrices(work: TokenSequence) -> int:
 )
 def latent_as_heads(work: TokenSequence) -> int:
     """Return how many more projection MACs Chinchilla's formula counts because it assumes four
-    matrices of h x (heads x head size) in a layer with latent projections.
+    matrices of hidden size x (heads x head size) in a layer with latent projections.
     """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
@@ -285,8 +286,8 @@ def latent_as_heads(work: TokenSequence) -> int:
 
 @with_formula("H T^2 in each layer, nine FLOPs for each: 3 in each of three passes")
 def softmax_weights(work: TokenSequence) -> int:
-    """Return the number of attention scores, H T^2 per layer, which Chinchilla's formula counts
-    with 9 FLOPs each: 3 in each of three passes.
+    """Return the number of attention scores, heads x tokens^2 per layer, which Chinchilla's
+    formula counts with 9 FLOPs each: 3 in each of three passes.
     """
     return work.sum_attention(lambda layer: layer.heads) * work.tokens**2
 

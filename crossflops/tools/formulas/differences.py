@@ -14,8 +14,8 @@ from crossflops.tools.formulas.formula import cut_attentions, other_attentions
 
 @with_formula("V h T: a lookup taken for a product, where the table is not the output matrix")
 def embedding_table(work: TokenSequence) -> int:
-    """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product: V
-    h T, or 0 if the output matrix is the embedding table.
+    """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
+    vocabulary x hidden size x tokens, or 0 if the output matrix is the embedding table.
     """
     model = work.architecture
     return 0 if model.tied else model.head * work.tokens
@@ -23,8 +23,8 @@ def embedding_table(work: TokenSequence) -> int:
 
 @with_formula("V h T: a lookup taken for a product, whether or not the table is the output matrix")
 def embedding_always(work: TokenSequence) -> int:
-    """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product: V
-    h T, also if the output matrix is the embedding table.
+    """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
+    vocabulary x hidden size x tokens, also if the output matrix is the embedding table.
     """
     return work.architecture.head * work.tokens
 
@@ -32,21 +32,21 @@ def embedding_always(work: TokenSequence) -> int:
 @with_formula("T times the elements of other embeddings, as those of positions")
 def position_table(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts other embeddings, such as those of
-    positions, as matrices: their elements x T.
+    positions, as matrices: their elements x tokens.
     """
     return work.architecture.parameters.positions * work.tokens
 
 
 @with_formula("-V h T")
 def head_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the output matrix, for a formula that does not count it."""
+    """Return minus the MACs of the output matrix, for a formula that does not count it."""
     return -work.architecture.head * work.tokens
 
 
 @with_formula("-V h T where the output matrix is the table, with which it is left out")
 def tied_head_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of an output matrix that is also the embedding table, for a
-    formula that leaves out this table; 0 if they are two matrices.
+    """Return minus the MACs of an output matrix that is also the embedding table, for a formula
+    that leaves out this table; 0 if they are two matrices.
     """
     model = work.architecture
     return -model.head * work.tokens if model.tied else 0
@@ -54,14 +54,14 @@ def tied_head_dropped(work: TokenSequence) -> int:
 
 @with_formula("-V h (T - 1): the output matrix is for the last token alone")
 def head_of_other_rows(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the output matrix for all tokens except the last one."""
+    """Return minus the MACs of the output matrix for all tokens except the last one."""
     return -work.architecture.head * (work.tokens - 1)
 
 
 @with_formula("T times the parameters of norms")
 def norm_parameters(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the parameters of all norms as matrix
-    elements: their number x T.
+    elements: their number x tokens.
     """
     return work.architecture.parameters.norms * work.tokens
 
@@ -69,7 +69,7 @@ def norm_parameters(work: TokenSequence) -> int:
 @with_formula("T times the parameters of norms in latent projections")
 def rank_norm_parameters(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the parameters of norms in latent
-    projections as matrix elements: their number x T.
+    projections as matrix elements: their number x tokens.
     """
     return work.architecture.parameters.rank_norms * work.tokens
 
@@ -77,7 +77,7 @@ def rank_norm_parameters(work: TokenSequence) -> int:
 @with_formula("T times the parameters of norms of queries, of keys, and behind the last layer")
 def head_and_final_norms(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the norms of queries and keys, and the norm
-    after the last layer, as matrix elements: their number x T.
+    after the last layer, as matrix elements: their number x tokens.
     """
     parameters = work.architecture.parameters
     return (parameters.head_norms + parameters.final_norm) * work.tokens
@@ -86,7 +86,7 @@ def head_and_final_norms(work: TokenSequence) -> int:
 @with_formula("T times all biases and attention sinks")
 def bias_parameters(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts all biases and attention sinks as matrix
-    elements: their number x T.
+    elements: their number x tokens.
     """
     return work.architecture.parameters.biases * work.tokens
 
@@ -94,7 +94,7 @@ def bias_parameters(work: TokenSequence) -> int:
 @with_formula("T times the biases and attention sinks that a token passes")
 def active_biases(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the biases and attention sinks that a token
-    passes as matrix elements: their number x T.
+    passes as matrix elements: their number x tokens.
     """
     model = work.architecture
     return (model.parameters.biases - model.inactive_biases) * work.tokens
@@ -106,16 +106,14 @@ def active_biases(work: TokenSequence) -> int:
 @with_formula("T times the elements of matrices of experts that a token does not pass")
 def inactive_experts(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts also the experts that a token does not
-    pass: their matrix elements x T.
+    pass: their matrix elements x tokens.
     """
     return work.architecture.inactive * work.tokens
 
 
 @with_formula("-h E T in each layer with experts")
 def router_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the routers of experts, for a formula that does not count
-    them.
-    """
+    """Return minus the MACs of the routers of experts, for a formula that does not count them."""
     return -work.architecture.router * work.tokens
 
 
@@ -124,40 +122,40 @@ def router_dropped(work: TokenSequence) -> int:
 
 @with_formula("-A T^2")
 def attention_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of attention over all T x T pairs of tokens, for a formula that
-    does not count it.
+    """Return minus the MACs of attention over all pairs of tokens, for a formula that does not
+    count it.
     """
     return -work.architecture.macs_per_pair * work.tokens**2
 
 
 @with_formula("+A T^2, to be halved")
 def attention_square(work: TokenSequence) -> int:
-    """Return the MACs of attention over all T x T pairs of tokens, of which the caller's rule
-    counts half.
+    """Return the MACs of attention over all pairs of tokens, of which the caller's rule counts
+    half.
     """
     return work.architecture.macs_per_pair * work.tokens**2
 
 
 @with_formula("+A T^2 of layers without a window shorter than T, to be halved")
 def other_attention_square(work: TokenSequence) -> int:
-    """Return the MACs of attention over all T x T pairs, in layers without a window shorter than
-    T; the caller's rule counts half of them.
+    """Return the MACs of attention over all pairs of tokens, in layers without a window shorter
+    than the sequence; the caller's rule counts half of them.
     """
     return work.sum_attention(_square(work.tokens), other_attentions(work))
 
 
 @with_formula("+A T^2 of layers with a window shorter than T, to be halved")
 def cut_attention_square(work: TokenSequence) -> int:
-    """Return the MACs of attention over all T x T pairs, in layers with a window shorter than T;
-    the caller's rule counts half of them.
+    """Return the MACs of attention over all pairs of tokens, in layers with a window shorter than
+    the sequence; the caller's rule counts half of them.
     """
     return work.sum_attention(_square(work.tokens), cut_attentions(work))
 
 
 @with_formula("-A T (T - 1) / 2 of layers without a window shorter than T")
 def above_diagonal(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the pairs above the diagonal (later keys) in layers without a
-    window shorter than T.
+    """Return minus the MACs of the pairs above the diagonal (later keys) in layers without a
+    window shorter than the sequence.
     """
     tokens = work.tokens
     skipped = tokens * (tokens - 1) // 2
@@ -166,8 +164,8 @@ def above_diagonal(work: TokenSequence) -> int:
 
 @with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers with a window W shorter than T")
 def outside_window(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the pairs of tokens outside a causal window, in layers with a
-    window W shorter than T.
+    """Return minus the MACs of the pairs of tokens outside a causal window, in layers with a
+    window W shorter than the sequence.
     """
     tokens = work.tokens
     return -work.sum_attention(
@@ -178,8 +176,8 @@ def outside_window(work: TokenSequence) -> int:
 
 @with_formula("-A T (T - W) of layers with a window W shorter than T")
 def outside_rectangle(work: TokenSequence) -> int:
-    """Return the MACs, negative, of T x (T - W) pairs of tokens, in layers with a window W shorter
-    than T.
+    """Return minus the MACs of T x (T - W) pairs of T tokens, in layers with a window W shorter
+    than the sequence.
     """
     tokens = work.tokens
     return -work.sum_attention(
@@ -190,8 +188,8 @@ def outside_rectangle(work: TokenSequence) -> int:
 
 @with_formula("+A T W of layers with a window W shorter than T, to be halved")
 def rectangle(work: TokenSequence) -> int:
-    """Return the MACs of T x W pairs of tokens, in layers with a window W shorter than T; the
-    caller's rule counts half of them.
+    """Return the MACs of T x W pairs of T tokens, in layers with a window W shorter than the
+    sequence; the caller's rule counts half of them.
     """
     tokens = work.tokens
     return work.sum_attention(
@@ -202,8 +200,8 @@ def rectangle(work: TokenSequence) -> int:
 
 @with_formula("+A (T^2 - T W + W^2 / 2) of layers with a window W shorter than T, twice")
 def window_square(work: TokenSequence) -> int:
-    """Return twice the MACs of T^2 - T W + W^2 / 2 pairs of tokens, in layers with a window W
-    shorter than T; the caller's rule halves the number.
+    """Return twice the MACs of T^2 - T W + W^2 / 2 pairs of T tokens, in layers with a window W
+    shorter than the sequence; the caller's rule halves the number.
     """
     tokens = work.tokens
     return work.sum_attention(
@@ -234,8 +232,8 @@ def _square(tokens: int):  # type: ignore[no-untyped-def]
 
 @with_formula("(2 L h - A) T^2: h for the heads of a layer, H d")
 def heads_of_width(work: TokenSequence) -> int:
-    """Return how many more attention MACs a formula counts if it uses the model width h as the
-    total width of the heads of a layer.
+    """Return how many more attention MACs a formula counts if it uses the hidden size as the total
+    width of the heads of a layer.
     """
     model = work.architecture
     return (2 * len(model.layers) * model.hidden - model.macs_per_pair) * work.tokens**2
@@ -243,8 +241,8 @@ def heads_of_width(work: TokenSequence) -> int:
 
 @with_formula("(2 L H (h // H) - A) T^2: h // H for the depth of a head")
 def heads_by_division(work: TokenSequence) -> int:
-    """Return how many more attention MACs a formula counts if it uses h // H as the size of a
-    head.
+    """Return how many more attention MACs a formula counts if it uses hidden size // heads as the
+    size of a head.
     """
     model = work.architecture
     width = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
@@ -263,8 +261,8 @@ def heads_of_value_depth(work: TokenSequence) -> int:
 
 @with_formula("-L H dv T^2: of two products of attention one")
 def second_attention_product(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the second attention product, for a formula that counts only
-    one of the two.
+    """Return minus the MACs of the second attention product, for a formula that counts only one of
+    the two.
     """
     return -work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens**2
 
@@ -288,7 +286,7 @@ def ungrouped_keys(work: TokenSequence) -> int:
     "4 h (h - H d) T in each layer without latent projections: h for the heads of a layer"
 )
 def square_projections(work: TokenSequence) -> int:
-    """Return how many more projection MACs a formula counts if it uses the model width h as the
+    """Return how many more projection MACs a formula counts if it uses the hidden size as the
     total width of the heads; layers with latent projections are left out.
     """
     hidden = work.architecture.hidden
@@ -305,7 +303,7 @@ def square_projections(work: TokenSequence) -> int:
 @with_formula("(4 h^2 - projections) T in each layer with latent projections")
 def latent_as_square(work: TokenSequence) -> int:
     """Return how many more projection MACs a formula counts if each layer with latent projections
-    had four h x h matrices.
+    had four square matrices of the hidden size.
     """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
@@ -323,8 +321,8 @@ def is_swiglu(work: TokenSequence) -> bool:
 
 @with_formula("-h f T of each gated layer, f the width that a token passes")
 def gates_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the gate matrices of feed-forward layers, for a formula that
-    does not count them.
+    """Return minus the MACs of the gate matrices of feed-forward layers, for a formula that does
+    not count them.
     """
     return -work.tokens * work.architecture.sum_layers(
         lambda layer: layer.ffn.hidden * layer.ffn.active_width if layer.ffn.gated else 0
@@ -333,8 +331,8 @@ def gates_dropped(work: TokenSequence) -> int:
 
 @with_formula("-h f T of each gated layer whose gate is not SiLU")
 def other_gates_dropped(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the gate matrices of feed-forward layers, or 0 if their
-    activation is SiLU.
+    """Return minus the MACs of the gate matrices of feed-forward layers, or 0 if their activation
+    is SiLU.
     """
     return 0 if is_swiglu(work) else gates_dropped(work)
 

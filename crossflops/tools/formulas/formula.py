@@ -1,4 +1,4 @@
-"""A formula as a tool on the level of architectures: its number, and the rules that explain it."""
+"""Define a formula over an architecture as a tool: its number, and the rules that explain it."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal

@@ -1,4 +1,4 @@
-"""MaxText and verl: every matrix, half of the square of attention, and windows of their own.
+"""Define the formulas of MaxText and verl: every matrix, half of all pairs of tokens, and windows.
 
 MaxText, utils/maxtext_utils.py: calculate_tflops_training_per_device. verl, FlopsCounter of
 utils/flops_counter.py, which counts a lookup as a product, and prints 0 for a model_type that it
@@ -13,8 +13,8 @@ from crossflops.tools.formulas.formula import ArchitectureFormula, is_cut
 
 @with_formula("6 lin + 3 A T for each token; T W - W^2 / 2 pairs of a window")
 def maxtext(work: TokenSequence) -> int:
-    """Return the training FLOPs of a sequence by MaxText's formula, which counts half of the T x T
-    pairs, and T W - W^2 / 2 pairs in a layer with a window W.
+    """Return the training FLOPs of a sequence by MaxText's formula, which counts half of all pairs
+    of tokens, and T W - W^2 / 2 pairs in a layer with a window W, for T tokens.
     """
     model, tokens = work.architecture, work.tokens
     twice = work.sum_attention(
@@ -52,9 +52,9 @@ _KNOWN = (
 
 @with_formula("6 (lin + V h) + 3 A T for each token; 3 A W of a window")
 def verl(work: TokenSequence) -> int:
-    """Return the training FLOPs of a sequence by verl's formula, which counts half of the T x T
-    pairs, half of T x W pairs in a layer with a window W, and the embedding lookup as a matrix
-    product.
+    """Return the training FLOPs of a sequence by verl's formula, which counts half of all pairs of
+    tokens, half of T x W pairs in a layer with a window W, for T tokens, and the embedding lookup
+    as a matrix product.
     """
     model, tokens = work.architecture, work.tokens
     keys = work.sum_attention(
@@ -65,8 +65,8 @@ def verl(work: TokenSequence) -> int:
 
 @with_formula("+A T (2 T - W) of layers with a window W shorter than T, to be halved")
 def half_windows(work: TokenSequence) -> int:
-    """Return the MACs of T x (2 T - W) pairs of tokens, in layers with a window W shorter than T;
-    the caller's rule counts half of them.
+    """Return the MACs of T x (2 T - W) pairs of T tokens, in layers with a window W shorter than
+    the sequence; the caller's rule counts half of them.
     """
     return 2 * of.cut_attention_square(work) - of.rectangle(work)
 

@@ -1,4 +1,5 @@
-"""Megatron-LM, Megatron-Bridge and NeMo: sums over layers, half of the square of attention.
+"""Define the formulas of Megatron-LM, Megatron-Bridge and NeMo: sums over layers, and half of all
+pairs of tokens.
 
 Megatron-LM, megatron/training/training.py: num_floating_point_operations. Megatron-Bridge has a
 copy, utils/flop_utils.py, which from 0.5.0 on counts any gate, and windows pair by pair (pull
@@ -51,8 +52,8 @@ def _dense_macs(work: TokenSequence, gates: bool) -> int:
 
 @with_formula("6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU")
 def megatron_lm(work: TokenSequence) -> int:
-    """Return the training FLOPs of a sequence by Megatron-LM's formula, which counts half of the T
-    x T pairs, and a gate matrix only if the activation is SiLU.
+    """Return the training FLOPs of a sequence by Megatron-LM's formula, which counts half of all
+    pairs of tokens, and a gate matrix only if the activation is SiLU.
     """
     tokens = work.tokens
     dense = _dense_macs(work, gates=of.is_swiglu(work))
@@ -60,8 +61,8 @@ def megatron_lm(work: TokenSequence) -> int:
 
 
 def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
-    """Return the attention sizes of the layers that Megatron-Bridge counts with a window: those
-    that have one, or all layers if the model cannot mix both kinds.
+    """Return the attention sizes of the layers that Megatron-Bridge counts with a window: the
+    layers that have one, or all layers if its config cannot say which.
     """
     model = work.architecture
     skips = model.model_type in ("gpt_oss", "gemma2")  # those with a window_attn_skip_freq
@@ -82,7 +83,7 @@ def _model_window(work: TokenSequence) -> int:
 @with_formula("6 (lin - router) + 3 A T for each token; exact pairs of windows")
 def megatron_bridge(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by Megatron-Bridge's formula, which counts the exact
-    pairs of a window, and half of the T x T pairs in other layers.
+    pairs of a window, and half of all pairs of tokens in other layers.
     """
     tokens = work.tokens
     windowed = _bridge_windows(work)
@@ -96,7 +97,7 @@ def megatron_bridge(work: TokenSequence) -> int:
 
 @with_formula("+A T^2 of layers that are taken for layers without a window, to be halved")
 def half_of_other_layers(work: TokenSequence) -> int:
-    """Return the MACs of attention over all T x T pairs, in layers that Megatron-Bridge counts
+    """Return the MACs of attention over all pairs of tokens, in layers that Megatron-Bridge counts
     without a window; the caller's rule counts half of them.
     """
     within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
@@ -107,8 +108,8 @@ def half_of_other_layers(work: TokenSequence) -> int:
     "-A (T^2 - T W + W (W - 1) / 2) of layers without a window, where it is taken for theirs"
 )
 def window_of_all_layers(work: TokenSequence) -> int:
-    """Return the MACs, negative, that Megatron-Bridge's formula loses because it applies the
-    window also to layers without one.
+    """Return minus the MACs that Megatron-Bridge's formula loses because it applies the window
+    also to layers without one.
     """
     tokens, width = work.tokens, _model_window(work)
     within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
@@ -128,7 +129,7 @@ def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
 
 
 def _half_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
-    """Return Megatron-LM's formula, which counts half of the T x T pairs, under the given tool
+    """Return Megatron-LM's formula, which counts half of all pairs of tokens, under the given tool
     name, edition and source.
     """
     formula = ArchitectureFormula(
@@ -178,7 +179,8 @@ def _is_qwen(work: TokenSequence) -> bool:
 )
 def nemo(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by NeMo's formula for the model family: exact pairs
-    for GPT-OSS, heads of total width h for Qwen3, half of the T x T pairs for all except GPT-OSS.
+    for GPT-OSS, heads whose total width is the hidden size for Qwen3, half of all pairs of tokens
+    for all except GPT-OSS.
     """
     model, tokens = work.architecture, work.tokens
     dense = model.ffn + model.head
@@ -198,7 +200,7 @@ def nemo(work: TokenSequence) -> int:
 
 @with_formula("+A T^2, to be halved, but of GPT-OSS")
 def half_but_of_oss(work: TokenSequence) -> int:
-    """Return the MACs of attention over all T x T pairs, or 0 for GPT-OSS; the caller's rule
+    """Return the MACs of attention over all pairs of tokens, or 0 for GPT-OSS; the caller's rule
     counts half of them.
     """
     return 0 if work.architecture.model_type == "gpt_oss" else of.attention_square(work)
@@ -206,32 +208,33 @@ def half_but_of_oss(work: TokenSequence) -> int:
 
 @with_formula("-A T (T - 1) / 2 of layers of GPT-OSS without a window shorter than T")
 def triangle_of_oss(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the pairs above the diagonal in layers of GPT-OSS without a
-    window shorter than T; 0 for other models.
+    """Return minus the MACs of the pairs above the diagonal in layers of GPT-OSS without a window
+    shorter than the sequence; 0 for other models.
     """
     return of.above_diagonal(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
 @with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers of GPT-OSS with a window W shorter than T")
 def window_of_oss(work: TokenSequence) -> int:
-    """Return the MACs, negative, of the pairs outside the window in layers of GPT-OSS with a
-    window shorter than T; 0 for other models.
+    """Return minus the MACs of the pairs outside the window in layers of GPT-OSS with a window
+    shorter than the sequence; 0 for other models.
     """
     return of.outside_window(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
 @with_formula("(2 L h - A) T^2 of Qwen3, to be halved: h for the heads of a layer, H d")
 def half_heads_of_qwen(work: TokenSequence) -> int:
-    """Return how many more attention MACs NeMo's formula counts for Qwen3 because it uses h as the
-    total width of the heads; 0 for other models. The caller's rule counts half of them.
+    """Return how many more attention MACs NeMo's formula counts for Qwen3 because it uses the
+    hidden size as the total width of the heads; 0 for other models. The caller's rule counts half
+    of them.
     """
     return of.heads_of_width(work) if _is_qwen(work) else 0
 
 
 @with_formula("(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3")
 def projections_of_qwen(work: TokenSequence) -> int:
-    """Return how many more projection MACs NeMo's formula counts for Qwen3 because it uses h as
-    the total width of the heads; 0 for other models.
+    """Return how many more projection MACs NeMo's formula counts for Qwen3 because it uses the
+    hidden size as the total width of the heads; 0 for other models.
     """
     if not _is_qwen(work):
         return 0

@@ -1,4 +1,5 @@
-"""torchtitan: parameters of the model as it is built, and attention as its config says.
+"""Define the formulas of torchtitan: the parameters of the built model, and attention by its
+config.
 
 0.1 to 0.2.0: get_dense_model_nparams_and_flops and get_moe_model_nparams_and_flops of
 torchtitan/models/utils.py; the depth of a head is h // H, and the head goes with a table that it
@@ -27,8 +28,8 @@ def _active_parameters(work: TokenSequence) -> int:
 
 @with_formula("6 (P - table - inactive experts) + 12 L H (h // H) T for each token")
 def torchtitan_by_division(work: TokenSequence) -> int:
-    """Return the training FLOPs of a sequence by the formula of torchtitan 0.2.0, which uses h //
-    H as the size of a head.
+    """Return the training FLOPs of a sequence by the formula of torchtitan 0.2.0, which uses
+    hidden size // heads as the size of a head.
     """
     model, tokens = work.architecture, work.tokens
     depth = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
