@@ -479,7 +479,7 @@ class _Reader:
 
     def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
         """Add an operation with these FLOPs and parameters, which belongs to the contraction at
-        index `owner`; nothing is added if both are 0.
+        index `owner`; without either, it is added only if it works on constants alone.
         """
         node = count.node
         if count.node.constant:
