@@ -18,9 +18,8 @@ Shapes = list[tuple[int, ...]]
 
 
 def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Return (pairs, extents) of an einsum that multiplies two operands at a time, from left to
-    right. A pair is (all labels of the product, labels that its result keeps); `extents` has the
-    size of each label.
+    """Return (pairs, sizes) of an einsum that multiplies two operands at a time: a pair is (all
+    labels of a product, labels that its result keeps), `sizes` is {label: size}.
 
     A label of one operand alone that no later pair needs is summed before its pair is multiplied.
 

@@ -139,7 +139,7 @@ def attention_square(work: TokenSequence) -> int:
 @with_formula("+A T^2 of layers without a window shorter than T, to be halved")
 def other_attention_square(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers without a window shorter
-    than the sequence; the caller's rule counts half of them.
+    than the sequence; the rule counts half of them.
     """
     return work.sum_attention(_square(work.tokens), other_attentions(work))
 
@@ -147,7 +147,7 @@ def other_attention_square(work: TokenSequence) -> int:
 @with_formula("+A T^2 of layers with a window shorter than T, to be halved")
 def cut_attention_square(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers with a window shorter than
-    the sequence; the caller's rule counts half of them.
+    the sequence; the rule counts half of them.
     """
     return work.sum_attention(_square(work.tokens), cut_attentions(work))
 
@@ -189,7 +189,7 @@ def outside_rectangle(work: TokenSequence) -> int:
 @with_formula("+A T W of layers with a window W shorter than T, to be halved")
 def rectangle(work: TokenSequence) -> int:
     """Return the MACs of T x W pairs of T tokens, in layers with a window W shorter than the
-    sequence; the caller's rule counts half of them.
+    sequence; the rule counts half of them.
     """
     tokens = work.tokens
     return work.sum_attention(
@@ -201,7 +201,7 @@ def rectangle(work: TokenSequence) -> int:
 @with_formula("+A (T^2 - T W + W^2 / 2) of layers with a window W shorter than T, twice")
 def window_square(work: TokenSequence) -> int:
     """Return twice the MACs of T^2 - T W + W^2 / 2 pairs of T tokens, in layers with a window W
-    shorter than the sequence; the caller's rule halves the number.
+    shorter than the sequence; the rule halves the number.
     """
     tokens = work.tokens
     return work.sum_attention(

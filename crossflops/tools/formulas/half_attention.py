@@ -53,8 +53,7 @@ _KNOWN = (
 @with_formula("6 (lin + V h) + 3 A T for each token; 3 A W of a window")
 def verl(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by verl's formula, which counts half of all pairs of
-    tokens, half of T x W pairs in a layer with a window W, for T tokens, and the embedding lookup
-    as a matrix product.
+    tokens, or of T x W pairs in a layer with a window W, and the embedding lookup as a product.
     """
     model, tokens = work.architecture, work.tokens
     keys = work.sum_attention(
@@ -66,7 +65,7 @@ def verl(work: TokenSequence) -> int:
 @with_formula("+A T (2 T - W) of layers with a window W shorter than T, to be halved")
 def half_windows(work: TokenSequence) -> int:
     """Return the MACs of T x (2 T - W) pairs of T tokens, in layers with a window W shorter than
-    the sequence; the caller's rule counts half of them.
+    the sequence; the rule counts half of them.
     """
     return 2 * of.cut_attention_square(work) - of.rectangle(work)
 

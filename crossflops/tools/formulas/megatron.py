@@ -98,7 +98,7 @@ def megatron_bridge(work: TokenSequence) -> int:
 @with_formula("+A T^2 of layers that are taken for layers without a window, to be halved")
 def half_of_other_layers(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers that Megatron-Bridge counts
-    without a window; the caller's rule counts half of them.
+    without a window; the rule counts half of them.
     """
     within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
     return (work.architecture.macs_per_pair - within) * work.tokens**2
@@ -179,8 +179,8 @@ def _is_qwen(work: TokenSequence) -> bool:
 )
 def nemo(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by NeMo's formula for the model family: exact pairs
-    for GPT-OSS, heads whose total width is the hidden size for Qwen3, half of all pairs of tokens
-    for all except GPT-OSS.
+    of tokens for GPT-OSS, half of all pairs for others; heads of total width h (hidden size) for
+    Qwen3.
     """
     model, tokens = work.architecture, work.tokens
     dense = model.ffn + model.head
@@ -224,9 +224,8 @@ def window_of_oss(work: TokenSequence) -> int:
 
 @with_formula("(2 L h - A) T^2 of Qwen3, to be halved: h for the heads of a layer, H d")
 def half_heads_of_qwen(work: TokenSequence) -> int:
-    """Return how many more attention MACs NeMo's formula counts for Qwen3 because it uses the
-    hidden size as the total width of the heads; 0 for other models. The caller's rule counts half
-    of them.
+    """Return how many more attention MACs NeMo's formula counts for Qwen3, where the total width
+    of the heads is the hidden size; 0 for other models. The rule counts half of them.
     """
     return of.heads_of_width(work) if _is_qwen(work) else 0
 
