@@ -130,7 +130,7 @@ def attention_dropped(work: TokenSequence) -> int:
 
 @with_formula("+A T^2, to be halved")
 def attention_square(work: TokenSequence) -> int:
-    """Return the MACs of attention over all pairs of tokens, of which the caller's rule counts
+    """Return the MACs of attention over all pairs of tokens, of which the rule counts
     half.
     """
     return work.architecture.macs_per_pair * work.tokens**2

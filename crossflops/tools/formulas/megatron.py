@@ -200,7 +200,7 @@ def nemo(work: TokenSequence) -> int:
 
 @with_formula("+A T^2, to be halved, but of GPT-OSS")
 def half_but_of_oss(work: TokenSequence) -> int:
-    """Return the MACs of attention over all pairs of tokens, or 0 for GPT-OSS; the caller's rule
+    """Return the MACs of attention over all pairs of tokens, or 0 for GPT-OSS; the rule
     counts half of them.
     """
     return 0 if work.architecture.model_type == "gpt_oss" else of.attention_square(work)
