@@ -1,5 +1,7 @@
-"""Named reasons for which two counts differ. Every module in this folder offers its `CAUSES`.
-Entry points of the group `crossflops.causes` offer those of tools from outside.
+"""Find and search the named causes for which two counts differ. Each module of this folder defines
+`CAUSES`.
+
+Plugins add causes of their tools by entry points of the group `crossflops.causes`.
 
 In: an id, or words that describe a cause. Out: causes, each with its page and its example.
 May import: ir, errors.
@@ -21,7 +23,7 @@ GROUP = "crossflops.causes"  # entry points of plugins that bring causes along
 
 @functools.cache
 def ours() -> dict[str, Cause]:
-    """Return the causes of this package by id."""
+    """Return the causes of this package as {id: cause}."""
     by_id: dict[str, Cause] = {}
     for module in iter_modules(__path__):
         for cause in import_module(f"{__name__}.{module.name}").CAUSES:
@@ -33,10 +35,9 @@ def ours() -> dict[str, Cause]:
 
 @functools.cache
 def _causes_by_id() -> dict[str, Cause]:
-    """Return the causes of this package and of plugins, by id.
+    """Return the causes of this package and of plugins as {id: cause}.
 
-    In detail: the causes of this package and of plugins by id. Where two share an id, the first
-    one is kept and a warning is given.
+    If two have the same id, the first one is kept, with a warning.
     """
     by_id = dict(ours())
     for source, cause in _from_plugins():
@@ -48,7 +49,7 @@ def _causes_by_id() -> dict[str, Cause]:
 
 
 def _from_plugins() -> Iterator[tuple[str, Cause]]:
-    """Yield the causes that plugins add, each with the name of the plugin's entry point."""
+    """Yield (name of the plugin's entry point, cause) for each cause that a plugin adds."""
     for point in entry_points(group=GROUP):
         try:
             brought = tuple(point.load())
@@ -63,17 +64,17 @@ def _from_plugins() -> Iterator[tuple[str, Cause]]:
 
 
 def _warn_about_causes(text: str) -> None:
-    """Emit `text` as a `CrossflopsWarning`."""
+    """Show a `CrossflopsWarning` with this text."""
     warnings.warn(text, CrossflopsWarning, stacklevel=2)
 
 
 def all_causes() -> tuple[Cause, ...]:
-    """Return all causes, by id."""
+    """Return all causes of this package and of plugins, sorted by id."""
     return tuple(cause for _, cause in sorted(_causes_by_id().items()))
 
 
 def cause(id: str) -> Cause:
-    """Return the cause of that id. Raise UnknownNameError where there is none."""
+    """Return the cause with this id; raise UnknownNameError if there is none."""
     known = (
         ours() if id in ours() else _causes_by_id()
     )  # plugins are loaded for their own ids alone
@@ -103,7 +104,8 @@ _NAME, _PAGE = 4, 1  # what a word is worth where it stands
 
 
 def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return the causes whose name or page has every one of the words, the best match first.
+    """Return the causes that contain every one of the words in id, title or page, the best match
+    first.
 
     Only letters and digits are compared, so "batchnorm" is found in "batch normalization". If the
     names and titles of some causes have all words, only these are returned; if the title of
@@ -123,9 +125,7 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
 
 
 def _score(requested: list[str], cause: Cause) -> int:
-    """Return the search score of a cause for the words; 0 if a word is missing.
-
-    In detail: how well a cause matches these words: more is better, 0 means that a word is
+    """Return how well a cause matches the words: a higher number is better, 0 means that a word is
     missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")
@@ -135,24 +135,30 @@ def _score(requested: list[str], cause: Cause) -> int:
 
 
 def _worth(form: str, name: str, page: str) -> int:
-    """Return the search score of a word form: high in a cause's name, lower in its page, or 0."""
+    """Return the points for a word: 4 if it is in the cause's id or title, 1 if it is in its page,
+    else 0.
+    """
     return _NAME if form in name else _PAGE if form in page else 0
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """Return the word, its synonyms, and the word without a plural ending."""
+    """Return the word and other forms to search for: synonyms, "average" for "avg", and the word
+    without a plural s.
+    """
     singular = (word[:-1],) if len(word) > 4 and word.endswith("s") else ()
     spelled = (word.replace("avg", "average"),) if "avg" in word else ()
     return (word, *_ALSO.get(word, ()), *spelled, *singular)
 
 
 def _begins(words: str, cause: Cause) -> bool:
-    """Return whether the title of `cause` begins with a form of the searched words."""
+    """Return whether the title of the cause begins with the words, or with another form of
+    them.
+    """
     return any(_plain_search_text(cause.title).startswith(form) for form in _forms(words))
 
 
 def _plain_search_text(text: str) -> str:
-    """Return a text in lower case without characters other than a-z and 0-9."""
+    """Return the text in lower case, with only the characters a-z and 0-9."""
     return re.sub(r"[^a-z0-9]", "", text.casefold())
 
 

@@ -4,7 +4,9 @@ from crossflops.ir.reconciliation import Cause
 
 
 def _formula_cause(name: str, title: str, page: str, recognise: str = "") -> Cause:
-    """Return the cause formula.NAME, of differences in a tool's closed-form formula."""
+    """Return a cause with the id "formula.NAME", for a difference between a formula over an
+    architecture and the work of its model.
+    """
     return Cause(id=f"formula.{name}", title=title, page=page, recognise=recognise)
 
 

@@ -4,14 +4,16 @@ from crossflops.ir.reconciliation import Cause, Example
 
 
 def model_pair_example(code: str, amount: int, unit: str = "MACs") -> Example:
-    """Return an example: code that makes `model` and `other`, and the amount by which they
-    differ.
+    """Return an example of a cause: code that defines `model` and `other`, and by how many units
+    (MACs or others) they differ.
     """
     return Example(code=code, tool="", amount=amount, unit=unit)
 
 
 def module_class_code(forward: str, *layers: str, name: str = "Model") -> str:
-    """Return the source of a module class with these layers, whose forward returns `forward`."""
+    """Return Python source of a module class with these layers (one assignment each), whose
+    forward returns the expression `forward`.
+    """
     inits = "".join(f"        {layer}\n" for layer in layers)
     return (
         f"class {name}(nn.Module):\n    def __init__(self):\n        super().__init__()\n{inits}"

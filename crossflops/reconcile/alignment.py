@@ -1,4 +1,4 @@
-"""Two counted models, layer by layer: what differs, under which cause, and by how much."""
+"""Align two counted models layer by layer: what differs, by which cause, and by how much."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,8 +23,8 @@ BEFORE, NOBODY = "before the first layer", "in no layer"
 
 
 def align(first: AlignableModel, second: AlignableModel) -> Alignment:
-    """Return every layer of both models, with causes that add up to the differences by
-    construction.
+    """Return an alignment with one row for each layer of both models; the causes in the rows add
+    up to the differences in MACs, FLOPs and parameters.
     """
     groups = (
         Group((FIRST,), (FIRST,)),
@@ -63,14 +63,16 @@ def align(first: AlignableModel, second: AlignableModel) -> Alignment:
 
 
 def _alignment_inputs(first: AlignableModel, second: AlignableModel) -> Inputs:
-    """Return the first model inputs of two ledgers."""
+    """Return the shapes of the first input of both models, () for a model without inputs."""
     return Inputs(*(ledger.inputs[0] if ledger.inputs else () for ledger in (first, second)))
 
 
 def _group_shifts(
     group: Group, first: AlignableModel, second: AlignableModel, inputs: Inputs
 ) -> Iterator[Shift]:
-    """Yield the differences between the contractions of a group's two models, by cause."""
+    """Yield the differences in MACs, FLOPs and parameters between the contractions that a group
+    pairs, one for each cause.
+    """
     if group.first == (FIRST,):
         return
     own = [first.contractions[index] for index in group.first]
@@ -98,14 +100,16 @@ def _group_shifts(
 
 
 def _is_same_operator_kind(first: Contraction, second: Contraction) -> bool:
-    """Return whether two contractions are written as the same kind of operator."""
+    """Return whether two contractions are of one kind: the same operator, two convolutions, or
+    MatMul and Gemm.
+    """
     families = ({"MatMul", "Gemm"}, {"Conv"})
     names = {first.op.rpartition(".")[2], second.op.rpartition(".")[2]}
     return len(names) == 1 or any(names <= family for family in families)
 
 
 def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
-    """Return the summed MACs, FLOPs and parameters of contractions and other operations."""
+    """Return the MACs, FLOPs and parameters of these contractions and operations, summed."""
     work = Work()
     for operation in ones:
         macs = operation.macs if isinstance(operation, Contraction) else 0
@@ -116,7 +120,9 @@ def _sum_of_work(ones: Iterable[Contraction | Operation]) -> Work:
 def _layer_place_and_work(
     indices: tuple[int, ...], side: AlignableModel, additional: Sequence[Operation]
 ) -> tuple[Place | None, Work]:
-    """Return the row of a layer in one model, and its MACs, FLOPs and parameters."""
+    """Return (description, work) of a layer in one model: its nodes, path and text, or None if the
+    model lacks it; and its MACs, FLOPs and parameters.
+    """
     if indices == (FIRST,):
         what = Place(nodes=tuple(operation.node for operation in additional), path="", what=BEFORE)
         return (what if additional else None), _sum_of_work(additional)
@@ -132,7 +138,9 @@ def _layer_place_and_work(
 
 
 def _contraction_text(ones: list[Contraction]) -> str:
-    """Return contractions in words, such as "Conv 3x3 64 -> 128 /2, 28x28"."""
+    """Return a text that describes the contractions of a layer, such as "Conv 3x3 64 -> 128 /2,
+    28x28".
+    """
     operation, more = ones[0], f" and {len(ones) - 1} more" if len(ones) > 1 else ""
     if operation.kind != WEIGHTED:
         return f"{operation.op}{more}"
@@ -151,7 +159,9 @@ def _contraction_text(ones: list[Contraction]) -> str:
 
 
 def _merge_shifts_by_cause(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
-    """Return the shifts of each cause in one; none for zero shifts without a remark."""
+    """Return one difference for each cause, with summed amounts; a cause without amounts and
+    without a note is left out.
+    """
     by_cause: dict[str, list[Shift]] = {}
     for shift in shifts:
         by_cause.setdefault(shift.cause, []).append(shift)
@@ -173,7 +183,7 @@ def _merge_shifts_by_cause(shifts: Iterable[Shift]) -> tuple[Shift, ...]:
 def _pair_of_unused_parameters(
     first: AlignableModel, second: AlignableModel
 ) -> Iterator[LayerPair]:
-    """Yield the parameters that a model has and that no node of its graph uses."""
+    """Yield one row for the parameters that no node uses, if one of the models has any."""
     if first.rest or second.rest:
         nobody = Place(nodes=(), path="", what=NOBODY)
         more = second.rest - first.rest
@@ -187,7 +197,9 @@ def _pair_of_unused_parameters(
 
 
 def _alignment_cause_rows(rows: Iterable[LayerPair]) -> tuple[CauseRow, ...]:
-    """Return the causes: the largest in MACs first, then in FLOPs, then in parameters."""
+    """Return one row for each cause with its sums over all layers, the largest in MACs first, then
+    in FLOPs, then in parameters.
+    """
     by_cause: dict[str, list[Shift]] = {}
     for row in rows:
         for shift in row.shifts:

@@ -1,4 +1,5 @@
-"""A counted graph as its contractions in their order, and the operations that follow each.
+"""Read a counted graph as a list of its contractions, with the operations that follow each of
+them.
 
 A contraction is read in terms that do not depend on how a framework writes it down.
 """
@@ -34,7 +35,9 @@ _ATTENTIONS = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """The geometry of a convolution by axis; `pads` are both ends together."""
+    """The sizes of a convolution for each spatial axis; `pads` is the sum of the padding at both
+    ends.
+    """
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -45,7 +48,8 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contraction(msgspec.Struct, frozen=True, kw_only=True):
-    """MACs = batch x places x taps x inner x outer.
+    """A convolution or matrix product: MACs = batch x places x taps x inner x outer (places:
+    output positions; taps: kernel positions; inner, outer: channels).
 
     Of a layer with weights `outer` are the output channels, `inner` the input channels of a
     group, `taps` the places of its window, `places` the outputs of one example by channel (of a
@@ -77,24 +81,25 @@ class Contraction(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flops(self) -> int:
-        """2 x MACs and the additions of the bias."""
+        """The FLOPs: 2 x MACs, plus the additions of the bias."""
         return 2 * self.macs + self.adds
 
     @property
     def params(self) -> int:
-        """The parameters that are first used here."""
+        """The number of parameters that no earlier node uses."""
         return self.weights + self.bias_params
 
     @property
     def weight_elements(self) -> int:
-        """The elements of the weights, shared or not; 0 without any."""
+        """The number of elements of the weights, shared or not; 0 without weights."""
         return self.taps * self.inner * self.outer if self.kind == WEIGHTED else 0
 
 
 def contractions(
     node: Node, macs: int, times: int, batch: int, constant: frozenset[str]
 ) -> list[Contraction]:
-    """Return the contractions (convolutions, products) of a node; attention has two of them.
+    """Return the contractions (convolutions, matrix products) that a node does; a fused attention
+    has two or three, other nodes one.
 
     `macs` are those of all `times` runs, `batch` is that of the model, `constant` are the values
     that depend on no input.
@@ -120,7 +125,9 @@ def contractions(
 def _contraction_by_example(
     node: Node, facts: dict[str, object], times: int, batch: int
 ) -> Contraction:
-    """Return a contraction with its positions split into batch size and positions per example."""
+    """Return the contraction of a node from its sizes in `facts`; its positions are split into
+    batch size and positions per example.
+    """
     contraction = msgspec.convert(
         {**facts, "node": node.key, "path": node.path, "op": str(node.op), "macs": 0}, Contraction
     )
@@ -136,13 +143,17 @@ def _contraction_by_example(
 
 
 def _contraction_input_shape(node: Node, index: int) -> tuple[int, ...] | None:
-    """Return the shape of a node's input, or None if there is no such input or shape."""
+    """Return the shape of the node's input at `index`; None if there is no such input or its shape
+    is unknown.
+    """
     spec = node.inputs[index] if index < len(node.inputs) else None
     return spec.shape if spec is not None else None
 
 
 def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
-    """Return kernel, channel, group and bias sizes of a convolution; None for another operator."""
+    """Return the fields of a Contraction for a convolution, as {field name: value}; None for
+    another operator or unknown shapes.
+    """
     index = _CONVOLUTIONS.get(node.op.type)
     source, result = (
         _contraction_input_shape(node, 0),
@@ -174,11 +185,15 @@ def _convolution_facts(node: Node, macs: int) -> dict[str, object] | None:
 def _convolution_window(
     node: Node, before: tuple[int, ...], after: tuple[int, ...], kernel: tuple[int, ...]
 ) -> Window:
-    """Return sizes before and after, kernel, strides, pads and dilations of a convolution."""
+    """Return the window of a convolution; `before` and `after` are the spatial sizes of its input
+    and its result.
+    """
     rank = len(kernel)
 
     def attribute_by_axis(name: str, default: int) -> tuple[int, ...]:
-        """Return an attribute's value for each spatial axis, or `default` for every axis."""
+        """Return the values of a node's attribute, one for each spatial axis, or `default` for
+        each if it is missing.
+        """
         values = node.attrs.get(name)
         return values if isinstance(values, tuple) and values else (default,) * rank  # type: ignore[return-value]
 
@@ -195,7 +210,9 @@ def _convolution_window(
 
 
 def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str, object] | None:
-    """Return rows, inner and outer sizes of a matrix product; None if the node is not one."""
+    """Return the fields of a Contraction for a matrix product, as {field name: value}; None if the
+    node is not one or its sizes do not fit.
+    """
     result = node.outputs[0].shape if node.outputs[0] else None
     if node.op.type not in _PRODUCTS or not result or not macs:
         return None
@@ -211,10 +228,12 @@ def _product_facts(node: Node, macs: int, constant: frozenset[str]) -> dict[str,
 
 
 def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
-    """Return the elements of the largest operand that depends on no input."""
+    """Return the number of elements of the largest operand that does not depend on the model's
+    inputs, 0 without one.
+    """
 
     def is_constant_operand(spec: TensorSpec | None) -> bool:
-        """Return whether a tensor is a parameter or a constant."""
+        """Return whether a tensor is a parameter, a constant, or computed from these alone."""
         return spec is not None and (
             spec.role in ("parameter", "constant") or spec.name in constant
         )
@@ -230,7 +249,8 @@ def _weight_operand_elements(node: Node, constant: frozenset[str]) -> int:
 
 
 def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object]] | None:
-    """Return projection and score products of a fused attention as sizes of contractions.
+    """Return the fields of the contractions in a fused attention (projection, scores, weighted
+    values), one dict for each; None if its sizes are unknown.
 
     Both have as many MACs where the heads of queries and values are of one length; otherwise
     the node stays whole.
@@ -257,7 +277,9 @@ def _attention_facts(node: Node, macs: int, times: int) -> list[dict[str, object
 
 
 def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None:
-    """Return the rows of queries over all heads, and the length of a head."""
+    """Return (query rows of all heads together, head size) of an attention; None if its heads are
+    unknown.
+    """
     if len(queries) == 4:
         return prod(queries[:3]), queries[3]
     heads = node.attrs.get("q_num_heads") or node.attrs.get("num_heads")
@@ -273,7 +295,7 @@ def _query_heads(node: Node, queries: tuple[int, ...]) -> tuple[int, int] | None
 
 
 def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
-    """Return parameter elements by the key of the first node that uses them.
+    """Return {key of a node: number of parameters that this node is the first to use}.
 
     Of a file every stored weight is a parameter. A model whose modules say what theirs are has
     other stored tensors too, such as the statistics of a batch normalization: there a tensor
@@ -293,7 +315,9 @@ def holdings(graph: Graph, trace: Trace) -> dict[str, int]:
 def _parameters_within_budget(
     graph: Graph, held_by: dict[str, dict[str, int]], budget: Counter[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield for each node the tensors that are parameters, until their elements are used up."""
+    """Yield (key of a node, number of parameters in it); `budget` says how many tensors of a path
+    and size are parameters.
+    """
     paths = {node.key: node.path for node in graph.nodes}
     counts: Counter[str] = Counter()
     strays: list[tuple[str, int]] = []
@@ -323,7 +347,7 @@ FIRST = -1  # the owner of what comes before the first contraction
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """Work beside the contractions, or parameters that are held beside them.
+    """Work outside contractions, or parameters that no contraction has.
 
     `owner` is the place of the contraction that it follows; of work on constants alone, of the
     one that it is made for. `size` is the number of elements of its result.
@@ -340,7 +364,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlignableModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as the alignment sees it.
+    """A model as a list of contractions and a list of other operations, with its totals, to be
+    aligned with another one.
 
     `batch` and `places` are the first axis of the first input, and all the others but the
     channels'. `rest` are parameters that no node uses.
@@ -358,7 +383,9 @@ class AlignableModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> AlignableModel:
-    """Read a counted model. Its contractions and operations add up to its totals."""
+    """Return a counted model as contractions and other operations, which together have its MACs,
+    FLOPs and parameters.
+    """
     reader = _Reader(graph, holdings(graph, trace))
     for count in ledger.counts:
         if isinstance(count, CountedNode):
@@ -383,13 +410,17 @@ def read_alignable_model(graph: Graph, trace: Trace, ledger: Ledger) -> Alignabl
 
 
 def _example_batch_size(graph: Graph) -> int:
-    """Return the first axis of the model's first input as batch size, or 1 if it has none."""
+    """Return the batch size of the model: the first axis of its first input, or 1 if that has
+    fewer than two axes.
+    """
     shape = graph.inputs[0].shape if graph.inputs else None
     return shape[0] if shape and len(shape) > 1 and shape[0] else 1
 
 
 class _Reader:
-    """A single walk through the counts that remembers the contraction behind each value."""
+    """Reads the counted nodes once, in their order, and remembers from which contraction each
+    value comes.
+    """
 
     def __init__(self, graph: Graph, stored: dict[str, int]) -> None:
         self._held = stored
@@ -405,7 +436,9 @@ class _Reader:
         self._makers: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def read(self, count: CountedNode) -> None:
-        """Read one counted node: as a contraction, a bias, or another operation."""
+        """Add one counted node to the lists: as a contraction, as the bias of one, or as another
+        operation.
+        """
         node = count.node
         owner = max(
             (self._owners.get(spec.name, FIRST) for spec in node.inputs if spec), default=FIRST
@@ -421,7 +454,9 @@ class _Reader:
         self._own(node, owner)
 
     def _contraction(self, count: CountedNode) -> None:
-        """Add a node's contractions to the list, and its other FLOPs as an operation."""
+        """Add the contractions of a node to the list, and its FLOPs beyond them as an
+        operation.
+        """
         node, stored = count.node, self._held.pop(count.node.key, 0)
         parts = contractions(node, count.cost.macs, count.times, self._batch, self._constant)
         beyond = count.cost.flops - 2 * count.cost.macs
@@ -443,7 +478,9 @@ class _Reader:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
     def _operation(self, count: CountedNode, owner: int, flops: int, params: int) -> None:
-        """Add FLOPs and parameters beyond MACs as an operation owned by contraction `owner`."""
+        """Add an operation with these FLOPs and parameters, which belongs to the contraction at
+        index `owner`; without either, it is added only if it works on constants alone.
+        """
         node = count.node
         if count.node.constant:
             maker = len(self._beside), tuple(spec.name for spec in node.inputs if spec)
@@ -465,7 +502,9 @@ class _Reader:
         )
 
     def _own(self, node: Node, owner: int) -> None:
-        """Give the results to the owner, with the values computed for it beforehand."""
+        """Record that the results of a node, and the constants computed only for it, belong to the
+        contraction at index `owner`.
+        """
         if not node.constant:
             self._owners |= {spec.name: owner for spec in node.outputs if spec}
             todo = [spec.name for spec in node.inputs if spec]
@@ -478,7 +517,9 @@ class _Reader:
                     todo += sources
 
     def _pass_on(self, node: Node) -> None:
-        """Mark the result of a node that only moves or scales a contraction's result as such."""
+        """Record that the result of a node is still the result of a contraction, if the node only
+        moves or scales that.
+        """
         source = node.inputs[0] if node.inputs else None
         if source is None or source.name not in self._bare:
             return
@@ -488,13 +529,17 @@ class _Reader:
             self._bare |= {spec.name: index for spec in node.outputs[:1] if spec}
 
     def _is_bias(self, count: CountedNode) -> bool:
-        """Return whether a node only adds a stored bias per output channel to a contraction."""
+        """Return whether a node adds a stored bias, one number per output channel, to the result
+        of a contraction.
+        """
         return (
             float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
         )
 
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:
-        """Return the contraction's index and the bias elements if a node adds one, else None."""
+        """Return (index of the contraction, elements of the bias) if the node adds a bias to its
+        result, else None.
+        """
         second = 3 if node.op.type == "QLinearAdd" else 1
         for own, other in ((0, second), (second, 0)):
             spec, added = node.inputs[own], node.inputs[other]
@@ -508,7 +553,9 @@ class _Reader:
         return None
 
     def _add_bias(self, count: CountedNode) -> int:
-        """Book a bias addition on the contraction before it; return that one's index."""
+        """Add the bias of an Add node to the contraction before it; return the index of that
+        contraction.
+        """
         known = self._bias_addition(count.node)
         assert known is not None
         index, size = known
@@ -525,8 +572,8 @@ class _Reader:
         return index
 
     def contractions_and_operations(self) -> tuple[tuple[Contraction, ...], tuple[Operation, ...]]:
-        """Return the contractions and operations. Parameters of nodes that are in no ledger are
-        left out.
+        """Return the lists of contractions and of operations that were read, without operations
+        that have neither FLOPs nor parameters.
         """
         kept = (operation for operation in self._beside if operation.flops or operation.params)
         return tuple(self._found), tuple(kept)

@@ -1,4 +1,6 @@
-"""From the native count of a language model to what a formula over its config gives."""
+"""Explain the difference between the native count of a language model and the number of a formula
+over its config.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -15,7 +17,8 @@ def reconcile_formulas(
     sequences: int,
     native_macs: int,
 ) -> FormulaReport:
-    """Return the account of each formula, for `sequences` of so many tokens.
+    """Return a report with the number of each formula and its explanation, for `sequences`
+    sequences of `tokens` tokens.
 
     `native_macs` are the forward MACs of the graph for all of them.
     """
@@ -36,7 +39,9 @@ def reconcile_formulas(
 def _formula_account(
     convention: Convention, work: TokenSequence, sequences: int, native_macs: int
 ) -> FormulaAccount:
-    """Return a closed-form formula's number next to our count, with the explanations."""
+    """Return the number of one formula, with explanations of its difference from the native count;
+    without a number, with the reason.
+    """
     formula = convention.formula
     assert formula is not None
     native = convention.unit * native_macs
@@ -56,14 +61,18 @@ def _formula_account(
 
 
 def _rule_amount(rule: Rule, work: TokenSequence) -> int:
-    """Return the amount that a rule of a closed-form formula adds, with its sign and factor."""
+    """Return the FLOPs that a rule of a formula adds for one sequence, negative if it takes some
+    away.
+    """
     assert rule.amount is not None
     assert not isinstance(rule.amount, CostWeights)
     return rule.factor * int(rule.amount(work))
 
 
 def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
-    """Return why a closed-form formula has no number for this model, or ""."""
+    """Return the reason, as a text, why a formula has no number for this model; "" if it has
+    one.
+    """
     failures = (rule for rule in convention.rules if rule.kind == "fails")
     reason = next((rule.amount for rule in failures if _rule_amount(rule, work)), None)
     return formula_equation(reason).removesuffix(".") if reason else ""
@@ -72,7 +81,9 @@ def _formula_obstacle(convention: Convention, work: TokenSequence) -> str:
 def _formula_explanations(
     convention: Convention, work: TokenSequence, sequences: int
 ) -> Iterator[Explanation]:
-    """Yield an explanation for each cause with an amount, in the order of the formula's rules."""
+    """Yield one explanation for each cause with an amount other than 0, in the order of the
+    formula's rules.
+    """
     amounts: dict[str, int] = {}
     references: dict[str, list[str]] = {}
     for rule in convention.rules:

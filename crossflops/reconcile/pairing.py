@@ -1,4 +1,4 @@
-"""Which contractions of two models stand for each other: one by one, or several for one.
+"""Pair the contractions of two models: one with one, or several with one.
 
 Of the other operations, which do, and why the others do not.
 """
@@ -22,7 +22,8 @@ Scores = NDArray[np.int32]
 def alignment_pairs(
     first: int, second: int, scores: Callable[[int], Scores]
 ) -> list[tuple[int, int]]:
-    """Return pairs of indices, ascending on both sides, whose scores have the largest sum.
+    """Return pairs of indices of two sequences, in ascending order on both sides, with the largest
+    sum of scores.
 
     `scores(i)` are those of place i of the first sequence with every place of the second; what
     is not above zero is no pair. A place may stay alone, which costs nothing. Time is in
@@ -48,7 +49,9 @@ def alignment_pairs(
 def _backtrack_pairs(
     paired: list[NDArray[np.uint8]], from_above: list[NDArray[np.uint8]], second: int
 ) -> list[tuple[int, int]]:
-    """Return the index pairs on the best path, traced back from the end of both sequences."""
+    """Return the pairs (index in the first sequence, index in the second) on the best path, found
+    from its end backwards.
+    """
     pairs_back: list[tuple[int, int]] = []
     i, j = len(paired) - 1, second - 1
     while i >= 0 and j >= 0:
@@ -63,7 +66,7 @@ def _backtrack_pairs(
 
 
 def _bit(row: NDArray[np.uint8], index: int) -> bool:
-    """Return bit number `index` of a row of packed bits."""
+    """Return whether bit number `index` is 1 in a row of packed bits."""
     return bool(row[index >> 3] >> (7 - (index & 7)) & 1)
 
 
@@ -76,7 +79,7 @@ _OTHER_GROUPS = -40  # a depthwise convolution is no ordinary one
 
 
 class _Table:
-    """A column of numbers for each fact of a sequence of contractions."""
+    """The properties of a sequence of contractions as arrays, one array for each property."""
 
     def __init__(self, ones: Sequence[Contraction], paths: dict[str, int]) -> None:
         kinds = [contraction.kind for contraction in ones]
@@ -97,14 +100,17 @@ class _Table:
 
 
 def _path_number(paths: dict[str, int], path: str) -> int:
-    """Return the integer that identifies a module path, 0 for the empty path."""
+    """Return the number that stands for a module path, 0 for the empty path; a new path gets the
+    next number.
+    """
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
 def contraction_scores(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> Callable[[int], Scores]:
-    """Return a function that scores a contraction of `first` against each of `second`.
+    """Return a function from an index in `first` to an array: how similar that contraction is to
+    each one of `second`, in points; 0 means no pair.
 
     Equal weights weigh most, then the module's path, then equal windows and near channels.
     """
@@ -113,7 +119,7 @@ def contraction_scores(
     depthwise = other.groups > 1
 
     def row(i: int) -> Scores:
-        """Return the scores of contraction `i` of one model with all of the other."""
+        """Return the points of contraction `i` of `first` with each contraction of `second`."""
         taps = other.taps == own.taps[i]
         inner = _ratio_similarity(other.inner, own.inner[i])
         outer = _ratio_similarity(other.outer, own.outer[i])
@@ -137,7 +143,10 @@ def contraction_scores(
 def operation_scores(
     first: Sequence[Operation], second: Sequence[Operation], partner: dict[int, int]
 ) -> Callable[[int], Scores]:
-    """Return a function that scores an operation of `first` against each of `second`.
+    """Return a function from an index in `first` to an array: how similar that operation is to
+    each one of `second`, in points; 0 means no pair.
+
+    `partner` maps contractions of `first` to those of `second`, by index.
 
     `partner` pairs the owners.
 
@@ -149,7 +158,7 @@ def operation_scores(
     owners = np.array([operation.owner for operation in second])
 
     def row(i: int) -> Scores:
-        """Return the scores of operation `i` of one model with all of the other."""
+        """Return the points of operation `i` of `first` with each operation of `second`."""
         operation = first[i]
         owned = owners == partner.get(operation.owner, -2)
         points = 20 + 50 * owned + 30 * (sizes == operation.size)
@@ -160,7 +169,9 @@ def operation_scores(
 
 
 def _ratio_similarity(many: NDArray[np.float64], value: float) -> NDArray[np.float64]:
-    """Return the smaller of two numbers over the larger, 1 if both are equal."""
+    """Return for each number in `many` the ratio of it and `value`, the smaller divided by the
+    larger: 1 if both are equal.
+    """
     larger = np.maximum(many, value)
     return np.where(larger > 0, np.minimum(many, value) / np.maximum(larger, 1), 1.0)
 
@@ -170,7 +181,9 @@ _FARTHEST = 256  # of them from where the last such run ended
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Matched indices of both sides; one side is empty without a match."""
+    """Indices of contractions that are paired, in the first and in the second model; one of them
+    is () without a partner.
+    """
 
     first: tuple[int, ...]
     second: tuple[int, ...]
@@ -179,7 +192,8 @@ class Group(msgspec.Struct, frozen=True):
 def pair_contractions(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> tuple[Group, ...]:
-    """Return every contraction of both models in one group, in the order of the first.
+    """Return groups of paired contractions; each contraction of both models is in exactly one
+    group, in the order of the first model.
 
     The best order-preserving alignment comes first. What it leaves is paired across it where the
     weights are alike (parallel branches are written down in any order); then several that are
@@ -205,7 +219,8 @@ def pair_contractions(
 
 
 def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
-    """Return groups sorted by their order in the first model, then in the second.
+    """Return the groups in the order of the first model; a group of the second model alone follows
+    the group before it in that model.
 
     Sort the groups by the first model; those of the second alone follow their predecessor there.
     """
@@ -216,7 +231,9 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     heads = [head for head, _ in both]
 
     def place(group: Group) -> tuple[int, int]:
-        """Return the key that sorts a group: its index in the first model, then in the second."""
+        """Return the sort key of a group: (index in the first model, index in the second model or
+        -1).
+        """
         if group.first:
             return group.first[0], -1
         before = bisect_left(heads, group.second[0])
@@ -226,7 +243,9 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
 
 
 def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
-    """Return kind, kernel taps, channels and groups of a contraction as a key for comparison."""
+    """Return the sizes that two contractions with equal weights have in common: (kind, taps,
+    inner, outer, groups).
+    """
     return (
         contraction.kind,
         contraction.taps,
@@ -237,14 +256,15 @@ def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
 
 
 def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
-    """Return the key of a contraction with its number of output positions."""
+    """Return the sizes of `_contraction_signature` and the number of output positions."""
     return (*_contraction_signature(contraction), contraction.places)
 
 
 def _uncross_pairs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> dict[int, int]:
-    """Return the pairs without crossing ones whose ends both have an equal elsewhere.
+    """Return {index in first: index in second}, where an unequal pair is replaced if both of its
+    contractions have an equal partner elsewhere.
 
     Where one end alone has an equal, the pair stays, and the equal is left to others.
     """
@@ -272,10 +292,10 @@ def _pairs_of_equal_weights(
     partner: dict[int, int],
     exact: bool = False,
 ) -> dict[int, int]:
-    """Return additional index pairs of contractions with equal weight sizes.
+    """Return {index in first: index in second} for contractions without a partner that have
+    weights of equal sizes, the nearest first.
 
-    In detail: pairs of equal weights among the unpaired, the nearest first; `exact`: on as many
-    places.
+    With `exact` they also need equally many output positions.
     """
     key = _signature_with_places if exact else _contraction_signature
     taken = sorted(partner.values())
@@ -303,7 +323,8 @@ def _pairs_of_equal_weights(
 def _groups_of_runs(
     first: Sequence[Contraction], second: Sequence[Contraction], partner: dict[int, int]
 ) -> Iterator[Group]:
-    """Yield groups of one contraction and the run of contractions that replaces it.
+    """Yield groups that pair one contraction of a model with several consecutive ones of the other
+    that do the same work.
 
     Not where two of them have a partner each: these are as many layers of other widths.
     """
@@ -334,7 +355,7 @@ def _groups_of_runs(
 
 
 def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
-    """Return indices by the number of anchors before them: a mapping from gap to indices."""
+    """Return {number of anchors before an index: these indices}; both lists are sorted."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
         by_gap.setdefault(bisect_left(anchors, index), []).append(index)
@@ -344,7 +365,9 @@ def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
 def _runs_per_contraction(
     ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield index and run: contractions of the other model with equal MACs and weights in sum."""
+    """Yield (index of a contraction in `ones`, indices of consecutive ones in `others` that
+    together have its MACs and weights).
+    """
     start = 0
     for i in first:
         for begin in range(start, min(len(second), start + _FARTHEST)):
@@ -358,7 +381,8 @@ def _runs_per_contraction(
 def _shortest_equal_run(
     contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
-    """Return the shortest run of contractions with the MACs and weights of one, or ().
+    """Return the indices of the first consecutive contractions in `other` that together have the
+    MACs and weights of `contraction`; () if there are none.
 
     It does as many MACs for each example with as many weights, of which those that are used
     again, as by steps of a loop, count once. Where layers stand for a layer, or products for a
@@ -384,7 +408,9 @@ def _shortest_equal_run(
 
 
 def _is_part(part: Contraction, contraction: Contraction) -> bool:
-    """Return whether a contraction computes some outputs or some rows of another one."""
+    """Return whether `part` can be a piece of `contraction`, with fewer output channels or fewer
+    rows and otherwise equal sizes.
+    """
     if part.kind == WEIGHTED:
         return (part.taps, part.inner, part.places) == (
             contraction.taps,
@@ -399,7 +425,8 @@ _NORM = "BatchNormalization"
 
 
 class OperationShifts(msgspec.Struct, frozen=True):
-    """The shifts of every group by its operations, and the operations of it on each side.
+    """For each group of contractions: the differences of the operations in it, and these
+    operations in both models.
 
     An operation of the second model belongs where the one is that it stands for.
     """
@@ -415,7 +442,9 @@ def pair_operations(
     groups: Sequence[Group],
     shifts: Sequence[list[Shift]],
 ) -> OperationShifts:
-    """Pair the remaining operations of both models and assign a cause to each unequal pair."""
+    """Return the differences between the operations of both models, for each group of
+    contractions, each with its cause.
+    """
     owners = _homes(groups, 0, first), _homes(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
@@ -447,7 +476,9 @@ def pair_operations(
 
 
 def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
-    """Return for each operation the number of the group that its contraction is in."""
+    """Return for each operation of a model the index of the group that has its contraction; `side`
+    is 0 for the first model, 1 for the second.
+    """
     of_owner = {
         index: number
         for number, group in enumerate(groups)
@@ -459,7 +490,9 @@ def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[i
 def _operations_by_home(
     ones: Sequence[Operation], owners: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
-    """Return the operations that are not excluded, by the index of their owning contraction."""
+    """Return {group index: operations in it}, without the operations whose index is in
+    `without`.
+    """
     by_home: dict[int, list[Operation]] = {}
     for index, operation in enumerate(ones):
         if index not in without:
@@ -468,7 +501,9 @@ def _operations_by_home(
 
 
 def _resize_cause(shifts: Sequence[Shift]) -> str:
-    """Return the cause of a layer's change of size, "" if its size is the same."""
+    """Return the cause by which the MACs of a layer changed, "" if they did not; the batch size
+    only if there is no other.
+    """
     causes = sorted(
         (shift.cause for shift in shifts if shift.macs), key=lambda cause: cause == BATCH
     )
@@ -478,7 +513,9 @@ def _resize_cause(shifts: Sequence[Shift]) -> str:
 def _operation_pair_shifts(
     first: Operation, second: Operation, batches: tuple[int, int], shifts: Sequence[Shift]
 ) -> list[Shift]:
-    """Return the differences between two operations of one operator type, by cause."""
+    """Return the difference in FLOPs and parameters between two paired operations, with its cause;
+    [] if there is none.
+    """
     flops, params = second.flops - first.flops, second.params - first.params
     if not flops and not params:
         return []
@@ -490,7 +527,7 @@ def _operation_pair_shifts(
 def _cause_without_partner(
     group: Group, ones: list[Operation], others: list[Operation], shifts: list[Shift]
 ) -> str:
-    """Return the cause for operations of a layer that the other model lacks."""
+    """Return the cause for the operations of a group that only one of the two models has."""
     if not group.first or not group.second:
         return MISSING
     norms = [item for item in (*ones, *others) if item.op == _NORM]
@@ -505,10 +542,10 @@ def _cause_without_partner(
 def _shifts_without_partner(
     cause: str, ones: list[Operation], others: list[Operation], shifts: Sequence[Shift]
 ) -> Iterator[Shift]:
-    """Yield the differences that operations without a partner make.
+    """Yield the differences in FLOPs and parameters that operations without a partner make, first
+    those of a changed size.
 
-    In detail: the shifts of operations without a partner: first to the other size, then to the
-    other form.
+    The next one changes the form of the operations.
     """
     flops = sum(operation.flops for operation in others) - sum(
         operation.flops for operation in ones
@@ -531,10 +568,12 @@ def _shifts_without_partner(
 
 
 def _operation_difference_text(ones: list[Operation], others: list[Operation]) -> str:
-    """Return a text on the operators of two groups: "A -> B", or which model alone has them."""
+    """Return a text that names the operators on both sides, "A -> B", or says which model alone
+    has them.
+    """
 
     def operator_names_text(operations: list[Operation]) -> str:
-        """Return the distinct operator names of some operations, joined by commas."""
+        """Return the names of the operators, each once, joined by commas."""
         return ", ".join(dict.fromkeys(operation.op for operation in operations))
 
     if ones and others:
@@ -543,7 +582,9 @@ def _operation_difference_text(ones: list[Operation], others: list[Operation]) -
 
 
 def with_bias_in_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
-    """Return the shifts of a layer; a bias that replaces a normalization is part of the latter."""
+    """Return all differences of a layer (`shifts` and `more`); if a norm was folded into the
+    layer, its bias gets that cause.
+    """
     folded = any(shift.cause == FOLDED for shift in more)
     return [
         msgspec.structs.replace(shift, cause=FOLDED) if folded and shift.cause == BIAS else shift

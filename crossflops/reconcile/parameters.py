@@ -1,4 +1,6 @@
-"""From our number of parameters to a tool's: of a model, or of the initializers of a file."""
+"""Explain the difference between the native number of parameters and a tool's number, for a model
+or for a file.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
@@ -18,7 +20,7 @@ AGAIN = "params.counted-again"
 
 
 class _Tensor(msgspec.Struct, frozen=True):
-    """A stored parameter, and the module that holds it (the first one)."""
+    """A stored parameter, its full name, and the first module that has it."""
 
     name: str
     holder: Module
@@ -28,7 +30,9 @@ class _Tensor(msgspec.Struct, frozen=True):
 def reconcile_parameters(
     rules: Parameters, trace: Trace, reported: Amount | None = None
 ) -> ParamsReconciliation:
-    """Explain a tool's number of parameters. Without one it is the prediction of the rules."""
+    """Return the explanation of a tool's number of parameters of a model, by causes; without
+    `reported`, of the number that its rules predict.
+    """
     tensors = _tensors_by_storage(trace)
     times = _storage_multiplicities(rules, trace)
     grouped: dict[str, list[_Tensor]] = {}
@@ -61,7 +65,9 @@ def reconcile_parameters(
 
 
 def _tensors_by_storage(trace: Trace) -> dict[int, _Tensor]:
-    """Return every stored parameter by storage, under its first name."""
+    """Return {storage: parameter}, each storage once, under the first name that it has in the
+    model.
+    """
     by_storage: dict[int, _Tensor] = {}
     for row in trace.modules:
         for parameter in row.params:
@@ -71,7 +77,9 @@ def _tensors_by_storage(trace: Trace) -> dict[int, _Tensor]:
 
 
 def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
-    """Return how often each storage is counted; missing ones are not."""
+    """Return {storage: how often the tool counts it}; a storage that it does not count is
+    missing.
+    """
     if rules.modules:
         return _multiplicities_by_rule(rules, trace)
     if rules.leaves:
@@ -86,7 +94,9 @@ def _storage_multiplicities(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
-    """Return all parameters beneath modules with a rule, once along each chain of parents."""
+    """Return {storage: how often it is counted} for a tool that counts all parameters below
+    modules with a rule, once for each chain of parents.
+    """
     called = _ids_of_called_modules(trace)
     times_of: dict[int, int] = {}
     for module in _outermost_ruled_modules(rules, trace.modules):
@@ -98,7 +108,9 @@ def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
-    """Return the parameters of modules without children: shared storages once for each module."""
+    """Return {storage: how often it is counted} for a tool that counts the parameters of modules
+    without children, once for each module.
+    """
     called = _ids_of_called_modules(trace)
     times_of: dict[int, int] = {}
     for row in trace.modules:
@@ -109,7 +121,9 @@ def _multiplicities_by_leaf(rules: Parameters, trace: Trace) -> dict[int, int]:
 
 
 def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> Iterator[int]:
-    """Yield the outermost modules that have a parameter rule, along each chain of parents."""
+    """Yield the ids of modules with a rule that are not below another one, once for each chain of
+    parents.
+    """
     todo = [0]
     while todo:
         for child in dict.fromkeys(child for _, child in modules[todo.pop()].children):
@@ -120,14 +134,14 @@ def _outermost_ruled_modules(rules: Parameters, modules: tuple[Module, ...]) -> 
 
 
 def _ids_of_called_modules(trace: Trace) -> frozenset[int]:
-    """Return the ids of the modules that a trace records as called."""
+    """Return the ids of the modules that were called in the traced run."""
     return frozenset(
         call.module for call in trace.calls if call.level == "module" and call.via == "call"
     )
 
 
 def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
-    """Return the cause why a tool does not count a parameter."""
+    """Return the id of the cause why a tool does not count this parameter."""
     holder = tensor.holder
     if not holder.names:
         return "params.unregistered"
@@ -141,7 +155,9 @@ def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
 
 
 def _is_layer(module: Module) -> bool:
-    """Return whether the module is a layer of torch.nn, or derived from one."""
+    """Return whether the module's class is a layer of torch.nn or derived from one; containers are
+    not layers.
+    """
     return any(
         base.startswith(_TORCH_NN) and not base.startswith(_HOLDERS) for base in module.bases
     )
@@ -156,7 +172,7 @@ _PACKED = "params.packed"
 
 
 class Stock(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored tensors of a file.
+    """The stored tensors of an ONNX file.
 
     `initializers` are those of its graph, `nodes` the nodes that stand in it, `weights` the
     elements of stored tensors that are weights, by name. `params` are the parameters of the model
@@ -172,7 +188,9 @@ class Stock(msgspec.Struct, frozen=True, kw_only=True):
 def reconcile_stored(
     rules: Parameters, native_value: int, stock: Stock, reported: Amount | None = None
 ) -> ParamsReconciliation:
-    """Explain a tool's number, initializer by initializer. Without one it is the prediction."""
+    """Return the explanation of a tool's number of parameters of an ONNX file, by causes; without
+    `reported`, of the number that its rules predict.
+    """
     users = _users(stock.nodes)
     by_name = {
         spec.name: _elements_by_convention(rules, spec)
@@ -206,7 +224,7 @@ def reconcile_stored(
 def _parameter_explanation(
     cause: str, amounts: Mapping[str, int], reference: str
 ) -> ParamsExplanation:
-    """Return the explanation of a parameter difference: its cause, its total and the names."""
+    """Return the explanation for one cause: the sum of `amounts` and the tensor names in it."""
     return ParamsExplanation(
         cause=cause,
         amount=sum(amounts.values()),
@@ -216,12 +234,14 @@ def _parameter_explanation(
 
 
 def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
-    """Return a tensor's number of elements by the tool's rule, which may differ for scalars."""
+    """Return the number of elements that the tool counts for a tensor; a scalar has a number of
+    its own.
+    """
     return prod(spec.shape) if spec.shape else rules.scalar
 
 
 def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
-    """Return by tensor name the operators that read it, with the input positions."""
+    """Return {tensor name: (operator type, input position) of each node that reads it}."""
     by_initializer: dict[str, list[tuple[str, int]]] = {}
     for node in nodes:
         for index, spec in enumerate(node.inputs):
@@ -231,7 +251,9 @@ def _users(nodes: Sequence[Node]) -> dict[str, list[tuple[str, int]]]:
 
 
 def _cause(users: Sequence[tuple[str, int]]) -> str:
-    """Return the cause why a file stores a tensor that is not a parameter."""
+    """Return the id of the cause why a file stores a tensor that is not a parameter; `users` are
+    the operators that read it.
+    """
     if not users:
         return _UNUSED
     normed = all(operator == "BatchNormalization" and index > 2 for operator, index in users)

@@ -1,4 +1,4 @@
-"""From one contraction to the one that stands for it, fact by fact, each step under its cause."""
+"""Change one contraction into another property by property, and name the cause of each step."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -18,14 +18,15 @@ _FACTOR = Fraction(3, 2)  # sizes that differ by this or more differ by strides,
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """The first input shapes of both models."""
+    """The shapes of the first input of both models."""
 
     first: tuple[int, ...]
     second: tuple[int, ...]
 
     @property
     def ratio(self) -> Fraction:
-        """The ratio of the input sizes of two models along all axes that differ, else 1.
+        """The ratio of the input sizes, second model to first, if all axes that differ have the
+        same ratio, else 1.
 
         Axes of equal sizes are taken away first, so that the order of the axes does not matter.
         The batch is not among them.
@@ -42,7 +43,8 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
-    """Yield the causes that lead from one contraction to the other, with MACs, FLOPs, parameters.
+    """Yield the differences in MACs, FLOPs and parameters from one contraction to the other, one
+    property after the other, each with its cause.
 
     Batch, sizes, window, groups, channels, bias: each is changed to what the second has, and the
     difference that this makes is booked. A cause may come twice, and may have no amount.
@@ -73,7 +75,9 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
 
 
 def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[Shift]:
-    """Yield the differences of operators whose MACs are not a product of sizes, such as LSTM."""
+    """Yield the differences between two operators whose MACs are not a product of sizes, such as
+    LSTM, each with its cause.
+    """
     more = second.macs - first.macs
     batched = first.macs * (second.batch - first.batch) // first.batch
     if batched:
@@ -87,7 +91,9 @@ def _whole_operator_shifts(first: Contraction, second: Contraction) -> Iterator[
 
 
 def _contraction_macs(contraction: Contraction) -> int:
-    """Return the MACs of a contraction: batch, positions, taps and channels multiplied."""
+    """Return the MACs of a contraction: the product of batch size, positions, kernel positions and
+    channels.
+    """
     return (
         contraction.batch
         * contraction.places
@@ -104,7 +110,9 @@ def _flops(contraction: Contraction) -> int:
 
 
 def _contraction_parameters(contraction: Contraction) -> int:
-    """Return the number of weights and biases of a contraction."""
+    """Return the number of parameters that the sizes of a contraction give: weights and bias, each
+    only if it has parameters of its own.
+    """
     facts = (
         contraction.taps * contraction.inner * contraction.outer
         if contraction.kind == WEIGHTED and contraction.weights
@@ -116,7 +124,9 @@ def _contraction_parameters(contraction: Contraction) -> int:
 def _intermediate_contractions(
     first: Contraction, second: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, Contraction, str]]:
-    """Yield the contractions between `first` and `second`, one changed property at a time."""
+    """Yield (cause, contraction, note) for each property in which the two differ: the contraction
+    has this and all earlier properties of `second`.
+    """
     now = first
     if now.batch != second.batch:
         note = f"batch {now.batch} -> {second.batch}"
@@ -139,14 +149,16 @@ def _intermediate_contractions(
 
 
 def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
-    """Return the ratio of the numbers of output positions of two contractions."""
+    """Return how many times as many output positions the second contraction has."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 
 def _channels(
     now: Contraction, then: Contraction, longer: Fraction
 ) -> Iterator[tuple[str, Contraction, str]]:
-    """Yield the changes of kernel window, groups and channels between two contractions."""
+    """Yield (cause, contraction, note) for each change of kernel, groups and channels from `now`
+    to `then`; `longer` is the ratio of their positions.
+    """
     if now.taps != then.taps:
         note = f"kernel {_kernel_size_text(now)} -> {_kernel_size_text(then)}"
         now = replace(now, taps=then.taps)
@@ -175,7 +187,9 @@ def _channels(
 
 
 def _kernel_size_text(contraction: Contraction) -> str:
-    """Return the kernel size of a contraction as text, such as "3x3"."""
+    """Return the kernel size of a contraction as text, such as "3x3", or its number of kernel
+    positions if the axes are unknown.
+    """
     return (
         "x".join(map(str, contraction.window.kernel))
         if contraction.window
@@ -186,7 +200,9 @@ def _kernel_size_text(contraction: Contraction) -> str:
 def _place_changes(
     now: Contraction, then: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield cause, positions and note of each change in the number of output positions."""
+    """Yield (cause, output positions after it, note) for each step that changes the number of
+    output positions.
+    """
     first, second = now.window, then.window
     if first and second and len(first.kernel) == len(second.kernel):
         same = _product_of_sizes(first.after), _product_of_sizes(second.after)
@@ -204,7 +220,8 @@ def _place_changes(
 def _window_changes(
     first: Window, second: Window, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
-    """Yield the changes in the number of positions that come from sizes, padding and strides.
+    """Yield (cause, output positions after it, note) for each change of input size, stride,
+    dilation and padding between two convolutions.
 
     The size before it is scaled with the input of the model, then set to the other's: a factor
     comes of a stride that stands elsewhere, some pixels of padding.
@@ -255,7 +272,8 @@ def _window_changes(
 
 
 def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Return the number of output positions of a convolution with the given sizes and strides.
+    """Return the number of output positions of a convolution with this window, but with input
+    sizes `before` and these strides.
 
     By axis it is (size + pads - d (k - 1) - 1) / stride + 1, rounded down.
     """
@@ -266,12 +284,12 @@ def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) ->
 
 
 def _sizes_with_padding(window: Window) -> tuple[int, ...]:
-    """Return the input size plus the padding along each axis of a convolution."""
+    """Return the input size + padding of a convolution, one number for each spatial axis."""
     return tuple(size + pad for size, pad in zip(window.before, window.pads, strict=True))
 
 
 def _product_of_sizes(sizes: tuple[int, ...]) -> int:
-    """Return the product of sizes."""
+    """Return the product of the sizes, 1 for ()."""
     product = 1
     for size in sizes:
         product *= size
@@ -279,5 +297,5 @@ def _product_of_sizes(sizes: tuple[int, ...]) -> int:
 
 
 def _equal_sizes_text(sizes: tuple[int, ...]) -> str:
-    """Return sizes as text: one number if all are equal, else joined by "x"."""
+    """Return sizes as text: one number such as "3" if all are equal, else joined as in "3x5"."""
     return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))

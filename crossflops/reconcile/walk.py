@@ -1,4 +1,5 @@
-"""From our MACs to a tool's number, call by call, each step booked under its cause.
+"""Explain the difference between the native MACs and a tool's number, call by call, by causes in a
+fixed order.
 
 The order is fixed: graph identity, visibility, multiplicity, core formula, unit, components,
 batch, precision. A step takes only what the steps before it left, so causes exclude each other and
@@ -36,7 +37,7 @@ DIVIDED = "scope.batch-divided"
 
 
 class PathStep(msgspec.Struct, frozen=True):
-    """An amount booked under a cause, for one call and under one module.
+    """An amount of one cause, for one call and in one module.
 
     `macs` is the part of it that stands in MACs, which the step of the unit then scales. It is in
     the number of every module around as well, unless it is `alone`.
@@ -59,7 +60,8 @@ def rows_by_path(
     steps: Iterable[PathStep],
     printed: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
-    """Return a row for each module, with counts of all beneath it, in the module table's order.
+    """Return a row for each module, in the order of the module table: native MACs, the tool's
+    predicted and printed number, and the causes between them.
 
     `printed` is what the tool shows for a module, by its path.
 
@@ -72,7 +74,7 @@ def rows_by_path(
 
 
 def step_amounts_by_cause(steps: Iterable[PathStep]) -> dict[str, dict[str, Amount]]:
-    """Return by module path the amounts of steps by cause, those of submodules included."""
+    """Return {module path: {cause: amount}}, with the amounts of all submodules in it."""
     causes: dict[str, dict[str, Amount]] = {}
     for step in sorted(steps, key=lambda step: step.stage):
         for path in (step.path,) if step.alone else path_and_ancestors(step.path):
@@ -88,7 +90,9 @@ def rows_of_modules(
     causes: Mapping[str, Mapping[str, Amount]],
     reported: Mapping[str, Amount],
 ) -> tuple[PathRow, ...]:
-    """Return a row for each module in which something is counted; the mappings are by its path."""
+    """Return a row for each module in which something is counted; `predicted`, `causes` and
+    `reported` are by module path.
+    """
     native: dict[str, int] = {}
     for count in ledger.counted:
         for path in path_and_ancestors(home(count.node, trace)):
@@ -110,7 +114,9 @@ def rows_of_modules(
 def _prediction_by_path(
     prediction: Prediction, trace: Trace, causes: dict[str, dict[str, Amount]]
 ) -> dict[str, Amount]:
-    """Return by module path the tool's predicted number, submodules included."""
+    """Return {module path: the number that the tool is predicted to show for it}, submodules
+    included; add its rounding to `causes`.
+    """
     inside: dict[str, list[RuleMatch]] = {}
     for booking, standing in module_contributions(prediction, trace):
         for path, times in standing.items():
@@ -133,7 +139,8 @@ def _prediction_by_path(
 def module_contributions(
     prediction: Prediction, trace: Trace
 ) -> Iterator[tuple[RuleMatch, dict[str, int]]]:
-    """Yield each rule match with how often it counts in each enclosing module's number, by path.
+    """Yield each rule match with {module path: how often the match counts in the tool's number of
+    that module}.
 
     A tool that adds up the tree of modules shows a module under all of its parents; any other has
     its own rule for that, and is taken to show it under the first of its names.
@@ -152,7 +159,9 @@ def module_contributions(
 def _multiplicities_by_path(
     times_of: Mapping[int, Mapping[int, int]], trace: Trace
 ) -> dict[str, dict[str, int]]:
-    """Return by module path how often it counts each module; unregistered modules are left out."""
+    """Return {module path: {path of a module below it: how often it counts}}, without unregistered
+    modules.
+    """
     named = {row.id: row.path for row in trace.modules if row.names}
     return {
         path: {
@@ -165,13 +174,17 @@ def _multiplicities_by_path(
 
 
 def home(node: Node, trace: Trace) -> str:
-    """Return the path of the module in which a node ran, from its call if that is recorded."""
+    """Return the path of the module in which a node ran: that of its recorded call, else the
+    node's own path.
+    """
     call = trace.calls_by_key.get(node.call)
     return trace.modules[call.module].path if call else node.path
 
 
 def path_and_ancestors(path: str) -> tuple[str, ...]:
-    """Return a module path and the paths of its ancestors, the root "" last."""
+    """Return a module path and the paths of its ancestors, the innermost first and the model ""
+    last.
+    """
     paths = [path]
     while path:
         path = path.rpartition(".")[0]
@@ -200,7 +213,7 @@ WRITTEN = "docs/converters.md"
 
 
 class Stage(IntEnum):
-    """The stages of the steps, in their order."""
+    """The stages of an explanation, in their order."""
 
     GRAPH = 1
     VISIBILITY = 2
@@ -213,7 +226,7 @@ class Stage(IntEnum):
 
 
 class NativeWork(msgspec.Struct, frozen=True):
-    """The native work, by operator call or, for a tool of files, by node.
+    """The native MACs, by key of the operator call or, for a tool that counts files, of the node.
 
     `macs` are what the tool finds there, `written` what a converter put in besides and the tool
     may find, `paths` the module of each node; empty where the trace knows it.
@@ -231,7 +244,8 @@ def reconcile(
     profile: Profile | None = None,
     base: Ledger | None = None,
 ) -> Reconciliation:
-    """Explain the predicted total from the native count, and compare it with the printed one.
+    """Return the explanation of a tool's total: the causes that lead from the native MACs to the
+    predicted total, and the printed total.
 
     Without a profile the tool is taken to print what its convention predicts. `base` is the
     native count that was asked for: another than `ledger` where the tool forces another mode, or
@@ -281,7 +295,9 @@ def reconcile(
 def residual_reconciliation(
     convention: Convention, ledger: Ledger, profile: Profile, obstacle: str
 ) -> Reconciliation:
-    """Return the reconciliation of a tool without a prediction: all of it is residual."""
+    """Return a reconciliation for a tool without a prediction: no causes, and `obstacle` says
+    why.
+    """
     return Reconciliation(
         tool=convention.tool,
         edition=convention.edition,
@@ -297,7 +313,9 @@ def residual_reconciliation(
 
 
 def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """Yield the changes of the native count by the mode that the tool forces, by module."""
+    """Yield the changes of the native MACs because the tool forces another mode, such as
+    evaluation, by module.
+    """
     for sign, counted in ((1, ledger), (-1, native)) if native is not ledger else ():
         for count in counted.counted:
             amount = sign * count.cost.macs
@@ -306,7 +324,9 @@ def _mode_change_steps(trace: Trace, ledger: Ledger, native: Ledger) -> Iterator
 
 
 def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
-    """Yield the MACs by which the tool's own file exceeds ours, by module and converted node."""
+    """Yield the MACs by which the file that the tool counts exceeds ours, by module, and for each
+    node those that a converter added.
+    """
     more: dict[str, int] = {}
     collapsed_paths = tuple(_whole_module_paths(file, native))
     for sign, ledger in ((1, file), (-1, native)):
@@ -323,7 +343,9 @@ def _file_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
 
 
 def _whole_module_paths(file: Ledger, native: Ledger) -> Iterator[str]:
-    """Yield the modules that a formula counts whole, and whose own nodes the file has."""
+    """Yield the paths of modules that a formula counts as a whole, although the file has their
+    single nodes.
+    """
     in_file = {count.node.key: count.node.op for count in file.counts}
     for count in native.counts:
         node = count.node
@@ -334,7 +356,9 @@ def _whole_module_paths(file: Ledger, native: Ledger) -> Iterator[str]:
 def _mode_change_explanations(
     first: Iterable[PathStep], convention: Convention
 ) -> tuple[Explanation, ...]:
-    """Return the explanation of a forced mode: one step of the total, of no call."""
+    """Return one explanation with the MACs by which the forced mode changes the total; () if they
+    are 0.
+    """
     amount = sum(int(step.amount) for step in first if step.cause == FORCED)
     if not amount:
         return ()
@@ -343,12 +367,12 @@ def _mode_change_explanations(
 
 
 def _steps_besides_mode(first: Iterable[PathStep]) -> list[PathStep]:
-    """Return the steps with an amount whose cause is not the forced evaluation mode."""
+    """Return the steps with an amount other than 0, without those of the forced mode."""
     return [step for step in first if step.cause != FORCED and step.amount]
 
 
 def ground_of_nodes(file: Ledger) -> NativeWork:
-    """Return the MACs of a file's nodes, with those that a converter wrote."""
+    """Return the native MACs by node of a file, including those that a converter added."""
     return NativeWork(
         {count.node.key: count.cost.macs + count.converter_macs for count in file.counted},
         paths={count.node.key: count.node.path for count in file.counts},
@@ -356,7 +380,9 @@ def ground_of_nodes(file: Ledger) -> NativeWork:
 
 
 def _tool_amounts_by_path(profile: Profile | None, ground: NativeWork) -> dict[str, Amount]:
-    """Return the tool's printed numbers by module path, from its modules or summed over nodes."""
+    """Return {module path: number that the tool printed for it}; a tool that counts nodes is
+    summed by module.
+    """
     printed: dict[str, Amount] = {}
     for entry in profile.entries if profile else ():
         if not ground.paths:
@@ -370,7 +396,9 @@ def _tool_amounts_by_path(profile: Profile | None, ground: NativeWork) -> dict[s
 def _relocation_steps(
     prediction: Prediction, trace: Trace, macs: Mapping[str, int]
 ) -> Iterator[PathStep]:
-    """Yield steps that move work from our module to the one where the tool books it."""
+    """Yield pairs of steps that move MACs from the module where the work is done to the module
+    where the tool counts it.
+    """
     for key, index in prediction.covered.items():
         native = trace.modules[trace.calls_by_key[key].module].path
         reported = prediction.bookings[index].path
@@ -381,7 +409,8 @@ def _relocation_steps(
 
 
 def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathStep]:
-    """Yield the steps that correct the numbers of modules with several parents.
+    """Yield steps that correct the numbers of modules that have several parents, or are inside of
+    one.
 
     The steps of a booking have all of it under the first name of its module.
     """
@@ -402,7 +431,9 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
 def _multiplicity_correction_steps(
     prediction: Prediction, before: RuleMatch, after: RuleMatch, dead: bool
 ) -> Iterator[PathStep]:
-    """Yield steps that correct a rule match from `before.times` times to `after.times`."""
+    """Yield the steps from a rule match that counts `before.times` times to one that counts
+    `after.times` times.
+    """
     convention, rule = prediction.convention, after.rule
     if rule.kind == "core":
         macs = int(after.amount) * (after.times - before.times)
@@ -418,7 +449,9 @@ def _multiplicity_correction_steps(
 
 
 def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> Iterator[PathStep]:
-    """Yield the steps of the reconciliation for each rule match, in their order."""
+    """Yield the steps from the native MACs to the predicted number, for each rule match of the
+    tool, then those for unseen work and rounding.
+    """
     native = [0] * len(prediction.bookings)
     written = [0] * len(prediction.bookings)
     live = [False] * len(prediction.bookings)
@@ -451,7 +484,8 @@ def booking_steps(prediction: Prediction, trace: Trace, ground: NativeWork) -> I
 
 
 def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
-    """Return a rule match with the cause of its call's origin: a custom operator or a mode.
+    """Return the rule match, with another cause if its call comes from a custom operator or from a
+    mode of the model.
 
     A custom operator's body made it (in a real run that is a call which does work of such an
     operator), or a mode of the model's did, which adds a part or counts a product once more.
@@ -468,7 +502,8 @@ def _with_own_cause(booking: RuleMatch, trace: Trace) -> RuleMatch:
 
 
 def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
-    """Return the steps, none of them a decomposition where one side has work of its own.
+    """Return the steps; if one side has work without a counterpart, all decompositions get this
+    cause, so that they cancel out.
 
     Work that stands in another place of the other side cancels out with it.
     """
@@ -478,7 +513,8 @@ def _join_decompositions(walked: list[PathStep]) -> list[PathStep]:
 
 
 def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
-    """Return a rule match as work of one side if it may not be the same work as ours.
+    """Return the rule match, with the cause "one side alone" if its work and ours, `native` MACs,
+    may not be the same work.
 
     An operator with work on both sides may be decomposed otherwise; its gradients are the same
     products, or they are not. `native` is the work of all native gradients of the operator, which
@@ -496,12 +532,16 @@ def _one_sided_booking(booking: RuleMatch, native: int) -> RuleMatch:
 
 
 def _is_backward(call: Call) -> bool:
-    """Return whether a call does work of the backward pass."""
+    """Return whether the call does work of the backward pass, or is the rerun of a forward
+    call.
+    """
     return any(key.endswith(_STEP) for key in (call.key, *call.of))
 
 
 def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
-    """Yield what the tool's own rounding and float arithmetic change in the total."""
+    """Yield one step with the amount by which the tool's own rounding changes its total, if there
+    is any.
+    """
     convention = prediction.convention
     amount = prediction.sum(prediction.bookings) - sum(prediction.booking_quotients())
     if amount:
@@ -511,12 +551,14 @@ def _rounding_steps(prediction: Prediction) -> Iterator[PathStep]:
 def _contraction_steps(
     prediction: Prediction, booking: RuleMatch, macs: tuple[int, int], dead: bool
 ) -> Iterator[PathStep]:
-    """Yield the steps of contractions; `macs` are ours, and those of the converter."""
+    """Yield the steps for a rule match of a contraction; `macs` are (native MACs, MACs that a
+    converter added).
+    """
     rule, call, path = booking.rule, booking.call, booking.path
     native, written = macs
 
     def step(stage: Stage, cause: str, amount: int) -> PathStep:
-        """Return a reconciliation step of the rule with a stage, a cause and an amount."""
+        """Return a step of this rule match with `amount` MACs."""
         return PathStep(stage, cause, amount, call, rule.reference, path, amount)
 
     if rule.amount is None:
@@ -538,7 +580,9 @@ def _contraction_steps(
 
 
 def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> PathStep:
-    """Return the step for one match of a tool's rule: its amount and its cause."""
+    """Return the step for a rule match of other work than a contraction; `dead` means that no
+    result of it is used.
+    """
     rule, amount = booking.rule, prediction.worth(booking)
     stage, cause = Stage.COMPONENT, rule.cause
     if booking.again:
@@ -551,7 +595,8 @@ def _component_step(prediction: Prediction, booking: RuleMatch, dead: bool) -> P
 def _invisible_work_steps(
     prediction: Prediction, trace: Trace, ground: NativeWork
 ) -> Iterator[PathStep]:
-    """Yield the work that no core rule of the tool counts, with the reason.
+    """Yield a step that takes away the native MACs of each call or node that no rule of the tool
+    counts, with the cause.
 
     Unknown work of a node stays as in the native count.
     """
@@ -577,7 +622,7 @@ def _invisible_work_steps(
 
 
 def _is_dead(call: Call, trace: Trace) -> bool:
-    """Return whether no result of a call is used."""
+    """Return whether the results of a call are never used."""
     if call.level in OBSERVED or call.level in ("operator", "node"):
         return not call.live
     if trace.operator_around(call):
@@ -587,7 +632,7 @@ def _is_dead(call: Call, trace: Trace) -> bool:
 
 
 def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
-    """Yield the nearest operator calls beneath a call."""
+    """Yield the operator calls below a call, without those inside of another operator."""
     for child in trace.children.get(call.key, ()):
         if child.level == "operator":
             yield child
@@ -596,8 +641,8 @@ def _operator_descendants(call: Call, trace: Trace) -> Iterator[Call]:
 
 
 def explanations(walked: Iterable[PathStep]) -> tuple[Explanation, ...]:
-    """Return one explanation for each cause, in the order of the stages at which they are booked
-    first.
+    """Return one explanation for each cause, with the sum of its steps, in the order of the
+    stages; sums of 0 are left out.
     """
     grouped: dict[str, list[PathStep]] = {}
     for step in sorted(walked, key=lambda step: (step.stage, step.cause)):
@@ -624,7 +669,8 @@ _BY = {"torch": "onnx2torch", "tensorflow": "crossflops.rebuild.tensorflow"}
 def reconciliation_from_file(
     account: Reconciliation, file: Ledger, rebuilt: Ledger, framework: str
 ) -> Reconciliation:
-    """Return the reconciliation of a tool that ran on the rebuilt module, from the file's count.
+    """Return a copy of the account of a rebuilt model that begins at the count of the original
+    file: one more cause explains the difference between the two.
 
     `account` begins at the module's. The nodes of the file that are named are those of operators
     whose work is another in the module, and the reference says by how much, operator by operator.
@@ -652,8 +698,8 @@ def reconciliation_from_file(
 def parameters_from_file(
     account: ParamsReconciliation, params: int, framework: str
 ) -> ParamsReconciliation:
-    """Return the same for the parameters: from those of the model, the module's as a first
-    step.
+    """Return a copy of the parameter account of a rebuilt model that begins at the original's
+    `params`: one more cause explains the difference.
     """
     amount = account.ours - params
     if not amount:
@@ -665,7 +711,9 @@ def parameters_from_file(
 
 
 def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
-    """Return by operator how many more MACs the rebuilt module has than the file."""
+    """Return {operator type: MACs of the rebuilt model - MACs of the file}, without differences of
+    0.
+    """
     macs: dict[str, int] = {}
     for sign, ledger in ((-1, file), (1, rebuilt)):
         for count in ledger.counted:
@@ -675,7 +723,9 @@ def _mac_changes_by_operator(file: Ledger, rebuilt: Ledger) -> dict[str, int]:
 
 
 def _row_from_file_count(row: PathRow, amount: int) -> PathRow:
-    """Return the row of the whole model with the file's count as its start."""
+    """Return the row of a module, changed only for the whole model: it begins at the file's count,
+    which is `amount` MACs less.
+    """
     if row.path:
         return row
     causes = row.causes if row.causes is UNSET else {REBUILT: amount, **row.causes}
@@ -694,7 +744,8 @@ def threefold_forward_reconciliation(
     differences: Mapping[str, Mapping[str, int]],
     profile: Profile,
 ) -> Reconciliation:
-    """Return the way from the exact MACs of a step to three times the tool's forward count.
+    """Return the explanation from the exact MACs of a training step to three times the tool's
+    number of the forward pass.
 
     `trace` and `ledger` are those of the native forward pass, `differences` the MACs by cause and
     node that lead from three times that pass to the step.
@@ -728,7 +779,7 @@ def threefold_forward_reconciliation(
 def _cause_macs_by_path(
     trace: Trace, ledger: Ledger, differences: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, int]]:
-    """Return by module path the MACs by cause, submodules included."""
+    """Return {module path: {cause: MACs}}, with the MACs of all submodules in it."""
     owners = {
         count.node.key: path_and_ancestors(home(count.node, trace)) for count in ledger.counted
     }
@@ -744,9 +795,8 @@ def _cause_macs_by_path(
 def _rows_of_threefold_pass(
     forward: Reconciliation, trace: Trace, rule: Mapping[str, Mapping[str, int]], profile: Profile
 ) -> Iterator[PathRow]:
-    """Yield a row per module that compares the exact step with 3 x forward.
-
-    In detail: each module with all beneath it: its differences, and three times the tool's number.
+    """Yield a row for each module: MACs of the exact training step, three times the tool's forward
+    number, and the causes between them.
     """
     known = {row.path: row for row in forward.by_path}
     printed = {entry.path: entry.amount for entry in profile.entries}

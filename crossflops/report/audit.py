@@ -1,5 +1,5 @@
-"""A table of published figures, row by row: which convention prints each, and where it contradicts
-itself.
+"""Judge a table of published figures row by row: which convention prints each figure, and where
+the table contradicts itself.
 
 The judgement is a function of the figures and of the numbers that were counted; nothing is
 counted here.
@@ -23,7 +23,8 @@ _FINE = ("exact", "rounded", "truncated")  # roundings that reproduce every prin
 
 
 class PublishedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure of a table: its line, its model, the input as printed, and the head of its column.
+    """One figure of a published table: its line, its model, the input as printed, and the heading
+    of its column.
 
     `target` is the model as crossflops takes it, `image_size` and `input` what the row says of
     its input: neither means the usual one.
@@ -39,7 +40,9 @@ class PublishedRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def build(self) -> tuple[str, int | None, str]:
-        """The target with its input: rows that have the same are counted once."""
+        """The (target, image size, input) of the row; rows with the same value are counted
+        once.
+        """
         return self.target, self.image_size, self.input
 
 
@@ -82,16 +85,18 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def figures_counted(self) -> int:
-        """The number of rows whose model was counted."""
+        """The number of rows of the table whose model could be counted."""
         return sum(row.is_counted for row in self.rows)
 
     def count_status(self, status: Status) -> int:
-        """Return the number of rows with this status."""
+        """Return the number of rows with this status: "exact", "contradicted" or "open"."""
         return sum(row.status == status for row in self.rows)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Audit":
-        """Return the audit of its JSON. Raises msgspec.MsgspecError."""
+        """Return the audit that was written as this JSON; raise msgspec.MsgspecError if it is not
+        one.
+        """
         return msgspec.json.decode(text, type=cls)
 
 
@@ -99,7 +104,8 @@ def judge_rows(
     rows: Sequence[PublishedRow],
     numbers_by_build: Mapping[tuple[str, int | None, str], ModelNumbers | str],
 ) -> tuple[tuple[AuditRow, ...], dict[str, dict[str, int]], tuple[str, ...]]:
-    """Return the judgement of each row, the conventions by column, and the contradictions.
+    """Return (judged rows, conventions, contradictions): `conventions` is {column: {convention:
+    number of figures that it reproduces}}, contradictions are sentences.
 
     Args:
         rows: the figures.
@@ -124,7 +130,9 @@ def judge_rows(
 
 
 def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, FigureReading]:
-    """Return the readings that reproduce every digit, by the name of the convention."""
+    """Return {name of a convention: reading} for all readings that print every digit of the row's
+    figure.
+    """
     if isinstance(numbers, str):
         return {}
     by_name: dict[str, FigureReading] = {}
@@ -141,7 +149,9 @@ def _row_readings(row: PublishedRow, numbers: ModelNumbers | str) -> dict[str, F
 def _readings_under_switches(
     by_name: Mapping[str, FigureReading], numbers: ModelNumbers
 ) -> dict[str, FigureReading]:
-    """Return the readings under a switch of a library for models that it does not change."""
+    """Return more readings by name: those of tools under an environment variable of a model
+    library, if the variable does not change this model.
+    """
     from crossflops.report.readings import SWITCHES
 
     library = numbers.target.partition(":")[0]
@@ -157,7 +167,9 @@ def _readings_under_switches(
 
 
 def _tally(readings: Iterable[Mapping[str, FigureReading]]) -> "Counter[str]":
-    """Return how many rows each convention reproduces, the more plausible of equals first."""
+    """Return a Counter of how many rows each convention reproduces; among equals the more
+    plausible convention is first.
+    """
     tally: Counter[str] = Counter()
     for by_name in readings:
         tally.update(by_name.keys())
@@ -170,7 +182,9 @@ def _judge_row(
     order: Sequence[str],
     numbers: ModelNumbers | str,
 ) -> AuditRow:
-    """Return the judgement of a row; `order` are the conventions, that of most rows first."""
+    """Return the judged row; `order` lists the conventions of its column, the one that reproduces
+    most rows first.
+    """
     name = _closest_convention(by_name, order)
     inputs = () if isinstance(numbers, str) else numbers.inputs
     judged = AuditRow(
@@ -192,7 +206,8 @@ def _judge_row(
 
 
 def _closest_convention(by_name: Mapping[str, FigureReading], order: Sequence[str]) -> str:
-    """Return the usual convention if it prints the figure, else the same tool in another way.
+    """Return the name of the convention that prints the figure: the usual one of the column or the
+    same tool in another way, else the one of most rows, "" if none does.
 
     Else that of most rows; "" if none prints it.
     """
@@ -203,7 +218,7 @@ def _closest_convention(by_name: Mapping[str, FigureReading], order: Sequence[st
 
 
 def base_convention(name: str) -> str:
-    """Return the name of a convention without factor and switch.
+    """Return the name of a convention without its factor ("2 x") and its switch ("with A=0").
 
     >>> base_convention("2 x MACs"), base_convention("1/2 x fvcore@0.1.5 with A=0")
     ('MACs', 'fvcore@0.1.5')
@@ -212,7 +227,9 @@ def base_convention(name: str) -> str:
 
 
 def _nearest_words(figure: PublishedFigure, numbers: ModelNumbers) -> str:
-    """Return the nearest number in words."""
+    """Return a text that names the convention with the number nearest to the figure, or says that
+    there is none.
+    """
     is_params = figure.unit == PARAMS
     fitting = [number for number in numbers.numbers if (number.unit == PARAMS) == is_params]
     if not fitting:
@@ -223,7 +240,9 @@ def _nearest_words(figure: PublishedFigure, numbers: ModelNumbers) -> str:
 
 
 def _contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[str]:
-    """Return a sentence for each convention other than the usual one, with its families."""
+    """Return one sentence for each convention of a column other than the usual one: how many rows
+    it prints, and of which model families.
+    """
     others: dict[str, list[AuditRow]] = {}
     for row in rows:
         if row.status == "contradicted":
@@ -241,7 +260,8 @@ def _contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[s
 
 
 def model_family(model: str) -> str:
-    """Return the letters that a name begins with, without the library.
+    """Return the letters at the beginning of a model name, without its library; the whole name if
+    it begins with another character.
 
     >>> model_family("timm:resmlp_12_224"), model_family("resnet50"), model_family("2d")
     ('resmlp', 'resnet', '2d')

@@ -1,4 +1,6 @@
-"""A model that was run: how fast at which batch, and what each kernel took and did."""
+"""Hold the results of `bench`: how fast a model ran at each batch size, and the time and work of
+each kernel.
+"""
 
 from collections.abc import Iterable
 
@@ -46,7 +48,9 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aside(msgspec.Struct, frozen=True, kw_only=True):
-    """Counted nodes that no kernel stands for, and why: their work is in the sum all the same."""
+    """Counted nodes that no kernel executes, and the reason; their work is in the sum all the
+    same.
+    """
 
     why: str
     nodes: tuple[str, ...]
@@ -55,7 +59,7 @@ class Aside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """The time of one run, split.
+    """The time of one run, split into kernels.
 
     Means over the `runs` runs nearest to the median one. `run_seconds` are those of the whole
     run, which are those of all kernels and `outside_seconds`. Of the kernels, `named_seconds`
@@ -81,28 +85,32 @@ class KernelProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def covered(self) -> float:
-        """The share of run time, without the profiler's, in kernels of counted nodes."""
+        """The share of the run time in kernels of counted nodes, from 0 to 1, without the
+        profiler's own time.
+        """
         seconds = self.run_seconds - self.profiler_seconds
         return self.named_seconds / seconds if seconds > 0 else 0.0
 
     @property
     def above_peak(self) -> tuple[KernelRow, ...]:
-        """The kernels that were faster than the peak."""
+        """The kernels with a rate above the peak."""
         return tuple(row for row in self.kernels if row.share is not None and row.share > 1)
 
     def largest(self, top: int) -> tuple[KernelRow, ...]:
-        """Return the kernels that take the most time."""
+        """Return the `top` kernels that take the most time, the longest first."""
         return tuple(sorted(self.kernels, key=lambda row: -row.seconds)[:top])
 
     def slowest(self, top: int, least: float = 0.01) -> tuple[KernelRow, ...]:
-        """Return the slowest kernels by rate, of those with `least` of the time or more."""
+        """Return the `top` kernels with the lowest FLOP/s, the slowest first, among those with at
+        least the share `least` of the run time.
+        """
         floor = least * self.run_seconds
         able = [row for row in self.kernels if row.rate is not None and row.seconds >= floor]
         return tuple(sorted(able, key=lambda row: row.rate or 0.0)[:top])
 
 
 def _sum_kernel_macs(rows: Iterable[KernelRow | Aside]) -> int:
-    """Return the sum of the MACs of the kernels."""
+    """Return the sum of the MACs of these kernels or nodes."""
     return sum(row.macs for row in rows)
 
 
@@ -177,27 +185,30 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def measurement(self) -> Measurement | None:
-        """The measurement of the chosen batch size, or None."""
+        """The measurement of the chosen batch size, or None if that was not run."""
         return next(
             (m for m in self.curve if isinstance(m, Measurement) and m.batch == self.batch), None
         )
 
     @property
     def above_peak(self) -> tuple[Measurement, ...]:
-        """The measurements that are faster than the peak, if it is a real peak."""
+        """The measurements with a rate above the peak; () if the peak is not a specified one."""
         timed = (row for row in self.curve if isinstance(row, Measurement))
         is_peak = self.peak is not None and self.peak.is_peak
         return tuple(row for row in timed if is_peak and (self.share(row) or 0.0) > 1)
 
     def rate(self, timing: Measurement) -> float | None:
-        """Return the FLOP/s of a measurement: 2 x MACs of an example x examples per second.
+        """Return the FLOP/s of a measurement: 2 x MACs of one example x examples per second; None
+        for an empty batch.
 
         None where the batch is empty.
         """
         return 2 * self.macs / self.batch * timing.examples_per_second if self.batch else None
 
     def share(self, timing: Measurement) -> float | None:
-        """Return the share of the peak that a measurement reaches, or None if unknown."""
+        """Return the share of the peak that a measurement reaches, 1 for the peak itself; None
+        without MACs or without a peak.
+        """
         rates = self.peak.rates if self.peak is not None else {}
         peaks = [rates.get(name, 0.0) for name in self.macs_by_precision]
         if not self.macs or not self.batch or not all(peaks):
@@ -207,7 +218,9 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
         return least / self.batch * timing.examples_per_second
 
     def to_json(self) -> str:
-        """Return indented JSON, counts as exact integers; derived figures are written as well."""
+        """Return the result as indented JSON, with counts as exact integers and with derived
+        numbers such as rates.
+        """
         plain = msgspec.to_builtins(self)
         for row, timing in zip(plain["curve"], self.curve, strict=True):
             if isinstance(timing, Measurement):
@@ -225,5 +238,7 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Bench":
-        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
+        """Return the result that `to_json` wrote; raise msgspec.ValidationError for another
+        text.
+        """
         return msgspec.json.decode(text, type=cls)

@@ -1,4 +1,4 @@
-"""Errors of a measurement: figures that cannot be true."""
+"""Find errors of a measurement: numbers that cannot be true."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,9 @@ _REASONS = (
 
 
 def batches_above_peak(content: Bench) -> Iterator[str]:
-    """Yield a message for each batch size and phase that ran faster than the peak."""
+    """Yield a message for each measured batch size, and each phase of a training step, with a rate
+    above the peak.
+    """
     for row in content.above_peak:
         share_of_peak = 100 * (content.share(row) or 0)
         yield f"batch {row.batch} ran at {share_of_peak:.0f} % of the peak: {_REASONS}"
@@ -23,7 +25,9 @@ def batches_above_peak(content: Bench) -> Iterator[str]:
 
 
 def kernel_errors(profile: KernelProfile, peak: BenchPeak | None) -> Iterator[str]:
-    """Yield messages on impossible kernel times: above the peak, or longer than the run."""
+    """Yield a message for each impossible time: a kernel above the peak, or kernels that take
+    longer than the run.
+    """
     for row in profile.above_peak if peak is not None and peak.is_peak else ():
         yield f"{row.kernel} ran at {100 * (row.share or 0):.0f} % of the peak: {_REASONS}"
     if profile.outside_seconds < 0:

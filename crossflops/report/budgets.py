@@ -1,4 +1,4 @@
-"""Budgets: a rule about a number of a report, whether it holds, and which modules made it grow.
+"""Check budgets: rules about the numbers of a report, whether they hold, and which modules grew.
 
 A rule about work never holds beside nodes that nobody counted, unless a rule `uncounted <= N` of
 the same budget allows them.
@@ -53,7 +53,8 @@ _SPLIT_AS = {FILE_BYTES: (MODEL_BYTES, "params"), MODEL_BYTES: ("params",)}
 
 
 class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
-    """`name sign number`: an absolute number, or if `relative` a share over the baseline.
+    """A rule `name sign number`: a fixed limit, or if `relative` an allowed change from the
+    baseline.
 
     `line` is where the configuration has it, 0 where none does.
     """
@@ -67,7 +68,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_text(cls, text: str) -> "BudgetRule":
-        """Parse a rule such as "macs <= 1G" or "flops <= +2%". Raises InputError.
+        """Return the rule that a text such as "macs <= 1G" or "flops <= +2%" states; raise
+        InputError for another text.
 
         >>> BudgetRule.from_text("macs <= 4.2G").number, BudgetRule.from_text("params: +1%").number
         (Fraction(4200000000, 1), Fraction(1, 100))
@@ -89,7 +91,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def limit(self, baseline: Amount | None) -> int | float:
-        """Return the limit of a budget rule: a fixed number, or one relative to the baseline.
+        """Return the limit of the rule: its number, or for a relative rule the baseline plus the
+        allowed change.
 
         Raises InputError for a relative rule without a baseline.
         """
@@ -107,7 +110,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         return exact.numerator if exact.denominator == 1 else float(exact)
 
     def holds(self, value: Amount, limit: Amount) -> bool:
-        """Return whether the value satisfies the rule."""
+        """Return whether the value keeps the rule, whose limit is `limit`."""
         return {
             "<=": value <= limit,
             ">=": value >= limit,
@@ -118,7 +121,9 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _mistake(text: str) -> str:
-    """Return what is wrong in a text that resembles a budget rule, or ""."""
+    """Return what is wrong in a text that resembles a rule, as the rest of a message that begins
+    with ":"; "" if unknown.
+    """
     match = _ALIKE.fullmatch(text.strip())
     if match is None:
         return ""
@@ -212,7 +217,7 @@ class Checks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether no rule could be checked, because of errors."""
+        """Whether there are rules and none of them could be checked."""
         return bool(self.checks) and all(check.error for check in self.checks)
 
 
@@ -223,7 +228,9 @@ def hold_rules(
     now: RecordedCount,
     before: Earlier,
 ) -> tuple[Check, ...]:
-    """Check the rules of one budget; return their outcomes, with an error for each."""
+    """Return the outcome of each rule for one model: whether its numbers `now` keep the rule,
+    compared with `before`.
+    """
     allowed = _allow_uncounted(rules, now, before)
     rows = [_hold_rule(target, rule, now, before, allowed) for rule in rules]
     for part in parts:
@@ -237,7 +244,9 @@ def failure_checks(
     parts: Sequence[PartRules],
     error: CrossflopsError,
 ) -> tuple[Check, ...]:
-    """Return a failed check for each rule of a model that could not be counted."""
+    """Return a failed check for each rule, with this error, for a model that could not be
+    counted.
+    """
     rows = [_error_row(target, rule, error.message, error.hint) for rule in rules]
     for part in parts:
         named = f"{part.kind} {part.pattern}"
@@ -249,7 +258,9 @@ def failure_checks(
 def _hold_parts(
     target: str, part: PartRules, now: RecordedCount, before: Earlier, allowed: bool
 ) -> list[Check]:
-    """Check the rules of each module or operator that a pattern matches."""
+    """Return the outcome of each rule for each module or operator that the pattern of `part`
+    matches; failed checks if it matches none.
+    """
     known = module_paths(now) if part.kind == "module" else list(now.operators)
     names = names_like(part.pattern, known)
     if not names and part.kind == "operator" and _is_operator(part.pattern):
@@ -276,30 +287,38 @@ def _hold_parts(
 
 
 def _is_operator(name: str) -> bool:
-    """Return whether the operator has a cost rule, even if the model has no such node."""
+    """Return whether crossflops has a cost rule for this operator."""
     from crossflops.operators import all_operator_rules
 
     return any(name in (op.type, str(op)) for op in all_operator_rules())
 
 
 def _some(names: Sequence[str], kind: str) -> str:
-    """Return "known: " and the first names, or that there are none of the kind."""
+    """Return a hint such as "known: a, b ..." with the first names, or "known: no KIND" without
+    any.
+    """
     shown = ", ".join(names[:_SHOWN])
     return f"known: {shown or f'no {kind}'}" + (" ..." if len(names) > _SHOWN else "")
 
 
 def _part_numbers(kind: str, name: str, record: RecordedCount) -> RecordedCount:
-    """Return the numbers of one module or one operator in a count."""
+    """Return the recorded numbers of one module or one operator; `kind` says which of the two
+    `name` is.
+    """
     return module_numbers(record, name) if kind == "module" else operator_numbers(record, name)
 
 
 def _has_parts(kind: str, record: RecordedCount) -> bool:
-    """Return whether the count has numbers of modules, or of operators."""
+    """Return whether the record has numbers of its modules, or for another kind of its
+    operators.
+    """
     return bool(record.modules if kind == "module" else record.operators)
 
 
 def _allow_uncounted(rules: Sequence[BudgetRule], now: RecordedCount, before: Earlier) -> bool:
-    """Return whether a rule such as "uncounted <= 3" allows the uncounted nodes."""
+    """Return whether one of the rules, such as "uncounted <= 3", allows the number of uncounted
+    nodes.
+    """
     return any(
         rule.name == UNCOUNTED
         and rule.sign in _UPPER
@@ -316,7 +335,9 @@ def _hold_rule(
     before: Earlier,
     allowed: bool,
 ) -> Check:
-    """Check a budget rule against a count and an earlier count; return the outcome."""
+    """Return the outcome of one rule: value, limit, whether it holds, and which parts grew since
+    `before`.
+    """
     if refusal := _refusal(rule, now, before):
         return _error_row(target, rule, *refusal)
     value = now.values[rule.name]
@@ -347,17 +368,21 @@ def _hold_rule(
 
 
 def _is_free(rule: BudgetRule, before: Earlier) -> bool:
-    """Return whether the rule limits growth and the model has no earlier count."""
+    """Return whether the rule limits growth and the model is new, so that there is nothing to
+    compare with.
+    """
     return rule.relative and before.is_new
 
 
 def _without_noise(number: Amount) -> Amount:
-    """Return a float rounded to four significant digits; an integer unchanged."""
+    """Return a float rounded to four significant digits, an integer unchanged."""
     return float(f"{number:.4g}") if isinstance(number, float) else number
 
 
 def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
-    """Return a failed check of a rule with the error that made it impossible."""
+    """Return a failed check without a value, for a rule that could not be checked because of this
+    error.
+    """
     return Check(
         target=target, rule=rule.text, value=None, limit=None, holds=False,
         error=message, hint=hint, line=rule.line,
@@ -365,7 +390,7 @@ def _error_row(target: str, rule: BudgetRule, message: str, hint: str) -> Check:
 
 
 def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str, str] | None:
-    """Return why a rule cannot be checked, with a hint; None if it can."""
+    """Return (message, hint) with the reason why a rule cannot be checked, or None if it can."""
     if now.missing and rule.name in now.missing:
         return now.missing[rule.name]
     if rule.name not in now.values:
@@ -386,12 +411,12 @@ def _refusal(rule: BudgetRule, now: RecordedCount, before: Earlier) -> tuple[str
 
 
 def _has_same_request(now: RecordedCount, before: RecordedCount) -> bool:
-    """Return whether two counts were made with the same request, if both record it."""
+    """Return whether both counts have the same inputs and options; True if one does not say."""
     return before.request is None or now.request is None or before.request == now.request
 
 
 def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> bool:
-    """Return whether the count keeps a rule, given the earlier count."""
+    """Return whether the number `now` keeps the rule, compared with `before`."""
     value = now.values[rule.name]
     if _is_free(rule, before):
         return True
@@ -400,7 +425,8 @@ def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> 
 
 
 def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[Growth, ...], str]:
-    """Return the modules or nodes in which the number grew, and the kind of number.
+    """Return (parts in which a number grew, kind of number): the number itself, one that stands
+    for it, or "" if no part has either.
 
     That is a part of it, or the number of parameters, where modules do not have the number itself,
     and "" where nothing that modules have is a part of it.
@@ -426,6 +452,6 @@ def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[G
 
 
 def _larger(now: Mapping[str, Amount], before: Mapping[str, Amount]) -> tuple[Growth, ...]:
-    """Return the modules whose amount grew and by how much, largest first."""
+    """Return the parts whose amount grew, each with the difference, the largest first."""
     rows = (Growth(path, value - before.get(path, 0)) for path, value in now.items())
     return tuple(sorted((row for row in rows if row.by > 0), key=lambda row: -row.by))

@@ -1,4 +1,4 @@
-"""Tool against tool, and model against model: the values, and what follows from them.
+"""Compare two tools or two models: their totals, and the causes of the difference.
 
 What follows is also which number to publish: where each tool stands towards it. `standing`
 computes the values. `report.consensus` makes the words of them, as JSON holds sentences that
@@ -28,7 +28,7 @@ PER_MAC = "unit.mac-vs-flop"
 
 
 class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause that two tools have in different amounts: `amount = second - first`."""
+    """A cause that has different amounts in two tools: `amount` is second - first."""
 
     cause: str
     first: Amount
@@ -38,12 +38,13 @@ class ToolDifference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amount(self) -> Amount:
-        """The amount by which the second tool counts more for the cause than the first."""
+        """The amount of the second tool minus that of the first."""
         return self.second - self.first
 
 
 class Contrast(msgspec.Struct, frozen=True, kw_only=True):
-    """The way from one tool's total to another's; equal amounts of both are left out.
+    """The explanation of the difference between two tools' totals; causes with equal amounts in
+    both are left out.
 
     Where the totals are those of two models, `model` is what the second model has more of MACs,
     at `unit` for each, and the differences are those of counting.
@@ -72,7 +73,7 @@ class Contrast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def contrast(first: Reconciliation, second: Reconciliation, models: bool = False) -> Contrast:
-    """Explain the difference between two tools' totals by cause, the largest first.
+    """Return the difference between two tools' totals, cause by cause, the largest first.
 
     They are of one model, or with `models` of two: then what differs in these is apart.
     """
@@ -103,14 +104,17 @@ def contrast(first: Reconciliation, second: Reconciliation, models: bool = False
 
 
 def _unit(*accounts: Reconciliation) -> int:
-    """Return the smallest number that the tools count per MAC; 1 if unknown."""
+    """Return the smallest FLOPs or MACs that one of the tools counts per MAC; 1 if it is not known
+    for all of them.
+    """
     units = [account.unit for account in accounts if isinstance(account.unit, int)]
     known = all(isinstance(row.macs, int) for account in accounts for row in account.explanations)
     return min(units) if known and len(units) == len(accounts) else 1
 
 
 def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
-    """Return by cause the amount of a tool's difference, at `unit` per MAC.
+    """Return {cause: amount} of a tool's difference from the native count, where each MAC counts
+    as `unit`.
 
     The step of the unit gives (u - 1) for each MAC that the tool sees; (u - unit) are left of it.
     The difference, also on the native MACs, is the same for both tools and cancels.
@@ -128,7 +132,7 @@ def _amounts_by_cause(account: Reconciliation, unit: int) -> dict[str, Amount]:
 
 
 def _calls_by_cause(explanations: Iterable[Explanation]) -> dict[str, tuple[str, ...]]:
-    """Return the calls that each cause lists, over all explanations."""
+    """Return {cause: keys of its calls}, joined over all explanations."""
     calls: dict[str, tuple[str, ...]] = {}
     for reason in explanations:
         calls[reason.cause] = (*calls.get(reason.cause, ()), *reason.calls)
@@ -168,7 +172,7 @@ Plain = dict[str, Any]
 
 
 def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
-    """Write the difference and the residual of each tool into its row of JSON."""
+    """Add the difference from the native count and the residual of each tool to its JSON row."""
     for row, account in zip(rows, accounts, strict=True):
         row["delta"] = account.delta
         row["residual"] = account.residual
@@ -177,14 +181,14 @@ def derive(rows: Iterable[Plain], accounts: Iterable[Reconciliation]) -> None:
 
 
 def derive_contrast(plain: Plain, contrast: Contrast) -> None:
-    """Write difference and residual of two tools, and each cause's amount, into JSON."""
+    """Add the difference, the residual, and the amount of each cause to the JSON of a contrast."""
     plain |= {"delta": contrast.delta, "residual": contrast.residual}
     for row, difference in zip(plain["differences"], contrast.differences, strict=True):
         row["amount"] = difference.amount
 
 
 def derive_against(plain: Plain, against: Against) -> None:
-    """Write differences and residuals between two models into their JSON."""
+    """Add the differences and the residuals between two models to their JSON."""
     derive(plain["reconciliations"], against.reconciliations)
     for row, contrast in zip(plain["tools"], against.tools, strict=True):
         derive_contrast(row, contrast)
@@ -250,7 +254,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 def tool_positions(
     answers: Iterable[Profile | Failure], accounts: Iterable[Reconciliation]
 ) -> tuple[Position, ...]:
-    """Return how each tool's total relates to the native MACs, in the order of the tools."""
+    """Return for each tool how its total relates to the native MACs, or its failure, in the order
+    of `answers`.
+    """
     by_tool = {account.tool: account for account in accounts}
     return tuple(
         Position(tool=answer.tool, version="", stand="failed", failure=answer)
@@ -261,7 +267,9 @@ def tool_positions(
 
 
 def _position(answer: Profile, account: Reconciliation) -> Position:
-    """Return how the total of a tool relates to native MACs: agreement, residual, causes."""
+    """Return how the total of a tool relates to the native MACs: agreement, residual and causes
+    other than the unit.
+    """
     unit = account.unit if isinstance(account.unit, int) else None
     causes = tuple(row for row in account.explanations if row.cause != PER_MAC and row.amount)
     return Position(
@@ -276,7 +284,9 @@ def _position(answer: Profile, account: Reconciliation) -> Position:
 
 
 def _tool_stand(residual: Amount, unit: int | None, causes: tuple[Explanation, ...]) -> Stand:
-    """Return whether a tool agrees with native MACs, differs, or is unexplained."""
+    """Return "agrees", "agrees after" (without operations outside of contractions), "differs" or
+    "unexplained" for a tool's total.
+    """
     if residual:
         return "unexplained"
     if unit == 0:

@@ -1,4 +1,6 @@
-"""Which number to publish: the sentence to cite, its caveats, and what each tool makes of it."""
+"""Choose the number to publish: the sentence to cite, its caveats, and how each tool relates to
+it.
+"""
 
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import Explanation
@@ -27,7 +29,9 @@ _WEAKER = {
 
 
 def build_consensus(report: Report) -> Consensus:
-    """Build the sentence to cite for the MACs, and how each tool relates to it."""
+    """Return the MACs to publish, the sentence to cite, its caveats, and a verdict for each
+    tool.
+    """
     macs = report.scope.macs
     tools = tool_positions(report.profiles or (), report.reconciliations or ())
     caveats = tuple(_caveats(report))
@@ -51,13 +55,17 @@ def build_consensus(report: Report) -> Consensus:
 
 
 def _grades(report: Report) -> list[str]:
-    """Return the inexact grades ("estimate", "bound") of nodes with MACs, weakest first."""
+    """Return the grades of inexact nodes with MACs, ["estimate", "bound"] or a part of it, the
+    weakest first.
+    """
     grades = {node.exactness for node in report.nodes if node.macs}
     return [grade for grade in _WEAKER if grade in grades]
 
 
 def _caveats(report: Report) -> list[str]:
-    """Return the caveats of the MACs: uncounted nodes, bounds, estimates."""
+    """Return one sentence for each reason why the MACs are not exact: uncounted nodes, estimates,
+    upper bounds.
+    """
     caveats = []
     if report.uncounted:
         kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
@@ -69,7 +77,9 @@ def _caveats(report: Report) -> list[str]:
 
 
 def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]) -> str:
-    """Return the sentence to cite: the model, its MACs, what counts, and which tools agree."""
+    """Return the sentence to cite, with the model, its MACs, what counts, the caveats, and which
+    tools agree.
+    """
     macs = report.scope.macs
     about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
     about = "at least" if report.uncounted and not about else about
@@ -96,7 +106,9 @@ def _consensus_subject(report: Report) -> str:
 
 
 def _pass(report: Report) -> str:
-    """Return the words "one forward pass" with its input shapes and its mode."""
+    """Return a text for the counted run, such as "one forward pass at input 1x3x224x224 float32,
+    in evaluation mode".
+    """
     provided = report.model.inputs
     inputs = [
         f"{command_line_shape(spec.shape)} {spec.dtype}"
@@ -113,13 +125,15 @@ def _pass(report: Report) -> str:
 
 
 def _consensus_operators(report: Report) -> str:
-    """Return the operators that have MACs, largest first, in parentheses."""
+    """Return the operators with MACs in parentheses, the largest first, with a space before; "" if
+    there are none.
+    """
     rows = sorted((row for row in report.by_op if row.macs), key=lambda row: -row.macs)
     return f" ({_some([row.op for row in rows], 'operator')})" if rows else ""
 
 
 def _counter_description(report: Report) -> str:
-    """Return the words that name crossflops, the opset and torch with their versions."""
+    """Return a text that names the versions of crossflops, of the ONNX opset and of torch."""
     versions = report.made_with or {}
     counter = f"crossflops {versions['crossflops']}" if "crossflops" in versions else "crossflops"
     opset = report.model.opset.get("")
@@ -129,7 +143,9 @@ def _counter_description(report: Report) -> str:
 
 
 def _agreement(tools: tuple[Position, ...]) -> list[str]:
-    """Return the clauses that name the tools which agree with the native MACs."""
+    """Return one clause for the tools whose totals agree, and one for those that agree without
+    other operations; [] if none does.
+    """
     clauses = []
     for stand, condition in (
         ("agrees", ""),
@@ -143,7 +159,7 @@ def _agreement(tools: tuple[Position, ...]) -> list[str]:
 
 
 def _why_this_one(tools: tuple[Position, ...]) -> str:
-    """Return the sentence on why these MACs are cited: how many tools count them."""
+    """Return a sentence that says how many tools count these MACs."""
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
     if not stands:
@@ -160,7 +176,9 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
 
 
 def _position_reason(tool: Position, macs: int) -> str:
-    """Return in one line why a tool's total is not the native MACs."""
+    """Return one line that says why a tool's total is not the native MACs, or that it is the same,
+    or how the tool failed.
+    """
     if tool.failure is not None:
         return f"{tool.failure.stage}: {tool.failure.message}"
     if tool.stand == "unexplained":
@@ -175,18 +193,19 @@ def _position_reason(tool: Position, macs: int) -> str:
 
 
 def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
-    """Return the causes of a difference and their amounts as text, largest first."""
+    """Return a text with the causes and their amounts, the largest first."""
     rows = sorted(causes, key=lambda row: -abs(row.amount))
     return _some([f"{row.cause} {_short_amount_with_sign(row.amount)}" for row in rows], "cause")
 
 
 def _short_amount_with_sign(amount: Amount) -> str:
-    """Return an amount with its sign, in four digits and an SI prefix."""
+    """Return an amount as text with its sign, four digits and an SI prefix, such as "+1.234 G"."""
     return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 
 def _some(names: list[str], content: str) -> str:
-    """Return the first names and the number of the others, as text.
+    """Return the names joined by commas; of a long list only the first ones and the number of the
+    others.
 
     >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
     ('a, b, c, d', 'a, b, c and 2 more tools')

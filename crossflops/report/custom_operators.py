@@ -1,4 +1,6 @@
-"""Rows of a report for operators without a rule: what counts them, or how it could."""
+"""Build the report rows of custom operators: what counts each, or the code of a formula to write
+for it.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -20,7 +22,9 @@ _NO_FORMULA = ("", "ai.onnx", "ai.onnx.ml")  # domains whose operators have rule
 
 
 def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
-    """Return a row for each operator that a user's formula or its own body counts."""
+    """Return a row for each custom operator that was counted by a user's formula or by its own
+    Python body.
+    """
     by_formula: dict[str, list[tuple[CountedNode, Formula]]] = defaultdict(list)
     by_body: dict[str, list[CountedNode]] = defaultdict(list)
     inside: dict[str, list[CountedNode]] = defaultdict(list)
@@ -47,7 +51,9 @@ def custom_operator_rows(ledger: Ledger) -> tuple[CustomOperatorRow, ...]:
 
 
 def find_used_formula(node: Node) -> "Formula | None":
-    """Return the user's formula that counts a node; None if a built-in rule does."""
+    """Return the user's formula that counts a node, or None if a rule of this package counts it or
+    no formula exists.
+    """
     if is_counted_by_package(node.op):
         return None
     from crossflops.operators.formula_sources import find_formula
@@ -56,7 +62,9 @@ def find_used_formula(node: Node) -> "Formula | None":
 
 
 def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> CustomOperatorRow:
-    """Build the row of a custom operator that a formula counts: calls, MACs, FLOPs, source."""
+    """Return the row of a custom operator that a user's formula counts: calls, MACs, FLOPs, and
+    where the formula is defined.
+    """
     formula = counts[0][1]
     cost = sum((count.cost for count, _ in counts), ZERO)
     return CustomOperatorRow(
@@ -73,7 +81,9 @@ def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> Custom
 
 
 def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> CustomOperatorRow:
-    """Build the row of a custom operator whose Python body was counted: calls, MACs, FLOPs."""
+    """Return the row of a custom operator whose Python body was counted: calls, MACs and FLOPs of
+    the nodes in it (`parts`).
+    """
     cost = sum((part.cost for part in parts), ZERO)
     return CustomOperatorRow(
         op=op,
@@ -88,7 +98,9 @@ def _body_row(op: str, counts: list[CountedNode], parts: list[CountedNode]) -> C
 
 
 def _weakest_exactness(counts: Iterable[CountedNode]) -> str:
-    """Return the least exact grade of the nodes, such as "bound"; "exact" for none."""
+    """Return the least exact grade of these nodes: "estimate", "bound" or "exact"; "exact" for no
+    node.
+    """
     return max((count.exactness for count in counts), key=_GRADES.index, default="exact")
 
 
@@ -98,7 +110,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def formula_stub(node: Node) -> str:
-    """Return the code of a formula to fill in for a node; "" if it needs none.
+    """Return Python code of a formula for the node's operator, for the user to complete; "" if it
+    is counted or is standard ONNX.
 
     Sizes that occur in several operands have one letter; what they are is in comments.
     """
@@ -145,7 +158,9 @@ def formula_stub(node: Node) -> str:
 
 
 def operator_name(node: Node) -> str:
-    """Return the name under which a node's operator has a formula: "namespace::name"."""
+    """Return the name "namespace::name" under which a user's formula is declared for the node's
+    operator.
+    """
     domain, kind = node.op.domain, node.op.type
     if domain == TORCH:
         namespace, _, rest = kind.partition(".")
@@ -154,17 +169,19 @@ def operator_name(node: Node) -> str:
 
 
 def _function_name(name: str) -> str:
-    """Return a Python function name made from the name of an operator."""
+    """Return a valid Python function name for an operator "namespace::name": its last part in
+    lower case, or "count_call".
+    """
     last = name.rpartition("::")[2]
     written = "".join(letter if letter.isalnum() else "_" for letter in last).strip("_").lower()
     return written if written and not written[0].isdigit() else "count_call"
 
 
 def _letter(position: int) -> str:
-    """Return a letter for a dimension by its position: a, b, ..., then with a number."""
+    """Return the letter for the dimension number `position`: a to z, then a1, b1 and so on."""
     return _LETTERS[position % len(_LETTERS)] + (str(position // 26) if position >= 26 else "")
 
 
 def _variable(name: str) -> str:
-    """Return the name of an input as a Python variable."""
+    """Return the name as a Python variable: other characters become "_"."""
     return "".join(letter if letter.isalnum() else "_" for letter in name).rstrip("_")

@@ -1,4 +1,5 @@
-"""Two reports set against each other, as a reviewer asks: what changed, moved, appeared, vanished.
+"""Compare two reports for a reviewer: which modules and nodes changed, moved, were added or
+removed.
 
 Derived from the rows of both and from nothing else, so that saved reports do as well as models.
 """
@@ -64,7 +65,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds(self) -> bool:
-        """Whether no total grew by more than --max-increase and all work was counted."""
+        """Whether no total grew by more than --max-increase, and no node without a count was
+        added.
+        """
         return not self.over and (self.max_increase is None or not self.new_uncounted)
 
 
@@ -74,7 +77,9 @@ KINDS = ("macs", "flops", "params")
 def report_difference(
     first: Report, second: Report, names: tuple[str, str], most: Fraction | None = None
 ) -> Difference:
-    """Compare two reports: totals, modules and nodes; `most` is the allowed growth."""
+    """Return the differences between two reports: totals, modules and nodes; `most` is the allowed
+    growth of a total, 0.1 for 10 %.
+    """
     before, after = report_total_work(first), report_total_work(second)
     over: tuple[str, ...] = ()
     old, new = _placements(first, second)
@@ -98,7 +103,7 @@ def report_difference(
 
 
 def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
-    """Return the uncounted nodes of the second report that the first does not have.
+    """Return the uncounted nodes of the second report that the first report does not have.
 
     Those of one operator, reason and shapes of inputs are alike: nobody knows what others cost.
     Rows of older reports have no shapes, and are alike without them.
@@ -108,7 +113,9 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
     )
 
     def kind(row: UncountedRow) -> tuple[str, str, tuple[str, ...]]:
-        """Return the key by which uncounted nodes are the same: operator, reason and shapes."""
+        """Return what two uncounted nodes have in common if they are the same: (operator, reason,
+        shapes).
+        """
         return row.op, row.reason, row.inputs if has_shapes else ()
 
     left = Counter(map(kind, first.uncounted))
@@ -122,18 +129,20 @@ def _new_uncounted(first: Report, second: Report) -> tuple[UncountedRow, ...]:
 
 
 def _total_doubts(report: Report) -> dict[str, str]:
-    """Return the grade of each total that is not exact: "estimate" or "bound"."""
+    """Return {total: "estimate" or "bound"} for the totals that are not exact, such as "flops"."""
     grades = report.totals.exactness or {}
     return {name: grade for name, grade in grades.items() if grade != "exact"}
 
 
 def report_total_work(report: Report) -> Work:
-    """Return MACs, FLOPs and parameters of the report."""
+    """Return the total MACs, FLOPs and parameters of the report."""
     return Work(macs=report.macs, flops=report.flops, params=report.params)
 
 
 def own_work(report: Report) -> dict[str, tuple[str, Work]]:
-    """Return class and work of each module without its submodules; "" is the model."""
+    """Return {module path: (class, MACs, FLOPs and parameters without its submodules)}; the path
+    of the model is "".
+    """
     rows = {
         row.path: (row.class_, Work(macs=row.macs, flops=row.flops, params=row.params))
         for row in report.modules
@@ -159,7 +168,7 @@ class _NodeRow(NamedTuple):
 
 
 def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
-    """Return the nodes by a unique name: the second Relu of a module is `path/Relu#2`.
+    """Return the nodes with work by a unique name: the second Relu of a module is "path/Relu#2".
 
     Exporters number nodes through the whole model, so that a layer more would rename all behind
     it. Where no module is known, a node has its name, without what was appended to it. An
@@ -175,7 +184,8 @@ def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
 
 
 def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Rows]:
-    """Return operator and work of both models' nodes by name, with equal nodes named alike.
+    """Return {node name: (operator, work)} of both models, in which nodes that are the same have
+    the same name.
 
     That is first a node of the same module, own name and MACs, and then one of the same place.
     Beside those of one name it is a node of one name of its own, whose module a quantizer left
@@ -199,7 +209,8 @@ def _node_rows(first: list[_NodeRow], second: list[_NodeRow]) -> tuple[Rows, Row
 def _rename_same_nodes(
     rows: Mapping[str, _NodeRow], others: Mapping[str, _NodeRow]
 ) -> dict[str, _NodeRow]:
-    """Return the nodes by name, with the name of the equal node in the other model.
+    """Return the nodes of `rows` by name; a node that is also in `others` gets the name that it
+    has there.
 
     A name that is free by that goes to the row from which it was taken.
     """
@@ -230,7 +241,8 @@ class _Placement(NamedTuple):
 
 
 def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
-    """Return the nodes of two reports, each moved to the module where the other has it.
+    """Return the nodes and modules of both reports; a node that the other report has in a
+    submodule is moved into that submodule.
 
     An optimizer drops an exporter's notes, and leaves most names of nodes: a node of the same
     name, operator and MACs is the same node, if the known module is within the one that it was
@@ -255,7 +267,9 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
 
 
 def _read_rows(report: Report) -> list[_NodeRow]:
-    """Return for each node of a report its original name, module path, operator and work."""
+    """Return a row for each node of a report: its original name, module path, operator, MACs and
+    FLOPs.
+    """
     return [
         _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
         for row in report.nodes
@@ -263,23 +277,29 @@ def _read_rows(report: Report) -> list[_NodeRow]:
 
 
 def _node_identity(row: _NodeRow) -> tuple[str, str, int]:
-    """Return the key by which nodes of two reports are matched: name, operator family, MACs."""
+    """Return (node name, operator family, MACs), which is equal for the same node in two
+    reports.
+    """
     return row.node, _family(row), int(row.work.macs)
 
 
 def _unique_nodes_by_identity(rows: list[_NodeRow]) -> dict[tuple[str, str, int], _NodeRow]:
-    """Return the nodes by name, family and MACs, if no other node has the same."""
+    """Return {identity: node} for the nodes whose identity (name, family, MACs) no other node
+    has.
+    """
     times = Counter(map(_node_identity, rows))
     return {key: row for row in rows if times[key := _node_identity(row)] == 1}
 
 
 def _is_within(path: str, outer: str) -> bool:
-    """Return whether the module path is that of a submodule of `outer`."""
+    """Return whether `path` is a submodule of the module `outer`, at any depth."""
     return path != outer and (not outer or path.startswith(f"{outer}."))
 
 
 def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
-    """Move the work of a node from a module to one of its submodules."""
+    """Move the work from the module `start` to its submodule `end` in `placed`; missing submodules
+    are added from `other`.
+    """
     modules = placed.modules
     for path in (end, *_ancestor_paths(end)):
         if path not in modules and path in other.modules:
@@ -297,13 +317,14 @@ def _ancestor_paths(path: str) -> Iterator[str]:
 
 
 def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement) -> None:
-    """Move parameters of parent modules to the submodules that nodes were moved to.
+    """Move parameters from parent modules to the submodules that nodes were moved to (`moved`), as
+    many as the other report has there.
 
     A report does not say which node uses which parameters.
     """
 
     def excess(path: str) -> int:
-        """Return how many more parameters the module has than in the other report."""
+        """Return how many more parameters the module has here than in the other report."""
         known = other.modules.get(path, ("", Work()))[1]
         return int(placed.modules[path][1].params - known.params)
 
@@ -315,7 +336,7 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
 
 
 def _to_plain_rows(rows: Mapping[str, _NodeRow]) -> Rows:
-    """Return for each node its operator and its work, without the module path."""
+    """Return {node name: (operator, work)}."""
     return {name: (row.op, row.work) for name, row in rows.items()}
 
 
@@ -324,18 +345,24 @@ _FAMILIES |= dict.fromkeys(("FusedConv", "NhwcConv", "NhwcFusedConv"), "Conv")
 
 
 def _family(row: _NodeRow) -> str:
-    """Return the family of a node's operator, the same for its float and quantized forms."""
+    """Return the operator family of a node, which is the same for variants such as Gemm and
+    MatMul, float or quantized.
+    """
     form = float_form(row.op).rpartition(".")[2]
     return _FAMILIES.get(form, form)
 
 
 def _has_changed(before: tuple[str, Work], after: tuple[str, Work]) -> bool:
-    """Return whether work or class of a module differs; an unknown class equals any."""
+    """Return whether two (class, work) pairs of a module differ; an unknown class equals any
+    class.
+    """
     return before[1] != after[1] or (before[0] != after[0] and bool(before[0] and after[0]))
 
 
 def row_changes(first: Rows, second: Rows) -> Iterator[Change]:
-    """Yield changed, added, removed and moved rows, the largest in MACs first."""
+    """Yield the rows that changed, moved, appeared or vanished, the one with the largest change in
+    MACs first.
+    """
     rows = [
         Change(kind="changed", name=name, what=second[name][0], first=work, second=second[name][1])
         for name, (what, work) in first.items()

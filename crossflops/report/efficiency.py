@@ -1,4 +1,6 @@
-"""A count set against a peak: the noun, whose parts are there where they were asked for."""
+"""Hold the result of `efficiency`: a count compared with a peak, with the parts that were
+requested.
+"""
 
 from typing import Any
 
@@ -216,10 +218,14 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "EfficiencyReport":
-        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
+        """Return the report that `to_json` wrote; raise msgspec.ValidationError for another
+        text.
+        """
         return msgspec.json.decode(text, type=cls)
 
 
 def rooflines(report: EfficiencyReport) -> tuple[Roofline, ...]:
-    """Return the rooflines of a report, one for each device and kind of work."""
+    """Return the rooflines of a report, one for each device and each kind of work (native or of a
+    tool).
+    """
     return tuple(row.roofline for row in report.efficiency if isinstance(row.roofline, Roofline))

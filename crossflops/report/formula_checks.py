@@ -1,4 +1,4 @@
-"""Results of checking a user's formulas against their references."""
+"""Hold the results of comparing a user's formulas with their references."""
 
 import msgspec
 
@@ -22,5 +22,5 @@ class FormulaChecks(msgspec.Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether all formulas were checked and have no problem."""
+        """Whether every formula was checked and none has a problem."""
         return not any(check.problems or check.unchecked for check in self.checks)

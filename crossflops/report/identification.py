@@ -1,4 +1,6 @@
-"""Candidates for a published figure of a model: numbers that print so, or nearly do."""
+"""Hold the candidates for a published figure of a model: numbers that print exactly so, or nearly
+so.
+"""
 
 import msgspec
 
@@ -62,5 +64,7 @@ class Identification(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Identification":
-        """Return the identification of its JSON. Raises msgspec.MsgspecError."""
+        """Return the identification that was written as this JSON; raise msgspec.MsgspecError if
+        it is not one.
+        """
         return msgspec.json.decode(text, type=cls)

@@ -1,4 +1,4 @@
-"""Derived values of formulas over the architecture of a language model, for the JSON report."""
+"""Add derived values to the JSON of formulas over the architecture of a language model."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ from crossflops.ir.formula_account import FormulaReport
 
 
 def derive_formulas(plain: dict[str, Any], report: FormulaReport) -> None:
-    """Write difference, residual and amount per token of each formula into its JSON."""
+    """Add the difference from the native count, the residual and the FLOPs per token of each
+    formula to its JSON.
+    """
     for row, account in zip(plain["accounts"], report.accounts, strict=True):
         row["delta"] = account.delta
         row["residual"] = account.residual

@@ -1,4 +1,4 @@
-"""A machine: what its system says of it, and what was measured on it."""
+"""Describe a machine: what its system states about it, and what was measured on it."""
 
 import msgspec
 
@@ -28,11 +28,13 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> float:
-        """The cores that this process can use, limited by the CPU quota."""
+        """The number of cores that this process can use, a fraction if a CPU quota limits it."""
         return self.cores if self.quota is None else min(float(self.cores), self.quota)
 
     def peak(self, precision: str) -> float | None:
-        """Return the peak in FLOP/s (cores x clock x FLOPs per clock); None if unknown."""
+        """Return the peak in FLOP/s for an element type: cores x clock x FLOPs per clock; None if
+        one of them is unknown.
+        """
         rate = self.flops_per_clock.get(precision)
         return None if rate is None or self.clock is None else self.usable * self.clock * rate
 
@@ -80,7 +82,9 @@ class MachinePeak(msgspec.Struct, frozen=True, kw_only=True):
     contradictions: tuple[str, ...] = ()
 
     def device(self) -> Device:
-        """Return this machine as a device with the id "measured"."""
+        """Return this machine as a device with the id "measured", whose peaks are the measured
+        rates.
+        """
         kind = "measured peak" if self.is_peak else "measured matrix product (not the peak)"
         return Device(
             id="measured",

@@ -1,4 +1,6 @@
-"""Several models in one table, as a paper prints it: a row each, and how it was counted."""
+"""Hold a table of several models as a paper prints it: one row for each, and how it was
+counted.
+"""
 
 import msgspec
 
@@ -25,7 +27,9 @@ class PaperRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def cells(self, tools: tuple[str, ...]) -> tuple[str | Amount, ...]:
-        """Return the cells of the row: target, params, MACs, FLOPs, bytes, tool totals."""
+        """Return the cells of the row: target, parameters, MACs, FLOPs, memory traffic in bytes,
+        then the total of each of `tools`, "" if unknown.
+        """
         counts = (self.by_tool.get(tool) for tool in tools)
         shown = ("" if count is None else count for count in counts)
         return (self.target, self.params, self.macs, self.flops, self.memory_traffic, *shown)

@@ -1,4 +1,4 @@
-"""A training step that was watched: its count, its times, and both of them by module."""
+"""Hold the profile of a training step: its count and its times, in total and by module."""
 
 from collections.abc import Iterable, Mapping
 
@@ -64,23 +64,25 @@ class ModuleProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int:
-        """The MACs of the forward pass."""
+        """The MACs of the forward pass through the module."""
         return self.training.forward_macs
 
     @property
     def backward_macs(self) -> int:
-        """The MACs of the gradients, with recomputation by kernels or checkpoints."""
+        """The MACs of the backward pass through the module, with recomputed work."""
         work = self.training
         return work.backward_input_macs + work.backward_weight_macs + work.recomputed_macs
 
     @property
     def rate(self) -> float | None:
-        """2 x MACs of the forward pass / its seconds, in FLOP/s."""
+        """The FLOP/s of the forward pass: 2 x MACs / seconds; None if its time is unknown."""
         return 2 * self.macs / self.forward_seconds if self.forward_seconds else None
 
     @property
     def backward_rate(self) -> float | None:
-        """FLOP/s of the backward pass, with the recomputed forward MACs."""
+        """The FLOP/s of the backward pass, with recomputed work: 2 x MACs / seconds; None if its
+        time is unknown.
+        """
         seconds = (self.backward_seconds or 0.0) + self.again_seconds
         return 2 * self.backward_macs / seconds if self.backward_seconds else None
 
@@ -101,7 +103,7 @@ class BesideProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The seconds of forward and backward pass."""
+        """The seconds of the module's forward and backward pass together."""
         return self.forward_seconds + self.backward_seconds
 
 
@@ -154,7 +156,7 @@ class RankStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the whole step."""
+        """The seconds of the whole step of this process; None if unknown."""
         return self.latencies.iteration
 
 
@@ -171,20 +173,24 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def macs(self) -> int | None:
-        """The MACs of all ranks' batches, shared ones once; None if some are unknown."""
+        """The MACs of the batches of all ranks; a batch that several ranks share counts once. None
+        if one is unknown.
+        """
         total = sum(step.forward_macs + step.backward_macs for step in self.steps)
         return None if self.missing or total % self.sharing else total // self.sharing
 
     @property
     def examples(self) -> int | None:
-        """The examples of all ranks' batches, shared ones once; None if some are unknown."""
+        """The examples in the batches of all ranks; a batch that several ranks share counts once.
+        None if one is unknown.
+        """
         known = [step.examples for step in self.steps if step.examples is not None]
         full = len(known) == len(self.steps) and not self.missing
         return sum(known) // self.sharing if full else None
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the slowest rank's step."""
+        """The seconds of the step of the slowest rank; None if unknown."""
         return max((step.seconds for step in self.steps if step.seconds is not None), default=None)
 
 
@@ -235,7 +241,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def backward_flops(self) -> int:
-        """The FLOPs of the gradients, a count."""
+        """The FLOPs of the gradients, without recomputation: a number of operations, not a
+        rate.
+        """
         return self.work.backward_input_flops + self.work.backward_weight_flops
 
     @property
@@ -262,7 +270,7 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _works_beside(self) -> list[Training]:
-        """Training work of the modules outside the model, without those that have none."""
+        """The training work of each module outside of the model whose work is known."""
         return [row.training for row in self.beside if row.training is not None]
 
     @property
@@ -272,7 +280,9 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float | None:
-        """The seconds of the whole step, or of its timed phases."""
+        """The seconds of the whole step, or else the sum of its timed phases; None without
+        times.
+        """
         times = self.latencies
         if times.iteration is not None:
             return times.iteration
@@ -282,11 +292,13 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return sum(parts) if parts else None
 
     def rate(self, macs: Amount, seconds: float | None) -> float | None:
-        """Return 2 x MACs / seconds, in FLOP/s."""
+        """Return the FLOP/s of so many MACs in these seconds, 2 x MACs / seconds; None without
+        seconds.
+        """
         return 2 * macs / seconds if seconds else None
 
     def of_peak(self, rate: float | None) -> float | None:
-        """Return a rate in FLOP/s as a share of the peak; None if one is unknown."""
+        """Return a rate in FLOP/s divided by the peak; None if one of the two is unknown."""
         return None if rate is None or self.peak is None else rate / self.peak.rate
 
     @property
@@ -303,27 +315,33 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mfu(self) -> float | None:
-        """The model FLOPs utilization: rate without recomputation / peak."""
+        """The model FLOPs utilization, 1 for the peak: rate without recomputation / peak; None
+        without a time or a peak.
+        """
         return self.of_peak(self.rate(self.step_macs, self.seconds))
 
     @property
     def hfu(self) -> float | None:
-        """The hardware FLOPs utilization: rate with recomputation / peak."""
+        """The hardware FLOPs utilization, 1 for the peak: rate with recomputation / peak; None
+        without a time or a peak.
+        """
         return self.of_peak(self.rate(self.executed_step_macs, self.seconds))
 
     @property
     def examples_per_second(self) -> float | None:
-        """The examples a second of this process."""
+        """The number of examples that this process handles in a second; None if it is unknown."""
         return self.examples / self.seconds if self.examples and self.seconds else None
 
     def module(self, path: str) -> ModuleProfile:
-        """Return the row of a module. Raises KeyError."""
+        """Return the row of the module at this path; raise KeyError if there is none."""
         return next(
             (row for row in self.modules if row.path == path), None
         ) or _reject_missing_module(path)
 
     def to_json(self) -> str:
-        """Return indented JSON, counts as exact integers; derived figures are written as well."""
+        """Return the profile as indented JSON, with counts as exact integers and with derived
+        numbers such as rates.
+        """
         plain = msgspec.to_builtins(self)
         plain["rest_seconds"] = self.rest
         plain["rates"] = {
@@ -340,12 +358,14 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "TrainingProfile":
-        """Read the result of `to_json`. Raises msgspec.ValidationError on anything else."""
+        """Return the profile that `to_json` wrote; raise msgspec.ValidationError for another
+        text.
+        """
         return msgspec.json.decode(text, type=cls)
 
 
 def _reject_missing_module(path: str) -> ModuleProfile:
-    """Raise KeyError for a module path that the profile does not have."""
+    """Raise KeyError for a module path that the profile does not have; nothing is returned."""
     raise KeyError(path)
 
 
@@ -353,7 +373,7 @@ def _reject_missing_module(path: str) -> ModuleProfile:
 
 
 def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleProfile]]:
-    """Return by path of a module the rows of its direct submodules."""
+    """Return {module path: rows of its direct submodules}."""
     rows = list(modules)
     known = {row.path for row in rows}
     inside: dict[str, list[ModuleProfile]] = {path: [] for path in known}
@@ -370,7 +390,9 @@ def children_by_path(modules: Iterable[ModuleProfile]) -> dict[str, list[ModuleP
 def modules_above_peak(
     modules: Iterable[ModuleProfile], peak: float
 ) -> tuple[tuple[ModuleProfile, str, float], ...]:
-    """Return modules faster than the peak, each with its pass and its FLOP/s."""
+    """Return (module, "forward" or "backward", FLOP/s) for each pass of a module that was faster
+    than the peak.
+    """
     return tuple(
         (row, word, rate)
         for row in modules
@@ -382,7 +404,8 @@ def modules_above_peak(
 def modules_with_time_gap(
     modules: Iterable[ModuleProfile], unseen: Iterable[str] = ()
 ) -> tuple[tuple[ModuleProfile, int, float], ...]:
-    """Return modules whose submodules leave over 10 % of their forward time unexplained.
+    """Return (module, number of submodules, seconds of these) for each module whose forward time
+    differs from that of its submodules by more than 10 %.
 
     Each with the number of its parts and their seconds. Looked at are modules with 5 % of the
     time. One with work of its own accounts for the rest of its time by that; what is in it may
@@ -421,7 +444,9 @@ class ClassesAtDepth(msgspec.Struct, frozen=True):
 
 
 def classes_by_depth(modules: Iterable[ModuleProfile]) -> Mapping[int, tuple[ClassesAtDepth, ...]]:
-    """Return by depth the sums of parameters, MACs and seconds of each module class."""
+    """Return {depth: one entry for each module class at that depth}, with sums of parameters, MACs
+    and seconds.
+    """
     sums: dict[int, dict[str, ClassesAtDepth]] = {}
     for row in modules:
         level = sums.setdefault(row.depth, {})

@@ -1,4 +1,4 @@
-"""A figure as somebody printed it, such as "4.11 GFLOPs": its digits, its prefix, its unit.
+"""Read a figure as somebody printed it, such as "4.11 GFLOPs": its digits, its prefix, its unit.
 
 Whether a count prints so is decided in whole numbers: rounded to the last printed digit, or cut
 off there.
@@ -30,7 +30,8 @@ _MOST_DIGITS = 40
 
 
 class PublishedFigure(msgspec.Struct, frozen=True):
-    """The figure `mantissa` x 10^`exponent`, whose last printed digit is that of the mantissa.
+    """The figure `mantissa` x 10^`exponent`; the last digit of the mantissa is the last printed
+    digit.
 
     `coarse` is the number of zeros at the end of an integer, which may be digits or not, and
     `unit` is "macs", "flops", "params", or "" where none is printed. `power` is the exponent that
@@ -52,16 +53,18 @@ class PublishedFigure(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> Fraction:
-        """The number that is printed."""
+        """The printed number, without rounding."""
         return self.mantissa * self._step
 
     @property
     def _step(self) -> Fraction:
+        """The value of one unit in the last printed digit."""
         step = Fraction(10) ** (self.exponent - (self.power if self.binary else 0))
         return step * 1024 ** (self.power // 3) if self.binary else step
 
     def rounding_of(self, amount: Amount | Fraction) -> Rounding | None:
-        """Return how this figure is printed for an amount; None if it is not.
+        """Return how the figure comes from this amount: "exact", "rounded", "truncated", "coarse"
+        or "binary"; None if it does not.
 
         >>> figure = parse_figure("4.11G")
         >>> [figure.rounding_of(n) for n in (4_111_514_624, 4_118_000_000, 4_089_184_256)]
@@ -84,17 +87,18 @@ class PublishedFigure(msgspec.Struct, frozen=True):
         return None
 
     def distance(self, amount: Amount | Fraction) -> Fraction:
-        """Return the relative distance of an amount from the figure, which is not zero."""
+        """Return how far an amount is from the figure, relative to the figure: 0.1 for 10 %."""
         return abs(Fraction(amount) / self.value - 1)
 
 
 def is_printed_at(quotient: Fraction, mantissa: int) -> bool:
-    """Return whether a number rounds to this integer; a half rounds either way."""
+    """Return whether the number rounds to this integer; a half may be rounded up or down."""
     return abs(quotient - mantissa) <= Fraction(1, 2)
 
 
 def parse_figure(text: str, power: int | None = None, unit: str = "") -> PublishedFigure:
-    """Return the figure of a text such as "4.11G", "17.6 GFLOPs", "300 M" or "3.8 x 10^9".
+    """Return the figure that a text states, such as "4.11G", "17.6 GFLOPs", "300 M" or "3.8 x
+    10^9".
 
     Args:
         text: the figure.
@@ -136,12 +140,14 @@ def parse_figure(text: str, power: int | None = None, unit: str = "") -> Publish
 
 
 def _has_plain_digits(number: str) -> bool:
-    """Return whether separators, if any, stand between groups of three digits."""
+    """Return whether the number has no separators, or has them only between groups of three
+    digits.
+    """
     number = number.strip()
     return not re.search(r"[ ,_]", number) or bool(_THOUSANDS.fullmatch(number))
 
 
 def _unit_name(word: str) -> str:
-    """Return the kind of a unit: "macs", "flops", "params" or ""."""
+    """Return the kind of a printed unit, "macs", "flops" or "params"; "" for another word."""
     kinds = (("flops", _FLOPS), ("params", _PARAMS), ("macs", _MACS))
     return next((kind for kind, words in kinds if word and re.fullmatch(words, word, re.I)), "")

@@ -1,4 +1,4 @@
-"""How numbers are written: counts exactly, or in four significant digits with an SI prefix."""
+"""Write numbers as text: exact counts, or four significant digits with an SI prefix."""
 
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -13,7 +13,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y", "R", "Q")
 
 
 def exact_amount(amount: Amount) -> str:
-    """Return the number as text with all digits, in groups of three.
+    """Return an amount as text with all digits, in groups of three.
 
     >>> exact_amount(4133742592)
     '4 133 742 592'
@@ -60,7 +60,7 @@ def short_amount(amount: Amount | Fraction, unit: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text in four digits, in s, ms, µs or ns.
+    """Return a time in seconds as text in four digits, in s, ms, µs or ns.
 
     >>> duration(0.005122), duration(0.0001), duration(75.0), duration(0.0)
     ('5.122 ms', '100 µs', '75 s', '0 s')
@@ -84,7 +84,8 @@ def percent_share(part: Amount, full: Amount) -> str:
 
 
 def percent_change(value: Amount | Fraction, reference: Amount) -> str:
-    """Return the change from a reference, in percent with two decimals; "-" if that is zero.
+    """Return the change from `reference` to `value` as text, in percent with at least two
+    decimals; "-" if `reference` is 0 or one is not finite.
 
     Where all of these are 0 and the value is another one, to the first digit that is not.
 
@@ -102,7 +103,9 @@ def percent_change(value: Amount | Fraction, reference: Amount) -> str:
 
 
 def _decimals(percent: Fraction) -> int:
-    """Return the decimals that show a percentage's first digit that is not 0; at least 2."""
+    """Return how many decimals a percentage needs so that its first digit other than 0 is shown;
+    at least 2.
+    """
     indices = 2
     while percent and percent * 10**indices <= Fraction(1, 2):
         indices += 1
@@ -110,7 +113,8 @@ def _decimals(percent: Fraction) -> int:
 
 
 def explanation_percent(residual: Amount, delta: Amount) -> str:
-    """Return the percentage of a difference that is explained; 100 % only in full.
+    """Return the explained share of a difference as text in percent; "100 %" only if the residual
+    is 0.
 
     >>> pairs = (0, 7), (0, 0), (1, 10**9), (1, 0)
     >>> tuple(explanation_percent(part, whole) for part, whole in pairs)
@@ -135,7 +139,7 @@ def command_line_shape(dims: tuple[int, ...]) -> str:
 
 
 def count_with_noun(count: int, content: str) -> str:
-    """Return a number with its noun, in the plural if it is not one.
+    """Return a number and its noun as text; the noun is in the plural if the number is not 1.
 
     >>> count_with_noun(1, "call"), count_with_noun(53, "call")
     ('1 call', '53 calls')
@@ -144,7 +148,7 @@ def count_with_noun(count: int, content: str) -> str:
 
 
 def short_count_with_noun(count: int, content: str) -> str:
-    """Return a number in four digits with its noun.
+    """Return a number in four digits and its noun, as text.
 
     >>> short_count_with_noun(1, "parameter"), short_count_with_noun(25557032, "parameter")
     ('1 parameter', '25.56 M parameters')
@@ -153,14 +157,16 @@ def short_count_with_noun(count: int, content: str) -> str:
 
 
 def _decimal_text(value: Fraction, decimals: int) -> str:
-    """Return a fraction rounded to a number of decimals, as text."""
+    """Return a fraction as text, rounded to so many decimals."""
     scaled = round(value * 10**decimals)
     integer, rest = divmod(scaled, 10**decimals)
     return f"{exact_amount(integer)}.{rest:0{decimals}}"
 
 
 def percent(ratio: float | None) -> str:
-    """Return the ratio in percent: one decimal, below one percent two significant digits."""
+    """Return a ratio as text in percent: with one decimal, or with two significant digits below 1
+    %.
+    """
     if ratio is None:
         return "-"
     value = 100 * ratio
@@ -168,7 +174,7 @@ def percent(ratio: float | None) -> str:
 
 
 def release(version: str) -> str:
-    """Return a version without build suffix, and without a last ".0".
+    """Return a version without its build suffix and without a ".0" at the end.
 
     >>> release("0.1.1.post2209072238"), release("2.13.0+cpu"), release("2.13.0a0"), release("x")
     ('0.1.1', '2.13', '2.13.0a0', 'x')

@@ -1,4 +1,5 @@
-"""How a published figure may be read: whose number it is, doubled or halved, rounded how.
+"""Find how a published figure can be read: which tool's number it is, doubled or halved, and how
+it was rounded.
 
 A reading is exact if the number prints as the figure, or near if one or two named causes are
 missing. Nothing is counted here.
@@ -30,8 +31,8 @@ _USUAL = (
 
 
 class Switch(msgspec.Struct, frozen=True):
-    """An environment variable of a library of models, under which a cause is not in a tool's
-    number.
+    """An environment variable of a model library; if it is set, a tool's number does not have this
+    cause.
 
     It is here only for a tool that then counts this work exactly as MACs.
     """
@@ -63,7 +64,7 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def convention(self) -> str:
-        """The name of the reading, the same for each model: "2 x fvcore@0.1.5"."""
+        """The name of the reading, the same for each model, such as "2 x fvcore@0.1.5"."""
         number = self.number
         name = number.unit if number.tool == NATIVE else f"{number.tool}@{number.edition}"
         times = {HALF: "1/2 x ", TWICE: "2 x "}.get(self.factor, "")
@@ -71,7 +72,9 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def native_numbers(macs: int, flops: int, params: int) -> tuple[ConventionNumber, ...]:
-    """Return the numbers of the native count."""
+    """Return the native MACs, FLOPs and parameters as numbers of a convention, to compare them
+    with figures.
+    """
     return tuple(
         ConventionNumber(tool=NATIVE, edition="", unit=unit, per_mac=per_mac, total=total)
         for unit, per_mac, total in (("MACs", 1, macs), ("FLOPs", 2, flops), (PARAMS, 0, params))
@@ -81,7 +84,7 @@ def native_numbers(macs: int, flops: int, params: int) -> tuple[ConventionNumber
 def find_readings(
     figure: PublishedFigure, model: ModelNumbers, switches: Sequence[Switch] = SWITCHES
 ) -> list[FigureReading]:
-    """Return the exact readings of a figure, the most plausible first."""
+    """Return all readings whose number prints as the figure, the most plausible first."""
     library = model.target.partition(":")[0]
     switches = [switch for switch in switches if switch.library == library]
     readings = [
@@ -95,7 +98,8 @@ def find_readings(
 def find_near_readings(
     figure: PublishedFigure, model: ModelNumbers, within: Fraction
 ) -> list[FigureReading]:
-    """Return the readings that one or two causes separate from a figure, the nearest first.
+    """Return the readings whose number would print as the figure without one or two of its causes,
+    those with one cause first.
 
     Only numbers up to `within` (relative) of the figure are considered: 1/2 for 50 %.
     """
@@ -118,7 +122,7 @@ def find_near_readings(
 def _candidate_numbers(
     figure: PublishedFigure, numbers: Iterable[ConventionNumber]
 ) -> Iterator[tuple[ConventionNumber, Fraction]]:
-    """Yield each number that the figure may be of, as it is, doubled or halved.
+    """Yield (number, factor) for each number that the figure may be; the factor is 1, 2 or 1/2.
 
     Parameters are published as they are, and never as MACs.
     """
@@ -136,6 +140,9 @@ def _candidate_numbers(
 def _exact_readings(
     figure: PublishedFigure, number: ConventionNumber, factor: Fraction, switches: Sequence[Switch]
 ) -> Iterator[FigureReading]:
+    """Yield the readings of a number times `factor` that print as the figure, as it is and under
+    each switch of its tool.
+    """
     amount = factor * Fraction(number.total)
     rounding = figure.rounding_of(amount)
     if rounding is not None:
@@ -156,7 +163,7 @@ def _exact_readings(
 
 
 def _implausibility(reading: FigureReading) -> tuple[object, ...]:
-    """Return a key that is smaller for a more plausible reading.
+    """Return a sort key for readings; a more plausible reading has a smaller key.
 
     A figure that is rounded comes before one that is cut off, a number as it is before a scaled
     one, the native count and real tools before other conventions.
@@ -178,7 +185,9 @@ def _implausibility(reading: FigureReading) -> tuple[object, ...]:
 
 
 def _cause_groups(number: ConventionNumber) -> Iterator[Mapping[str, Amount]]:
-    """Yield each cause of a number that is work, then each pair of the largest."""
+    """Yield {cause: amount} for each single cause of a number that is work, then for each pair of
+    the largest causes.
+    """
     amounts: dict[str, Amount] = {}
     for cause in number.causes:
         if not cause.cause.startswith(_NO_WORK):

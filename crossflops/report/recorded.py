@@ -1,4 +1,4 @@
-"""The numbers of a count that a budget is held against, of a model and of its parts.
+"""Hold the numbers of a count that budgets are compared with, for a model and its parts.
 
 They are small enough to be committed: totals, the own numbers of modules, and those of operators.
 """
@@ -86,7 +86,8 @@ def record_count(
     origin: str = "",
     measured: Mapping[str, Amount] | None = None,
 ) -> RecordedCount:
-    """Return the numbers of a report that a baseline stores, with its request.
+    """Return the numbers of a report that a baseline stores, with the inputs and options of its
+    request.
 
     `measured` are numbers of the model that no count has.
     """
@@ -111,7 +112,9 @@ def record_count(
 
 
 def _report_values(report: Report) -> dict[str, Amount]:
-    """Return the numbers of a report that rules can name: native, conventions, residual."""
+    """Return {name: number} for all numbers that budget rules can name, such as "macs",
+    "thop@0.1.1" or "residual".
+    """
     totals = report.totals
     native: dict[str, Any] = {
         name: getattr(totals, name) for name in (*KINDS, "bytes_read", "bytes_written")
@@ -132,7 +135,8 @@ def _report_values(report: Report) -> dict[str, Amount]:
 
 
 def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
-    """Return the numbers of each module without submodules, or of each node of a file.
+    """Return {module path: {name: number}} without submodules, or {node: {name: number}} if the
+    model has no modules.
 
     A module that has none is there with no numbers.
     """
@@ -159,7 +163,9 @@ def _own_numbers(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _bytes_of_parameter(report: Report) -> int | None:
-    """Return the bytes of one parameter; None if they differ or are unknown."""
+    """Return the size of one parameter in bytes; None if it is unknown or not the same for all
+    parameters.
+    """
     memory = report.memory
     if not isinstance(memory, Memory) or not isinstance(memory.param_bytes_by_type, dict):
         return None
@@ -168,14 +174,16 @@ def _bytes_of_parameter(report: Report) -> int | None:
 
 
 def _add_traffic(row: Counter[str], node: NodeRow) -> None:
-    """Add the bytes that a node reads and writes to the counter."""
+    """Add the bytes that a node reads, writes, and both together, to the row."""
     row["bytes_read"] += node.bytes_read
     row["bytes_written"] += node.bytes_written
     row["memory_traffic"] += node.bytes_read + node.bytes_written
 
 
 def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
-    """Return MACs, FLOPs, number of nodes and bytes for each operator."""
+    """Return {operator: {name: number}}: MACs, FLOPs, number of nodes, and bytes read and
+    written.
+    """
     rows: dict[str, Counter[str]] = {
         row.op: Counter({"macs": row.macs, "flops": row.flops, NODES: row.count})
         for row in report.by_op
@@ -186,7 +194,9 @@ def _numbers_by_operator(report: Report) -> dict[str, dict[str, int]]:
 
 
 def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
-    """Return the parts of the residual by tool, and of the peak memory by node."""
+    """Return {"residual": {tool: amount}, "peak_activation_memory": {node: bytes}}, each key only
+    if its parts are known.
+    """
     shares: dict[str, dict[str, Amount]] = {}
     if report.residuals:
         shares[RESIDUAL] = {tool: abs(left) for tool, left in report.residuals.items()}
@@ -196,12 +206,14 @@ def _number_shares(report: Report) -> dict[str, dict[str, Amount]]:
 
 
 def _node_record_path(node: NodeRow | UncountedRow, modules: Mapping[str, Any]) -> str:
-    """Return the path under which a node's numbers are recorded: its module or itself."""
+    """Return the path under which a node's numbers are recorded: its module, or the node itself if
+    the module has no row.
+    """
     return node.path if node.path in modules else node.node
 
 
 def _weakest(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return by name the least exact grade, for names with a grade other than "exact"."""
+    """Return {name: least exact grade}, without names whose grades are all "exact"."""
     weakest: dict[str, str] = {}
     for name, grade in grades:
         if _GRADES.index(grade) > _GRADES.index(weakest.get(name, "exact")):
@@ -210,7 +222,9 @@ def _weakest(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
-    """Return the request of a count as texts, to compare it with another: inputs, options."""
+    """Return the inputs and options of a count as texts, to compare them with those of another
+    count.
+    """
     inputs = (
         f"{spec.name} {'x'.join(map(str, spec.shape)) or 'scalar'} {spec.dtype}"
         for spec in report.model.inputs
@@ -222,14 +236,14 @@ def _request(report: Report, options: Mapping[str, Any]) -> CountedRequest:
 
 
 def _option_text(value: Any) -> str:
-    """Return the value of an option as text; an empty text for None."""
+    """Return the value of an option as text, "" for None."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={value[name]}" for name in sorted(value))
     return "" if value is None else str(value)
 
 
 def _record_doubts(report: Report) -> dict[str, str]:
-    """Return the grade of each recorded number that is not exact."""
+    """Return {name: "estimate" or "bound"} for the recorded numbers that are not exact."""
     known = report.totals.exactness or {}
     grades = {name: grade for name, grade in known.items() if grade != "exact"}
     weakest = grades.get("flops", "")
@@ -241,7 +255,7 @@ def _record_doubts(report: Report) -> dict[str, str]:
 
 
 def names_like(pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that match the pattern; `*` does not match a dot.
+    """Return the names that match the pattern; `*` does not match a dot, `**` does.
 
     >>> names_like("layer.*", ["layer", "layer.0", "layer.0.norm"])
     ['layer.0']
@@ -254,7 +268,9 @@ def names_like(pattern: str, names: Iterable[str]) -> list[str]:
 
 
 def module_paths(record: RecordedCount) -> list[str]:
-    """Return the paths of all modules and their ancestors, without the model's own."""
+    """Return the paths of all modules and of their ancestors, an ancestor first, without the model
+    itself.
+    """
     paths: dict[str, None] = {}
     for path in record.modules:
         enclosing = [path]
@@ -265,10 +281,10 @@ def module_paths(record: RecordedCount) -> list[str]:
 
 
 def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
-    """Return the recorded numbers of a module and its submodules; zeros if it is missing."""
+    """Return the recorded numbers of one module with its submodules; zeros if it has none."""
 
     def is_inside(name: str) -> bool:
-        """Return whether the module is this one or one of its submodules."""
+        """Return whether the name is this module or one of its submodules."""
         return name == path or name.startswith(f"{path}.")
 
     modules = {name: row for name, row in record.modules.items() if is_inside(name)}
@@ -284,7 +300,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
 
 
 def operator_numbers(record: RecordedCount, op: str) -> RecordedCount:
-    """Return the recorded numbers of all nodes of an operator; zeros if there are none."""
+    """Return the recorded numbers of all nodes of one operator; zeros if there are none."""
     values: dict[str, Amount] = dict.fromkeys(OF_OPERATORS, 0)
     values.update(record.operators.get(op, {}))
     inside = [location.op == op for location in record.places]
@@ -298,7 +314,9 @@ def _part_record(
     inside: list[bool],
     doubt: str,
 ) -> RecordedCount:
-    """Return the count of a part of a model, with the uncounted nodes that are in it."""
+    """Return the record of a part of a model: its numbers, and the uncounted nodes for which
+    `inside` is true.
+    """
     nodes = zip(record.uncounted, record.places, inside, strict=False)
     kept = [(node, location) for node, location, is_kept in nodes if is_kept]
     return replace(

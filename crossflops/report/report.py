@@ -1,4 +1,6 @@
-"""Everything that a renderer may know: the JSON contract `crossflops/1`, as values."""
+"""Define the report as values: everything that pages show and that the JSON contract
+`crossflops/1` has.
+"""
 
 import math
 from math import prod
@@ -121,7 +123,9 @@ class ModuleShapes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def kernel(self) -> tuple[int, ...]:
-        """The shape of the parameter with the most elements; () without parameters."""
+        """The shape of the module's own parameter with the most elements; () without
+        parameters.
+        """
         return max(self.weights.values(), key=prod, default=())
 
 
@@ -171,7 +175,9 @@ class PerToken(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_totals(cls, inputs: tuple[InputInfo, ...], totals: Totals) -> "PerToken | None":
-        """Return MACs and FLOPs per token for token ids of [batch, tokens], else None."""
+        """Return MACs and FLOPs per token, if the model's inputs are token ids of shape [batch,
+        tokens], else None.
+        """
         shapes = [
             spec.shape
             for spec in inputs
@@ -238,12 +244,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scope(self) -> ModuleRow | Totals:
-        """The totals of the report: of the module that it is restricted to, or the model."""
+        """The row of the module to which the report is restricted, or the totals of the model."""
         return self.module if isinstance(self.module, ModuleRow) else self.totals
 
     @property
     def compared(self) -> int:
-        """The native MACs that tools are compared with: of the pass or the training step."""
+        """The native MACs with which tools are compared: those of the training step if there is
+        one, else of the forward pass.
+        """
         step = self.training
         return step.macs if isinstance(step, TrainingReport) else self.scope.macs
 
@@ -259,29 +267,33 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def params(self) -> int:
-        """The number of parameters, shared ones once."""
+        """The number of parameters of the model; a shared parameter counts once."""
         return self.totals.params
 
     @property
     def folds(self) -> tuple[ConventionCount, ...]:
-        """The totals by each requested tool convention."""
+        """The totals by each tool convention that was requested."""
         return ((self.as_,) if self.as_ is not None else ()) + (self.as_also or ())
 
     @property
     def residuals(self) -> dict[str, Amount]:
-        """The unexplained part of each tool's total, by tool."""
+        """The part of each tool's total that no cause explains, as {tool: amount}."""
         accounts = self.reconciliations or ()
         return {account.tool: account.residual for account in accounts}
 
     def reconciliation(self, tool: str) -> Reconciliation:
-        """Return the explanation of one tool's total by causes. Raises KeyError."""
+        """Return the explanation of one tool's total by causes; raise KeyError if the report does
+        not have the tool.
+        """
         for account in self.reconciliations or ():
             if account.tool == tool:
                 return account
         raise KeyError(tool)
 
     def contrast(self, first: str, second: str) -> Contrast:
-        """Return the explained difference between two tools. Raises KeyError."""
+        """Return the explanation of the difference between two tools' totals; raise KeyError if
+        the report does not have one of them.
+        """
         return contrast(self.reconciliation(first), self.reconciliation(second))
 
     def to_dict(self) -> dict[str, Any]:
@@ -297,10 +309,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return plain
 
     def to_json(self) -> str:
-        """Return the contract as indented JSON, counts as exact integers."""
+        """Return the report as indented JSON, with counts as exact integers."""
         return msgspec.json.format(msgspec.json.encode(self.to_dict()), indent=2).decode() + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
-        """Read a report from the JSON of `to_json`. Raises msgspec.ValidationError."""
+        """Return the report that `to_json` wrote; raise msgspec.ValidationError for another
+        text.
+        """
         return msgspec.json.decode(text, type=cls)

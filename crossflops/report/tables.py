@@ -1,4 +1,4 @@
-"""A ledger -> the tables of a report: by operator, by module, by node."""
+"""Build the tables of a report from a ledger: by operator, by module, by node."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -40,14 +40,18 @@ _SEQUENTIAL = "torch.nn.modules.container.Sequential"
 
 
 class FxSite(NamedTuple):
-    """A call of fx. `kind` is call_module, call_method or call_function, `target` the callee."""
+    """The place of a call in a graph of torch.fx: `kind` is call_module, call_method or
+    call_function, `target` is what is called.
+    """
 
     kind: str
     target: str
 
 
 def site(call: Call, trace: Trace) -> FxSite:
-    """Return where torch.fx records an operator call: in its leaf module or function."""
+    """Return the place where torch.fx records an operator call: the leaf module or the outermost
+    function around it, else the operator.
+    """
     for enclosing in (*reversed(trace.ancestors(call)), call):
         leaf = _site(enclosing, trace.modules[enclosing.module])
         if leaf is not None:
@@ -56,7 +60,9 @@ def site(call: Call, trace: Trace) -> FxSite:
 
 
 def _site(call: Call, module: Module) -> FxSite | None:
-    """Return where torch.fx records a call: kind of fx node and its target, or None."""
+    """Return the place where torch.fx records this call, or None if fx looks into it, as into a
+    module that is not a leaf.
+    """
     if call.level == "module":
         name = module.bases[0]
         is_leaf = name.startswith(_LEAVES) and name != _SEQUENTIAL and module.id != 0
@@ -79,7 +85,7 @@ def report_from_ledger(
     folded: tuple[ConventionCount, ...] = (),
     memory: Memory | UnsetType = UNSET,
 ) -> Report:
-    """Build the report of a counted graph: totals, tables, conventions, memory."""
+    """Return the report of a counted graph: totals, tables, totals by convention, memory."""
     return Report(
         model=ModelInfo(
             name=graph.name,
@@ -113,7 +119,7 @@ def report_from_ledger(
 
 
 def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetType:
-    """Return the rows of custom operators; UNSET for a graph of standard ONNX alone."""
+    """Return the report rows of custom operators; UNSET if there are none."""
     if all(count.node.op.domain in ("", "ai.onnx") for count in ledger.counts):
         return UNSET
     from crossflops.report.custom_operators import custom_operator_rows
@@ -122,14 +128,18 @@ def _custom_operators(ledger: Ledger) -> tuple[CustomOperatorRow, ...] | UnsetTy
 
 
 def _formula_lines(node: Node) -> str:
-    """Return the code of a formula to fill in for an uncounted node."""
+    """Return Python code of a formula for an uncounted node, for the user to complete; "" if it
+    needs none.
+    """
     from crossflops.report.custom_operators import formula_stub
 
     return formula_stub(node)
 
 
 def _input_shape_texts(node: Node) -> tuple[str, ...]:
-    """Return the shapes of a node's inputs as texts, such as "1x3x224x224"."""
+    """Return the shapes of a node's inputs as texts, such as "1x3x224x224", "scalar" or "?" if
+    unknown.
+    """
     specs = [spec for spec in node.inputs if spec is not None]
     return tuple(
         "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar" for spec in specs
@@ -139,7 +149,9 @@ def _input_shape_texts(node: Node) -> tuple[str, ...]:
 def with_training(
     report: Report, ledger: Ledger, exact: Steps, thumb: Iterable[ThumbRow]
 ) -> Report:
-    """Return the report with the training work of the model, operators, modules and nodes."""
+    """Return a copy of the report with the work of a training step for the model, each operator,
+    module and node.
+    """
     by_key = {
         count.node.key: replace(exact.by_key.get(count.node.key, NO_STEP), forward=count.cost)
         for count in ledger.counted
@@ -186,12 +198,16 @@ def path_with_ancestors(path: str) -> Iterator[str]:
 
 
 def _op(node: Node) -> str:
-    """Return the operator of a node in the framework it was converted from, else its own."""
+    """Return the operator of a node: the one of the framework from which it was converted, else
+    its ONNX operator.
+    """
     return str(node.conversion.stands_for[0].op if node.conversion.stands_for else node.op)
 
 
 def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
-    """Return the totals of a counted graph: MACs, FLOPs, bytes, parameters, exactness."""
+    """Return the totals of a counted graph: work by kind, bytes, parameters, and how exact they
+    are.
+    """
     cost = ledger.total
     constant = sum(count.constant_cost.macs for count in ledger.counted)
     return Totals(
@@ -214,13 +230,17 @@ def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
 
 
 def _has_function_calls(node: Node) -> bool:
-    """Return whether a branch or loop of the node calls functions."""
+    """Return whether a node is called in a function inside the branches or the loop body of this
+    node.
+    """
     inside = (inner for body in node.bodies for inner in body.nodes)
     return any(inner.choice == "function" or _has_function_calls(inner) for inner in inside)
 
 
 def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
-    """Return the least exact grade: "estimate", then "bound", then "exact"."""
+    """Return the least exact of the grades: "estimate" if there is one, else "bound", else
+    "exact".
+    """
     grades = set(exactnesses)
     for word in ("estimate", "bound"):
         if word in grades:
@@ -229,7 +249,9 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
 
 
 def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
-    """Return the parameters that one token uses, without experts that it does not choose."""
+    """Return the number of parameters that one token uses, without the experts that it does not
+    choose; UNSET if it uses all.
+    """
     idle = graph.idle_params
     for counted in ledger.counted:
         known = find_operator_rule(counted.node.op)
@@ -240,7 +262,7 @@ def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
 
 
 def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
-    """Return the MACs of experts that tokens did not choose, if all experts run."""
+    """Return the MACs of experts that no router chose, in a graph that runs all experts."""
     unchosen = 0
     for counted in ledger.counted:
         if counted.node.call in graph.unchosen:
@@ -250,7 +272,7 @@ def _unchosen_macs(graph: Graph, ledger: Ledger) -> int:
 
 
 def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
-    """Return a row for each If node, with the branches that its count includes."""
+    """Return a row for each If node with the text that says which branch was counted."""
     return tuple(
         BranchRow(count.node.key, count.formula)
         for count in ledger.counted
@@ -259,7 +281,9 @@ def _branch_rows(ledger: Ledger) -> tuple[BranchRow, ...]:
 
 
 def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
-    """Return a row for each operator: nodes, MACs and FLOPs; most FLOPs first."""
+    """Return a row for each operator with its number of nodes, MACs and FLOPs, the most FLOPs
+    first.
+    """
     macs, flops = Counter[str](), Counter[str]()
     for count in ledger.counted:
         op = _op(count.node)
@@ -271,7 +295,9 @@ def _operator_rows(ledger: Ledger) -> tuple[OpRow, ...]:
 
 
 def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow, ...]:
-    """Return a row for each module with its submodules: MACs, FLOPs and parameters."""
+    """Return a row for each module with the MACs, FLOPs and parameters of it and its
+    submodules.
+    """
     macs, flops = defaultdict[str, int](int), defaultdict[str, int](int)
     for count in ledger.counted:
         path, cost = count.node.path, count.cost
@@ -300,7 +326,9 @@ def _module_rows(modules: tuple[Module, ...], ledger: Ledger) -> tuple[ModuleRow
 
 
 def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
-    """Return for each module the parameters of it and its submodules, shared ones once."""
+    """Return a list with the number of parameters of each module and its submodules; a shared
+    parameter counts once in it.
+    """
     sizes: dict[int, dict[int, int]] = {}  # by storage, of the modules that are done
     begun: set[int] = set()
     todo = [row.id for row in modules]
@@ -321,7 +349,9 @@ def _params_beneath_modules(modules: tuple[Module, ...]) -> list[int]:
 
 
 def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
-    """Return a row for each counted node: MACs, FLOPs, bytes, precision, module class."""
+    """Return a row for each counted node: work, bytes, precision, module class, and its place in a
+    graph of torch.fx.
+    """
     classes = {
         name: _module_class_name(row) for row in reversed(trace.modules) for name in row.names
     }
@@ -347,5 +377,5 @@ def _report_node_rows(trace: Trace, ledger: Ledger) -> tuple[NodeRow, ...]:
 
 
 def _module_class_name(module: Module) -> str:
-    """Return the class name of a module without its package."""
+    """Return the class name of the module without its package."""
     return module.bases[0].rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Parts of a report: one of its tables, or one module with all beneath it.
+"""Show parts of a report: one of its tables, or one module with all submodules.
 
 Derived from the rows of a report and from nothing else: one that was read back gives the same. The
 shapes of its modules (what the first call took and gave, and the parameters) are put into the
@@ -36,7 +36,8 @@ _KEYS: dict[By, tuple[str, ...]] = {
 
 
 class TableView(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows under `columns`: first the keys of a row, then its counts as integers.
+    """A table: rows under `columns`, first the columns that name a row, then its counts as
+    integers.
 
     The counts are the native ones, and one for each convention in `folds`, under its name. `order`
     is the column that orders the rows where they are ordered. `total` is a row for the whole
@@ -54,12 +55,12 @@ class TableView(msgspec.Struct, frozen=True, kw_only=True):
     hidden: int = 0
 
     def cells(self, column: str) -> Cells:
-        """Return the cells of one column of the view, by its name."""
+        """Return the cells of the column with this name, one for each row."""
         location = self.columns.index(column)
         return tuple(row[location] for row in self.rows)
 
     def to_dicts(self) -> list[dict[str, Cell]]:
-        """Return the rows, each by column."""
+        """Return each row as {column: cell}."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
@@ -67,7 +68,7 @@ def view(
     report: Report, by: By = "op", top: int | None = None, depth: int | None = None,
     unit: str = "macs",
 ) -> TableView:  # fmt: skip
-    """Return a table of a report: by operator, module, node or class of module.
+    """Return a table of the report with one row for each operator, module, node or module class.
 
     By "op" (ONNX operator), "module" (the tree of modules, each with all beneath it; `depth`
     levels of it), "node" (graph nodes, in their order) or "type" (class of the innermost
@@ -107,7 +108,9 @@ def view(
 
 
 def _check_view_options(report: Report, by: By, top: int | None, depth: int | None) -> None:
-    """Raise an error if --by, --top or --depth is invalid for the report."""
+    """Raise InputError if --by, --top or --depth has an invalid value, or if a requested
+    convention has no such table.
+    """
     if by not in get_args(By):
         raise InputError(f"unknown --by {by!r}", f"choose one of {', '.join(get_args(By))}")
     if top is not None and top < 1:
@@ -131,7 +134,9 @@ def _check_view_options(report: Report, by: By, top: int | None, depth: int | No
 
 
 def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
-    """Return the name of each tool, with "@edition" if a tool has several."""
+    """Return the column name of each convention: its tool, with "@edition" if several editions of
+    it are shown.
+    """
     tools = [fold.tool for fold in folds]
     return tuple(
         fold.tool if tools.count(fold.tool) == 1 else f"{fold.tool}@{fold.edition}"
@@ -140,32 +145,36 @@ def _fold_names(folds: Iterable[ConventionCount]) -> tuple[str, ...]:
 
 
 def _view_key_columns(report: Report, by: By) -> tuple[str, ...]:
-    """Return the columns that identify a row of a view, with shapes for modules."""
+    """Return the names of the columns that describe a row; those of modules include shapes if the
+    report has them.
+    """
     shaped = by == "module" and any(row.shapes for row in report.modules)
     name, what, *others = _KEYS[by]
     return (name, what, *_SHAPES, *others) if shaped else _KEYS[by]
 
 
 def _row_level(row: Cells) -> int:
-    """Return the depth of the module of a row: 0 for the model itself."""
+    """Return how deep the module of a row is: 0 for the model, 1 for its children, and so on."""
     path = str(row[0])
     return path.count(".") + 1 if path else 0
 
 
 def _native(node: NodeRow) -> tuple[int, ...]:
-    """Return MACs, FLOPs, bytes read and bytes written of a node."""
+    """Return (MACs, FLOPs, bytes read, bytes written) of a node."""
     return tuple(getattr(node, kind) for kind in _NATIVE)
 
 
 def _sums_by_key(
     report: Report, keys: Callable[[NodeRow], Iterable[str]], fold_keys: "FoldKeys"
 ) -> dict[str, list[int]]:
-    """Return the sums of native and convention amounts by key, such as operator or path."""
+    """Return {key: sums of MACs, FLOPs, bytes read, bytes written, and one sum for each
+    convention}; `keys` and `fold_keys` give the keys of a row.
+    """
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
     def add(key: str, location: int, amounts: Iterable[int]) -> None:
-        """Add the amounts to the row of the key, from the column `location` on."""
+        """Add the amounts to the sums of this key, beginning at position `location`."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
             row[location + offset] += amount
@@ -185,7 +194,9 @@ Table: TypeAlias = tuple[list[Cells], tuple[Cell, ...]]
 
 
 def _view_by_operator(report: Report) -> Table:
-    """Return the rows of the view by operator, and its total number of nodes."""
+    """Return (rows by operator, cells of the total row after its name): the latter is the number
+    of nodes.
+    """
     ops = {node.node: node.op for node in report.nodes}
     sums = _sums_by_key(report, lambda node: (node.op,), lambda at, _: (ops.get(at, ""),))
     width = len(_NATIVE) + len(report.folds)
@@ -196,7 +207,9 @@ def _view_by_operator(report: Report) -> Table:
 
 
 def _view_by_type(report: Report) -> Table:
-    """Return the rows of the view by class of module, and its numbers of modules and nodes."""
+    """Return (rows by module class, cells of the total row after its name): the latter are the
+    numbers of modules and nodes.
+    """
     classes = {row.path: row.class_ for row in report.modules}
     named = {node.path: node.class_ or classes.get(node.path, "") for node in report.nodes}
     classes |= named
@@ -215,7 +228,9 @@ def _view_by_type(report: Report) -> Table:
 
 
 def _view_by_module(report: Report) -> Table:
-    """Return the rows of the view by module, and the cells of its row of totals."""
+    """Return (rows by module, cells of the total row after its name): the latter are "" and the
+    number of parameters.
+    """
     sums = _sums_by_key(
         report,
         lambda node: path_with_ancestors(node.path),
@@ -224,12 +239,14 @@ def _view_by_module(report: Report) -> Table:
     width = len(_NATIVE) + len(report.folds)
 
     def row(module: ModuleRow) -> Cells:
-        """Return the cells of a module: path, class, shapes, parameters and amounts."""
+        """Return the cells of a module: path, class, shapes if shown, parameters and sums."""
         head: Cells = (module.path, module.class_, *shapes(module), module.params)
         return (*head, *sums.get(module.path, [0] * width))
 
     def shapes(module: ModuleRow) -> tuple[str, ...]:
-        """Return the shapes of inputs, outputs and kernel of a module as cells, if known."""
+        """Return three cells with the shapes of a module's inputs, outputs and largest weight; ()
+        if no module has shapes.
+        """
         if not shaped:
             return ()
         known = module.shapes or ModuleShapes()
@@ -255,7 +272,9 @@ def _shapes_cell(*shapes: Shape) -> str:
 
 
 def _view_by_node(report: Report) -> Table:
-    """Return the rows of the view by node: name, operator, call, module and amounts."""
+    """Return (rows by node, ()): each row has name, operator, place in a graph of torch.fx,
+    module, class and counts.
+    """
     sums = _sums_by_key(report, lambda _: (), lambda at, _: (at,))
     none = [0] * (len(_NATIVE) + len(report.folds))
     rows: list[Cells] = [
@@ -293,7 +312,8 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 
 
 def restrict_to_module(report: AnyReport, path: str) -> AnyReport:
-    """Return the report restricted to a module: its rows and each tool's numbers in it.
+    """Return a copy of the report that has only one module and its submodules: their rows, and
+    each tool's number there.
 
     The totals stay those of the model. A tool that reports no number for the module is taken to
     count what was predicted, and its row has no `theirs`. Raises UnknownNameError where there is
@@ -304,7 +324,9 @@ def restrict_to_module(report: AnyReport, path: str) -> AnyReport:
     other = {account.tool: account.theirs for account in accounts}
 
     def restrict_profile(profile: Profile | Failure) -> Profile | Failure:
-        """Return the result of a tool with only the module's entries; failures unchanged."""
+        """Return the numbers of a tool with only the entries of this module; a failure
+        unchanged.
+        """
         if isinstance(profile, Failure):
             return profile
         entries = tuple(entry for entry in profile.entries if is_in_module(entry.path, path))
@@ -341,12 +363,14 @@ def restrict_to_module(report: AnyReport, path: str) -> AnyReport:
 
 
 def is_in_module(path: str, module: str) -> bool:
-    """Return whether the path is the module's or that of one of its submodules."""
+    """Return whether the path is the module or one of its submodules; True for the module ""."""
     return not module or path == module or path.startswith(f"{module}.")
 
 
 def _find_module_row(report: Report, path: str) -> ModuleRow:
-    """Return the row of a module; raise an error that names similar modules if none."""
+    """Return the row of the module at this path; raise UnknownNameError, with similar names, if
+    there is none.
+    """
     rows = {row.path: row for row in report.modules}
     if path in rows:
         return rows[path]
@@ -363,7 +387,9 @@ def _find_module_row(report: Report, path: str) -> ModuleRow:
 
 
 def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
-    """Return the explanation of a tool's total with only the amounts in one module."""
+    """Return a copy of a tool's explanation that has only the amounts of one module and its
+    submodules.
+    """
     rows = tuple(row for row in account.by_path if is_in_module(row.path, path))
     row = next(
         (row for row in rows if row.path == path),
@@ -391,7 +417,9 @@ def _restrict_account(account: Reconciliation, path: str) -> Reconciliation:
 def _restrict_explanation(
     cause: str, amount: Amount, explanations: Iterable[Explanation], path: str
 ) -> Explanation:
-    """Return the cause with its amount and calls in one module."""
+    """Return the explanation of one cause in one module: this amount, and the calls that are
+    inside.
+    """
     same = [reason for reason in explanations if reason.cause == cause]
     return Explanation(
         cause=cause,
@@ -402,7 +430,7 @@ def _restrict_explanation(
 
 
 def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator[str]:
-    """Yield the calls of the explanations that are in the module or its submodules."""
+    """Yield the keys of the explanations' calls that are in this module or its submodules."""
     for reason in explanations:
         for call in reason.calls:
             if is_in_module(call.partition("/")[0].partition("@")[0], path):
@@ -413,7 +441,8 @@ def _calls_in_module(explanations: Iterable[Explanation], path: str) -> Iterator
 
 
 def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
-    """Return the report with input, output and weight shapes of each module.
+    """Return a copy of the report where each module has the shapes of its inputs, outputs and
+    weights.
 
     They are those of the first call, where calls were recorded; else of the tensors that cross
     the border of the module in the graph.
@@ -435,7 +464,7 @@ def with_shapes(report: Report, graph: Graph, trace: Trace) -> Report:
 
 
 def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
-    """Return input and output shapes of each module, from its first call in the trace."""
+    """Return {module path: input and output shapes of its first recorded call}."""
     paths = {row.id: row.path for row in trace.modules}
     first: dict[str, Call] = {}
     for call in trace.calls:
@@ -448,7 +477,7 @@ def _shapes_from_calls(trace: Trace) -> dict[str, ModuleShapes]:
 
 
 def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
-    """Return input and output shapes of each module, from tensors that enter or leave it."""
+    """Return {module path: shapes of the tensors that enter and leave it in the graph}."""
     inside: dict[str, dict[str, TensorSpec]] = {}
     reads: dict[str, dict[str, TensorSpec]] = {}
     readers: dict[str, list[str]] = {}
@@ -484,5 +513,5 @@ def _shapes_from_graph(graph: Graph) -> dict[str, ModuleShapes]:
 
 
 def _spec_shapes(specs: Iterable[TensorSpec]) -> tuple[Shape, ...]:
-    """Return the shapes of the tensors."""
+    """Return the shape of each tensor, None if it is unknown."""
     return tuple(spec.shape for spec in specs)

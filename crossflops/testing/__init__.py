@@ -1,4 +1,5 @@
-"""Shipped to the author of a plugin: probe models, strategies, and the conformance kit.
+"""Help authors of plugins to test: probe models, strategies for random models, and the conformance
+kit.
 
 In: an adapter. Out: tests that hold its convention against its tool. Needs the extra `[testing]`.
 `formulas` holds formulas of one's own against references.

@@ -1,4 +1,4 @@
-"""Random small PyTorch models, for laws that must hold on models of any kind.
+"""Make small random PyTorch models, for laws that must hold for every model.
 
 A model is drawn as data, a list of steps, and built from it: so a failing example prints as
 something that a person can read, and shrinks.
@@ -14,7 +14,7 @@ _SIZE = 6  # height and width of the maps, so that every window fits
 
 
 class Architecture(msgspec.Struct, frozen=True):
-    """A random architecture: steps on feature maps, then a head. `batch` and `channels` are those
+    """A random architecture: steps on feature maps, then a head; `batch` and `channels` are those
     of the input.
     """
 
@@ -24,7 +24,7 @@ class Architecture(msgspec.Struct, frozen=True):
     head: str
 
     def build(self) -> tuple[Any, tuple[Any, ...]]:
-        """Return the model in evaluation mode, and its input."""
+        """Return (model in evaluation mode, tuple with its input tensor)."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -67,7 +67,7 @@ _HEADS = st.sampled_from(["linear", "tokens", "attention", "lstm", "gru", "einsu
 
 
 def random_architectures() -> st.SearchStrategy[Architecture]:
-    """Return a strategy for models of one to five steps and a head."""
+    """Return a hypothesis strategy for architectures of one to five steps and a head."""
     return st.builds(
         Architecture,
         batch=st.integers(1, 3),
@@ -78,7 +78,7 @@ def random_architectures() -> st.SearchStrategy[Architecture]:
 
 
 class _Model:
-    """A module built from an architecture: its layers, and its forward."""
+    """Builds a module from an architecture: collects its layers and the steps of its forward."""
 
     def __init__(self, architecture: Architecture) -> None:
         from torch import nn
@@ -92,12 +92,12 @@ class _Model:
         self._head(architecture.head, width)
 
     def module(self) -> Any:
-        """Return a torch module that runs the built layers one after the other."""
+        """Return the torch module that runs all collected steps in order."""
         bodies = self._bodies
 
         class RandomModule(self._nn.Module):  # type: ignore[name-defined]
             def forward(self, x: Any) -> Any:
-                """Return the result of all layers in order."""
+                """Return the result of all steps in order, applied to x."""
                 for body in bodies:
                     x = body(self, x)
                 return x
@@ -108,12 +108,14 @@ class _Model:
         return model
 
     def _layer(self, name: str, layer: Any) -> None:
-        """Add a layer under a name and a step that calls it."""
+        """Add a layer under this name, and a step that calls it."""
         self._layers.append((name, layer))
         self._bodies.append(lambda model, x: getattr(model, name)(x))
 
     def _add(self, name: str, step: Step, width: int) -> int:
-        """Add the layers of one step with `width` input channels; return its output channels."""
+        """Add the layer of one architecture step, which has `width` input channels; return its
+        output channels.
+        """
         kind = step["kind"]
         if kind.endswith("conv"):
             return self._convolution(name, step, width)
@@ -132,7 +134,9 @@ class _Model:
         return width
 
     def _convolution(self, name: str, step: Step, width: int) -> int:
-        """Add a convolution called in the way of the step; return its output channels."""
+        """Add a convolution that is called in the way that the step names; return its output
+        channels.
+        """
         import torch.nn.functional as functional
 
         class OwnConv(self._nn.Conv2d):  # type: ignore[name-defined]
@@ -145,7 +149,9 @@ class _Model:
         self._layers.append((name, layer))
 
         def apply(model: Any, x: Any) -> Any:
-            """Call the convolution: as a function, by its `forward`, or as a module."""
+            """Return the result of the convolution for x, called in the way of the step: as a
+            function, by `forward`, or as a module.
+            """
             value = getattr(model, name)
             if step["kind"] == "functional_conv":
                 return functional.conv2d(
@@ -154,7 +160,7 @@ class _Model:
             return value.forward(x) if step["kind"] == "direct_conv" else value(x)
 
         def body(model: Any, x: Any) -> Any:
-            """Run the convolution; return its input, not its result, if the step is dead code."""
+            """Run the convolution; return its result, or x itself if the step is dead code."""
             result = apply(model, x)
             return x if step["dead"] else result
 
@@ -162,7 +168,7 @@ class _Model:
         return width if step["dead"] else int(step["width"])
 
     def _norm(self, name: str, kind: str, affine: bool, width: int) -> None:
-        """Add a batch, instance or group normalization."""
+        """Add a normalization of this kind: "batch_norm", "instance_norm" or "group_norm"."""
         nn = self._nn
         layers = {
             "batch_norm": lambda: nn.BatchNorm2d(width, affine=affine),
@@ -172,7 +178,7 @@ class _Model:
         self._layer(name, layers[kind]())
 
     def _pool(self, name: str, which: str) -> None:
-        """Add a maximum, average or adaptive average pooling."""
+        """Add a pooling of this kind: "max", "avg" or "adaptive"."""
         nn = self._nn
         layers = {
             "max": lambda: nn.MaxPool2d(3, 1, 1),
@@ -182,14 +188,18 @@ class _Model:
         self._layer(name, layers[which]())
 
     def _composite(self, name: str, kind: str, width: int) -> None:
-        """Add a 1x1 convolution used in a residual, repeated, gated or matrix-product step."""
+        """Add a 1x1 convolution and a step that uses it in this way: "residual", "twice", "gate"
+        or a matrix product.
+        """
         import torch
 
         layer = self._nn.Conv2d(width, width, 1)
         self._layers.append((name, layer))
 
         def body(model: Any, x: Any) -> Any:
-            """Return the result of the residual, repeated, gated or matrix-product step."""
+            """Return the result of the step for x, which uses the convolution in the way of
+            `kind`.
+            """
             value = getattr(model, name)
             if kind == "residual":
                 return x + value(x)
@@ -202,7 +212,9 @@ class _Model:
         self._bodies.append(body)
 
     def _head(self, head: str, width: int) -> None:
-        """Add the model's last layer over (batch, positions, channels)."""
+        """Add the last layer of the model, "none" for no layer, on a tensor of (batch, positions,
+        channels).
+        """
         import torch
 
         nn = self._nn
@@ -218,7 +230,7 @@ class _Model:
             self._layers.append(("head", layers[head]()))
 
         def body(model: Any, x: Any) -> Any:
-            """Return the result of the model's last layer."""
+            """Return the result of the last layer for x."""
             if head == "attention":
                 return model.head(x, x, x, need_weights=False)[0]
             if head == "einsum":

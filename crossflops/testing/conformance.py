@@ -1,4 +1,4 @@
-"""The conformance kit: does a convention predict its tool?
+"""Check that a convention predicts its tool (the conformance kit).
 
 A plugin's tests hold one class::
 
@@ -56,7 +56,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class RecordedRun:
-    """A run of a model under export, from which the kits of all tools take what they look at.
+    """One recorded run of a model, which the kits of all tools share.
 
     Derived values are computed at first use and kept.
     """
@@ -74,25 +74,27 @@ class RecordedRun:
 
     @property
     def trace(self) -> Trace:
-        """The trace: all calls, and the observations of each real run."""
+        """The trace of the run: all calls, and the observations of real runs."""
         return self._recording.trace
 
     @functools.cached_property
     def onnx_conversion(self) -> tuple[Any, Graph, Trace]:
-        """The ONNX model (of onnx_ir), its graph, and the trace with the nodes of every call."""
+        """The (ONNX model of onnx_ir, graph, trace with the nodes of each call), converted at the
+        first access.
+        """
         return convert_torch_recording(self._model, self._recording)
 
     @functools.cache  # noqa: B019 - what is kept lives as long as the recording does
     def ledger(self, functions_closed: bool = False) -> Ledger:
-        """Return the counts of the graph; `functions_closed` leaves functions closed."""
+        """Return the counts of the graph; with `functions_closed`, a function is one node instead
+        of its body.
+        """
         graph = self.onnx_conversion[1]
         return count_whole(graph) if functions_closed else count(graph)
 
 
 class Right(NamedTuple):
-    """The prediction of a convention for a probe: its total, and the ids of the rules that book
-    something.
-    """
+    """The right prediction for a probe: its total, and the ids of the rules that add to it."""
 
     evidence: Evidence
     setting: Setting
@@ -101,7 +103,8 @@ class Right(NamedTuple):
 
 
 def predict_amount(convention: Convention, evidence: Evidence, setting: Setting) -> Amount | None:
-    """Return the amount that the convention predicts, or None where it predicts a failure.
+    """Return the total that the convention predicts for the tool, or None if it predicts that the
+    tool fails.
 
     Raises WatchError where it is unknown what the tool sees.
     """
@@ -111,7 +114,9 @@ def predict_amount(convention: Convention, evidence: Evidence, setting: Setting)
 def predict_amount_and_rules(
     convention: Convention, evidence: Evidence, setting: Setting
 ) -> tuple[Amount | None, frozenset[str]]:
-    """Return the predicted amount, and the ids of the rules that contribute to it."""
+    """Return (predicted total, ids of the rules that add to it); (None, empty set) if the
+    convention predicts that the tool fails.
+    """
     try:
         if evidence.graph is not None and evidence.ledger is not None:
             prediction = predict_nodes(convention, evidence.graph, evidence.ledger)
@@ -125,7 +130,9 @@ def predict_amount_and_rules(
 
 
 def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
-    """Return whether a rule weighs our own cost when it predicts this trace."""
+    """Return whether the prediction for this trace uses a rule that weighs the native cost of a
+    call.
+    """
     try:
         bookings = predict(convention, trace, setting).bookings
     except PredictionError:
@@ -136,14 +143,14 @@ def weighs(convention: Convention, trace: Trace, setting: Setting) -> bool:
 def tool_amount(
     adapter: Adapter, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
 ) -> Amount | None:
-    """Return the amount that the tool prints, or None where it raises."""
+    """Run the tool on a model; return the total that it prints, or None if it raises an error."""
     answer: Profile | Failure = run_here(adapter, model, args, kwargs, setting)
     return answer.total if isinstance(answer, Profile) else None
 
 
 def tool_amount_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amount | None:
-    """Return the amount that a file-reading tool prints for the program as an ONNX file, or None
-    where it raises.
+    """Write the program as an ONNX file and run the tool on it; return the total that it prints,
+    or None if it raises an error.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
@@ -152,7 +159,9 @@ def tool_amount_of_file(adapter: Adapter, program: Any, setting: Setting) -> Amo
 
 
 def parameter_residual(convention: Convention, trace: Trace, answer: Profile | Failure) -> Amount:
-    """Return the part of the tool's number of parameters that no cause explains."""
+    """Return the part of the tool's number of parameters that no cause explains; 0 if the
+    convention or the tool has no such number.
+    """
     if convention.parameters is None or isinstance(answer, Failure) or answer.params is None:
         return 0
     return reconcile_parameters(convention.parameters, trace, answer.params).residual
@@ -205,11 +214,11 @@ class ToolConformance:
 
     @property
     def convention(self) -> Convention:
-        """The edition for the installed version."""
+        """The edition of the convention for the installed version of the tool."""
         return predicting(self.adapter.convention, self.adapter.version())
 
     def with_more(self, rule_id: str) -> tuple[Rule, ...]:
-        """Return the rules with the factor of one rule changed."""
+        """Return the convention's rules, with the factor of the rule `rule_id` raised by 1."""
         return tuple(
             msgspec.structs.replace(rule, factor=rule.factor + 1) if rule.id == rule_id else rule
             for rule in self.convention.rules
@@ -220,22 +229,26 @@ class ProgramConformance(ToolConformance):
     """The kit for tools that count the program of a model, in one setting."""
 
     def evidence(self) -> Iterator[Evidence]:
-        """Yield the evidence of every probe; subclasses implement it."""
+        """Yield the evidence of each probe; subclasses implement it."""
         raise NotImplementedError
 
     def holds(self, evidence: Evidence, built: Built) -> None:
-        """Assert that the predicted number, computed before the tool runs, equals the tool's."""
+        """Assert that the total which the tool prints for the model equals the prediction from the
+        evidence.
+        """
         expected = predict_amount(self.convention, evidence, GRAD)
         answer = tool_amount(self.adapter, *built, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
         assert answer is not None
 
     def test_installed_version_is_verified(self) -> None:
-        """Check that the edition lists the installed version as verified."""
+        """Assert that the convention was verified with the installed version of the tool."""
         assert self.adapter.version() in self.convention.verified
 
     def test_wrong_weight_is_caught(self) -> None:
-        """Check that a wrong factor in any rule changes the prediction of some probe."""
+        """Assert that a wrong factor in any rule would change the prediction for at least one
+        probe.
+        """
         wrong = {
             rule.id: msgspec.structs.replace(self.convention, rules=self.with_more(rule.id))
             for rule in self.convention.rules
@@ -258,32 +271,38 @@ class Conformance(ToolConformance):
 
     @property
     def conformance_settings(self) -> tuple[Setting, ...]:
-        """The settings in which a tool is checked; a tool of files has no gradients."""
+        """The settings in which the tool is checked: with and without gradients; a tool that reads
+        files only with them.
+        """
         return (GRAD,) if self.convention.sees == "node" else (GRAD, NO_GRAD)
 
     def observe(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *settings: Setting
     ) -> Evidence:
-        """Return the evidence from one trace for all these settings, which share one mode."""
+        """Record a model; return the evidence for predictions in all these settings, which have
+        the same mode (train or eval).
+        """
         views = self._views(settings, (self.convention,))
         return self._evidence_of(
             RecordedRun(model, args, kwargs, self._mode(settings), views), settings
         )
 
     def _mode(self, asked: tuple[Setting, ...]) -> Setting:
-        """Return the setting in which to record: only its training flag matters."""
+        """Return the setting in which the model is recorded; only whether it trains matters."""
         return Setting(training=self.convention.setting(asked[0]).training)
 
     def _views(
         self, settings: tuple[Setting, ...], looking: Iterable[Convention]
     ) -> frozenset[View]:
-        """Return the real runs, beyond the trace, that predictions by these conventions need."""
+        """Return the real runs that predictions by the conventions in `looking` need in addition
+        to the trace.
+        """
         views = (convention.view(setting) for convention in looking for setting in settings)
         return frozenset(view for view in views if view is not None)
 
     def _torch_conventions(self) -> tuple[Convention, ...]:
-        """Return the conventions of all installed PyTorch tools, so that one run of a probe serves
-        all kits.
+        """Return the conventions of all installed PyTorch tools; one recorded run of a probe then
+        serves all kits.
         """
         tools = plugin_entry_points()
         shared = (
@@ -294,7 +313,9 @@ class Conformance(ToolConformance):
         return (self.convention, *shared)
 
     def _evidence_of(self, recorded: RecordedRun, settings: tuple[Setting, ...]) -> Evidence:
-        """Return the evidence for a convention, with the ledger only if a rule weighs our cost."""
+        """Return the evidence that this kit's convention needs from a recorded run; with the
+        ledger only if a rule weighs native costs.
+        """
         convention = self.convention
         if convention.sees == "node":
             exported, graph, trace = recorded.onnx_conversion
@@ -308,15 +329,15 @@ class Conformance(ToolConformance):
     def amount_of_evidence(
         self, seen: Evidence, built: tuple[Any, tuple[Any, ...], dict[str, Any]], setting: Setting
     ) -> Amount | None:
-        """Return the amount that the tool prints for the model, or for its file; None where it
-        raises.
+        """Run the tool on the model, or on its ONNX file; return the total that it prints, or None
+        if it raises an error.
         """
         if seen.graph is not None:
             return tool_amount_of_file(self.adapter, seen.program, setting)
         return tool_amount(self.adapter, *built, setting)
 
     def test_installed_version_is_verified(self) -> None:
-        """Check that the edition lists the installed version as verified.
+        """Assert that the convention was verified with the installed version of the tool.
 
         For any other version the failure lists the probes on which the edition is off, and by how
         much.
@@ -331,7 +352,9 @@ class Conformance(ToolConformance):
             )
 
     def _off(self, name: str) -> str:
-        """Return by how much the prediction is wrong on a probe, or "" if it is exact."""
+        """Return a text with the printed and the predicted total of a probe, "" if they are
+        equal.
+        """
         evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         expected = predict_amount(self.convention, evidence, GRAD)
         answer = self.amount_of_evidence(evidence, probes()[name].build(), GRAD)
@@ -339,7 +362,9 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", probes())
     def test_probe_is_predicted(self, name: str) -> None:
-        """Check the predicted number, or failure, of a probe with and without gradients."""
+        """Assert that the tool prints the predicted total of a probe, or fails as predicted, with
+        and without gradients.
+        """
         built = probes()[name].build()
         evidence = self._probe_evidence(name, GRAD, NO_GRAD)
         for setting in self.conformance_settings:
@@ -350,8 +375,8 @@ class Conformance(ToolConformance):
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_probes_print_the_same_without_values(self) -> None:
-        """Check that a tool declared to work on fake tensors gives the same totals, parameters and
-        parts there.
+        """Assert that a tool which declares to work on fake tensors prints the same numbers for
+        them as for real tensors.
 
         A model whose values the tool reads is run again with real values.
         """
@@ -369,7 +394,9 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", PARAMETERS)
     def test_parameters_are_predicted(self, name: str) -> None:
-        """Check the predicted number of parameters, if the convention predicts it."""
+        """Assert that causes explain the tool's number of parameters of a probe without
+        residual.
+        """
         model, args, kwargs = probes()[name].build()
         answer = run_here(self.adapter, model, args, kwargs, GRAD)
         left = parameter_residual(self.convention, self._probe_evidence(name, GRAD).trace, answer)
@@ -377,9 +404,7 @@ class Conformance(ToolConformance):
 
     @pytest.mark.parametrize("name", TRAINED)
     def test_training_mode_is_predicted(self, name: str) -> None:
-        """Check the predicted number in training mode, or in the mode that the convention
-        forces.
-        """
+        """Assert that the tool prints the predicted total of a probe in training mode."""
         model, args, kwargs = probes()[name].build()
         evidence = self._probe_evidence(name, TRAINING)
         expected = predict_amount(self.convention, evidence, TRAINING)
@@ -394,7 +419,9 @@ class Conformance(ToolConformance):
     )
     @given(architecture=random_architectures())
     def test_random_architecture_is_predicted(self, architecture: Architecture) -> None:
-        """Check the predicted number on a random architecture."""
+        """Assert that the tool prints the predicted total of a random architecture, in each
+        setting.
+        """
         model, args = architecture.build()
         drawn = msgspec.json.encode(architecture)
         evidence = self._evidence_from_cache(
@@ -406,7 +433,8 @@ class Conformance(ToolConformance):
             assert answer == expected, f"{setting.id}: printed {answer}, predicted {expected}"
 
     def test_wrong_weight_is_caught(self) -> None:
-        """Check that a wrong factor in any rule changes the prediction of some probe.
+        """Assert that a wrong factor in any rule, or its removal, would change the prediction for
+        at least one probe.
 
         The same holds for leaving out a rule that books nothing and only says when the tool fails.
         """
@@ -423,7 +451,9 @@ class Conformance(ToolConformance):
         assert not missed, f"no probe would notice a wrong {', '.join(missed)}"
 
     def _is_noticed(self, rule: Rule, right: list[Right]) -> bool:
-        """Return whether a duplicated or removed rule changes a total of a right prediction."""
+        """Return whether a right prediction changes if the rule's factor is raised by 1 or the
+        rule is removed.
+        """
         rules = self.convention.rules
         fewer = (other for other in rules if other.id != rule.id or other.kind not in _LEFT_OUT)
         # where the rule books, or the tool fails, a fault shows at the first try
@@ -435,7 +465,9 @@ class Conformance(ToolConformance):
         )
 
     def _differs(self, rules: tuple[Rule, ...], right: list[Right]) -> bool:
-        """Return whether a convention with these rules predicts another total in any case."""
+        """Return whether a convention with these rules predicts another total for one of the right
+        predictions.
+        """
         if rules == self.convention.rules:
             return False
         wrong = msgspec.structs.replace(self.convention, rules=rules)
@@ -444,7 +476,7 @@ class Conformance(ToolConformance):
         )
 
     def _evidence(self) -> Iterator[tuple[Evidence, Setting]]:
-        """Yield recorded evidence of every probe, with the setting it was recorded in."""
+        """Yield (evidence, setting) for each probe in each setting in which it is checked."""
         for name in file_probes() if self.convention.sees == "node" else ():
             yield self._file_probe_evidence(name), GRAD
         for name in probes():
@@ -454,7 +486,7 @@ class Conformance(ToolConformance):
             yield self._probe_evidence(name, TRAINING), TRAINING
 
     def _file_probe_evidence(self, name: str) -> Evidence:
-        """Write a probe's ONNX file, normalize it, and return its trace, counts and graph."""
+        """Return the evidence of a file probe: trace, counts and graph of its ONNX file."""
         with tempfile.TemporaryDirectory() as folder:
             file = OnnxFile(path=str(file_probes()[name].write(Path(folder))), inlined=False)
             graph, trace = normalize_file(file, GRAD)
@@ -463,13 +495,17 @@ class Conformance(ToolConformance):
         return Evidence(trace, count_whole(graph.as_written), graph.as_written)
 
     def _probe_evidence(self, name: str, *asked: Setting) -> Evidence:
-        """Return the evidence of a probe."""
+        """Return the evidence of the probe with this name, for predictions in the settings
+        `asked`.
+        """
         return self._evidence_from_cache(name, probes()[name].build, asked)
 
     def _evidence_from_cache(
         self, name: Hashable, build: Callable[[], Built], settings: tuple[Setting, ...]
     ) -> Evidence:
-        """Return the evidence of a model, recorded once for all kits."""
+        """Return the evidence of the model that `build` makes; it is recorded once under `name`,
+        for the kits of all tools.
+        """
         key = (name, self._mode(settings), self._views(settings, self._torch_conventions()))
         if key not in _RECORDED:
             _RECORDED[key] = RecordedRun(*build(), *key[1:])
@@ -481,14 +517,16 @@ class FileConformance(Conformance):
 
     @pytest.mark.parametrize("name", file_probes())
     def test_file_is_predicted(self, name: str, tmp_path: Path) -> None:
-        """Check the predicted number of a hand-written ONNX file."""
+        """Assert that the tool prints the predicted total of a hand-written ONNX file."""
         expected = predict_amount(self.convention, self._file_probe_evidence(name), GRAD)
         answer = tool_amount(self.adapter, file_probes()[name].write(tmp_path), (), {}, GRAD)
         assert answer == expected, f"printed {answer}, predicted {expected}"
 
 
 def _comparable(answer: Profile | Failure) -> tuple[Any, ...] | None:
-    """Return a tool's results without details of its run, None if it raised an error."""
+    """Return (total, parameters, entries) of a tool's answer, to compare it with another answer;
+    None for a failure.
+    """
     if isinstance(answer, Failure):
         return None
     return answer.total, answer.params, answer.entries

@@ -1,4 +1,4 @@
-"""Small ONNX files, each of which shows one thing that tools which count files treat differently.
+"""Define small ONNX files, each of which shows one thing that tools of files count differently.
 
 They are what no exporter writes: operators of other frameworks, functions, control flow, what is
 left out. Each is a graph in ONNX's own text form.
@@ -11,7 +11,8 @@ import msgspec
 
 
 class FileProbe(msgspec.Struct, frozen=True):
-    """A named graph (with functions behind it), and which of its inputs are stored in the file.
+    """A named graph as text, with functions after it, and the names of its inputs that are stored
+    in the file.
 
     `macs` is the result of a hand calculation, by the comment or the operator's own formula.
     """
@@ -23,7 +24,9 @@ class FileProbe(msgspec.Struct, frozen=True):
     opset: int = 18
 
     def write(self, folder: Path) -> Path:
-        """Write the file into this folder and return its path; stored inputs are zeros."""
+        """Write the ONNX file into the folder, with zeros for its stored inputs; return its
+        path.
+        """
         import onnx
 
         imports = f'"": {self.opset}, "com.microsoft": 1, "local": 1'
@@ -44,7 +47,7 @@ class FileProbe(msgspec.Struct, frozen=True):
 
 
 def _element_nbytes(element_type: int) -> int:
-    """Return the bytes of one element of an ONNX element type."""
+    """Return the size of one element of an ONNX element type in bytes."""
     import onnx
 
     return int(onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
@@ -52,7 +55,7 @@ def _element_nbytes(element_type: int) -> int:
 
 @functools.cache
 def file_probes() -> dict[str, FileProbe]:
-    """Return all probes by name. Raise ValueError for two of one name."""
+    """Return all file probes as {name: probe}; raise ValueError if two have the same name."""
     by_name: dict[str, FileProbe] = {}
     for probe in (*_LAYERS_FILES, *_ELEMENTWISE_FILES, *_WINDOWS_FILES, *_STRUCTURE_FILES):
         if probe.name in by_name:
@@ -347,13 +350,15 @@ _SHAPE = "float[2,3,4]"
 
 
 def _single_operator_probe(name: str, call: str, opset: int = 18) -> FileProbe:
-    """Return a probe of one operator on a tensor of 24 elements."""
+    """Return a probe with one operator on a tensor of 24 elements; `call` is its text, such as
+    "Relu(x)".
+    """
     text = f"g ({_SHAPE} x) => ({_SHAPE} y) {{ y = {call} }}"
     return FileProbe(name, text, 0, opset=opset)
 
 
 def _resize_file_probe(name: str, attributes: str) -> FileProbe:
-    """Return a probe: an ONNX file of one Resize with these attributes."""
+    """Return a probe with one Resize that has these attributes."""
     return FileProbe(
         name,
         "g (float[1,2,4,4] x) => (float[1,2,8,8] y)"
@@ -445,7 +450,9 @@ _ELEMENTWISE_FILES = (
 
 
 def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FileProbe:
-    """Return a probe of a pool over 9 elements along each axis."""
+    """Return a probe with one MaxPool that has 3 positions per axis, on an input of 9 elements per
+    axis.
+    """
     into, to = ",".join(["9"] * axes), ",".join([str(out)] * axes)
     kernel = ", ".join(["3"] * axes)
     return FileProbe(
@@ -459,10 +466,10 @@ def _pool_file_probe(name: str, axes: int, attributes: str, out: int) -> FilePro
 def _conv_file_probe(
     name: str, axes: int, attributes: str, out: int, kind: str = "Conv"
 ) -> FileProbe:
-    """Return a probe: an ONNX file of one convolution.
+    """Return a probe with one convolution that has 3 positions per axis, on an input of 6 elements
+    per axis.
 
-    In detail: a probe of a convolution from 2 channels to 4, with kernels of 3 and images of 6
-    along each axis.
+    It has 2 input and 4 output channels.
     """
     into, to = ",".join(["6"] * axes), ",".join([str(out)] * axes)
     kernel = ",".join(["3"] * axes)

@@ -1,4 +1,4 @@
-"""Formulas of one's own against a reference in plain PyTorch, on random small shapes.
+"""Compare a user's formulas with references in plain PyTorch, on small random shapes.
 
     from crossflops.testing.formulas import assert_formulas_hold
 
@@ -29,13 +29,17 @@ _SHOWN = 5  # cases that are told, of all that differ
 
 
 def check_formulas(sources: Iterable[str | Path], cases: int = 20) -> tuple[FormulaCheck, ...]:
-    """Check the formulas of these files on random cases; return the report."""
+    """Compare each formula in these files with its reference on random shapes; return one check
+    for each, with its problems.
+    """
     formulas = [formula for source in sources for formula in read_formula_place(str(source))]
     return tuple(check_formula(formula, cases) for formula in formulas)
 
 
 def assert_formulas_hold(*sources: str | Path, cases: int = 20) -> None:
-    """Raise AssertionError, with what differs, unless the formulas of these files hold."""
+    """Raise AssertionError, with all problems, if a formula in these files differs from its
+    reference.
+    """
     wrong = [
         f"{check.formula}: {problem}"
         for check in check_formulas(sources, cases)
@@ -45,13 +49,17 @@ def assert_formulas_hold(*sources: str | Path, cases: int = 20) -> None:
 
 
 def check_registered_formulas(cases: int = 20) -> tuple[FormulaCheck, ...]:
-    """Return what checking all formulas in force says that have a reference."""
+    """Compare each registered formula that has a reference with it; return one check for each,
+    with its problems.
+    """
     known = (formula for formula in formulas_in_force() if formula.reference is not None)
     return tuple(check_formula(formula, cases) for formula in known)
 
 
 class FormulaCase(msgspec.Struct, frozen=True):
-    """Arguments of one call by name: shapes with types for tensors, and plain values."""
+    """The arguments of one call by name: shape and element type for tensors, and other values as
+    they are.
+    """
 
     tensors: dict[str, tuple[tuple[int, ...], str]]
     plain: dict[str, Any]
@@ -64,7 +72,8 @@ class FormulaCase(msgspec.Struct, frozen=True):
 
 
 def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCheck:
-    """Check a formula against its reference on random small shapes; return the findings.
+    """Compare a formula with its reference on random small shapes; return the check with the
+    number of cases and the problems.
 
     It must give whole numbers, as much as the reference forward and back, and twice as much for
     twice the batch. One that is a bound may give more, and of an estimate the amount is not held
@@ -99,7 +108,9 @@ def check_formula(formula: Formula, cases: int = 20, seed: int = 0) -> FormulaCh
 def _draw_cases(
     formula: Formula, numbers: random.Random
 ) -> tuple[FormulaCase, FormulaCase | None]:
-    """Return a test case, and the same with twice the batch, None without a batch letter."""
+    """Return (random arguments for the formula, the same with twice the batch size); the latter is
+    None if no size is the batch.
+    """
     if callable(formula.shapes):
         return _read_case(formula, formula.shapes(numbers), {}), None
     sizes: dict[str, int] = {}
@@ -119,7 +130,7 @@ def _draw_cases(
 
 
 def _letters(value: Any) -> list[str]:
-    """Return the size letters of a shape such as "b t 2*d:int64", in their order."""
+    """Return the size letters in a shape such as "b t 2*d:int64", here ["b", "t", "d"]."""
     if not isinstance(value, str):
         return []
     words = value.partition(":")[0].replace("*", " ").split()
@@ -129,7 +140,9 @@ def _letters(value: Any) -> list[str]:
 def _read_case(
     formula: Formula, choices: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> FormulaCase:
-    """Return the tensors and plain arguments of one test case of a formula."""
+    """Return the arguments of one call, from the formula's shapes in `choices` and the sizes of
+    their letters.
+    """
     tensors: dict[str, tuple[tuple[int, ...], str]] = {}
     plain: dict[str, Any] = {}
     for name, value in choices.items():
@@ -145,7 +158,9 @@ def _read_case(
 
 
 def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
-    """Return the size of an axis from a product such as "2*d"; raise FormulaError if unknown."""
+    """Return the size of an axis such as "2*d" if the letters have these sizes; raise FormulaError
+    for an unknown letter.
+    """
     size = 1
     for factor in axis.split("*"):
         if not factor.isdecimal() and factor not in sizes:
@@ -163,7 +178,9 @@ def _axis_size(axis: str, sizes: Mapping[str, int], formula: Formula) -> int:
 def _case_problems(
     formula: Formula, case: FormulaCase, double_case: FormulaCase | None
 ) -> list[str]:
-    """Return how a formula's forward and backward costs differ from its reference's."""
+    """Return one text for each way in which the formula differs from its reference for these
+    arguments, [] if it agrees.
+    """
     assert formula.reference is not None
     reference_cost = count_reference(formula.reference, case)
     node = _case_node(formula, case, reference_cost.results)
@@ -197,7 +214,9 @@ def _case_problems(
 def _amount_problems(
     case: FormulaCase, cost: Cost, reference_cost: Cost, exactness: str
 ) -> list[str]:
-    """Return how MACs and FLOPs differ from the reference's, as far as the exactness forbids."""
+    """Return one text for each of MACs and FLOPs that contradicts the reference; a bound may be
+    higher than the reference.
+    """
     pairs = (
         ("MACs", cost.macs, reference_cost.macs),
         ("FLOPs", cost.flops, reference_cost.flops),
@@ -214,12 +233,12 @@ def _amount_problems(
 
 
 def _gradient_total(work: Gradient) -> Cost:
-    """Return a backward cost without recomputation, as autograd keeps the values."""
+    """Return the cost of a backward pass without recomputation."""
     return sum(work.operands.values(), ZERO) + work.inner
 
 
 def _case_node(formula: Formula, case: FormulaCase, results: Sequence[TensorSpec]) -> Node:
-    """Return a graph node with the operands of a test case and the results of the reference."""
+    """Return a graph node of the formula's operator with these arguments and results."""
     domain, _, kind = formula.name.partition("::")
     plain = {
         name: tuple(value) if isinstance(value, list) else value
@@ -239,7 +258,9 @@ def _case_node(formula: Formula, case: FormulaCase, results: Sequence[TensorSpec
 
 
 class ReferenceCount(msgspec.Struct, frozen=True):
-    """The work that a reference does forward, what its autograd does back, and what it returns."""
+    """The cost of a reference's forward pass, the cost of its backward pass by autograd, and its
+    results.
+    """
 
     forward: Cost
     backward: Cost
@@ -247,7 +268,9 @@ class ReferenceCount(msgspec.Struct, frozen=True):
 
 
 def count_reference(reference: Callable[..., Any], case: FormulaCase) -> ReferenceCount:
-    """Count a reference on these arguments. Raises FormulaError where something is uncounted."""
+    """Return the counted work of a reference for these arguments; raise FormulaError if it has an
+    uncounted operator.
+    """
     from crossflops.frontends.pytorch.program import record_and_convert_torch
     from crossflops.ledger.count import count
     from crossflops.ledger.training.weights import TrainedWeights
@@ -267,14 +290,16 @@ def count_reference(reference: Callable[..., Any], case: FormulaCase) -> Referen
 
 
 def _without_bytes(cost: Cost) -> Cost:
-    """Return a cost with 0 bytes read and written."""
+    """Return a copy of the cost with 0 bytes read and written."""
     return msgspec.structs.replace(cost, bytes_read=0, bytes_written=0)
 
 
 def _reference_module(
     reference: Callable[..., Any], case: FormulaCase
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Return a torch model that calls the reference, with its float operands as weights."""
+    """Return (torch module that calls the reference, its inputs); float tensors are parameters of
+    the module.
+    """
     import torch
 
     def make(shape: tuple[int, ...], dtype: str) -> Any:
@@ -293,7 +318,7 @@ def _reference_module(
                 self.register_parameter(f"{name}_", torch.nn.Parameter(made[name]))
 
         def forward(self, *others: Any) -> Any:
-            """Return what the reference returns."""
+            """Return what the reference gives for the parameters and the other inputs."""
             left = iter(others)
             tensors = {
                 name: getattr(self, f"{name}_") if name in floats else next(left) for name in made

@@ -1,4 +1,4 @@
-"""Building nodes and graphs by hand, in one line each."""
+"""Build nodes and graphs by hand, in one line each."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -13,14 +13,15 @@ Operand: TypeAlias = TensorSpec | tuple[int, ...] | str | None
 def spec_from_shape(
     shape: tuple[int, ...] | None, dtype: str = "float32", name: str = "x"
 ) -> TensorSpec:
-    """Return the spec of a tensor of this shape."""
+    """Return a tensor spec with this shape, element type and name."""
     return TensorSpec(name, dtype, shape)
 
 
 def to_node(
     op: str, inputs: Sequence[Operand], outputs: Sequence[Operand], /, **attrs: Attribute
 ) -> Node:
-    """Return a node with tensors of these shapes.
+    """Return a node of an operator such as "Relu" or "Relu-14"; inputs and outputs are given as
+    specs, shapes or texts.
 
     `op` is "Conv", "Softmax-11" for an older version (the newest one otherwise), or
     "domain::Type". A tensor is a shape (then it is float32, with a name of its own), a
@@ -39,12 +40,14 @@ def to_node(
 
 
 def graph_from_nodes(*nodes: Node) -> Graph:
-    """Return a graph of these nodes, in this order."""
+    """Return a graph with these nodes, in this order, without inputs and outputs."""
     return Graph(name="graph", nodes=nodes, inputs=(), outputs=(), params=0, opset={})
 
 
 def _operand_spec(provided: Operand, name: str) -> TensorSpec | None:
-    """Return a tensor spec from a spec, a shape or a text such as "2x3:float16"."""
+    """Return a tensor spec from a spec, a shape, or a text such as "2x3:float16"; None for an
+    omitted operand.
+    """
     if provided is None or isinstance(provided, TensorSpec):
         return provided
     if isinstance(provided, tuple):
@@ -54,7 +57,7 @@ def _operand_spec(provided: Operand, name: str) -> TensorSpec | None:
 
 
 def _newest_op_version(domain: str, name: str) -> int:
-    """Return the newest version of an ONNX operator, or 1 for an unknown operator."""
+    """Return the newest version of an ONNX operator, 1 if ONNX does not know it."""
     try:
         return int(onnx.defs.get_schema(name, domain=domain).since_version)
     except onnx.defs.SchemaError:

@@ -1,4 +1,4 @@
-"""Probes of JAX, and the conformance kit for tools that count its programs: does a convention
+"""Define JAX probes and the conformance kit for tools that count JAX programs: does a convention
 predict its tool?
 
 Each probe is a function or a module that shows one thing. A plugin's tests hold a class for each
@@ -28,7 +28,7 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 class JaxProbe(msgspec.Struct, frozen=True):
-    """A named function or module with its inputs, written as on the command line.
+    """A named function or module with its inputs, which are written as on the command line.
 
     `flops` is a hand calculation of XLA's analysis of the program that it is given; None where
     that would only repeat the analysis.
@@ -40,7 +40,7 @@ class JaxProbe(msgspec.Struct, frozen=True):
     flops: int | None = None
 
     def build(self) -> Built:
-        """Return the model, with positional and keyword inputs."""
+        """Return (model, positional inputs, keyword inputs)."""
         source = FRONTEND.source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
@@ -48,14 +48,16 @@ class JaxProbe(msgspec.Struct, frozen=True):
 
 
 def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a builder of the function `body(jax, *inputs)`."""
+    """Return a builder (a function without arguments) of a JAX function that calls `body(jax,
+    *inputs)`.
+    """
 
     def build() -> Any:
-        """Return a JAX function that calls `body` with jax and the inputs."""
+        """Return a JAX function that calls `body` with the jax module and the inputs."""
         import jax
 
         def run(*inputs: Any) -> Any:
-            """Call `body` with the jax module and the inputs."""
+            """Return what `body` gives for the jax module and these inputs."""
             return body(jax, *inputs)
 
         return run
@@ -64,10 +66,12 @@ def jax_function(body: Callable[..., Any]) -> Callable[[], Any]:
 
 
 def nnx_module(body: Callable[[Any, Any], Any]) -> Callable[[], Any]:
-    """Return a builder of the Flax NNX module `body(nnx, rngs)`."""
+    """Return a builder (a function without arguments) of the Flax NNX module that `body(nnx,
+    rngs)` gives.
+    """
 
     def build() -> Any:
-        """Return the flax module that `body` builds."""
+        """Return the Flax NNX module that `body` gives."""
         from flax import nnx
 
         return body(nnx, nnx.Rngs(0))
@@ -81,10 +85,10 @@ _IMAGE, _SQUARE, _WEIGHTS = "1x16x16x8", "4x16", "16x16"
 
 
 def _jax_conv(**options: Any) -> Any:
-    """Return a convolution with channels last, as JAX writes it."""
+    """Return a builder of a JAX function that computes a convolution with channels last."""
 
     def body(jax: Any, x: Any, w: Any) -> Any:
-        """Return a channels-last JAX convolution of `x` with weights `w`."""
+        """Return the convolution of `x` with the weights `w`, channels last."""
         window = {"window_strides": (1, 1), "padding": "SAME"} | options
         layout = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, w, dimension_numbers=layout, **window)
@@ -93,10 +97,10 @@ def _jax_conv(**options: Any) -> Any:
 
 
 def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
-    """Return a JAX model of one pooling by `kind` ("max" or "add")."""
+    """Return a builder of a JAX function that computes one pooling; `kind` is "max" or "add"."""
 
     def body(jax: Any, x: Any) -> Any:
-        """Return the windowed reduction of `x`."""
+        """Return the pooling of `x`."""
         reducer = getattr(jax.lax, kind)
         start = -jax.numpy.inf if kind == "max" else 0.0
         return jax.lax.reduce_window(
@@ -107,31 +111,33 @@ def _jax_pool(kind: str, size: int, stride: int, padding: str) -> Any:
 
 
 def _jax_scan(steps: int) -> Any:
-    """Return a JAX model that multiplies by a matrix in each step of a scan."""
+    """Return a builder of a JAX function that multiplies by a matrix in each step of a scan."""
 
     def body(jax: Any, x: Any, w: Any) -> Any:
-        """Return `x` multiplied by `w` in each step of a scan."""
+        """Return `x`, multiplied by `w` in each step of a scan."""
         return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=steps)[0]
 
     return jax_function(body)
 
 
 def _jax_conv_loop(jax: Any, x: Any, w: Any) -> Any:
-    """Return `x` convolved three times in a loop of JAX."""
+    """Return `x` after three convolutions in a loop of JAX."""
     layout = ("NHWC", "HWIO", "NHWC")
 
     def step(_: Any, y: Any) -> Any:
-        """Return the convolution of `y` in one iteration."""
+        """Return the convolution of `y`, the result of one iteration."""
         return jax.lax.conv_general_dilated(y, w, (1, 1), "SAME", dimension_numbers=layout)
 
     return jax.lax.fori_loop(0, 3, step, x)
 
 
 def _gradients(jax: Any, x: Any, w: Any) -> Any:
-    """Return the gradients of a convolution, ReLU and max pooling by input and weights."""
+    """Return the gradients of a model (convolution, ReLU, max pooling) with respect to `x` and to
+    the weights `w`.
+    """
 
     def loss(x: Any, w: Any) -> Any:
-        """Return the sum of the pooled activations."""
+        """Return the sum of the pooled activations, of which gradients are taken."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(x, w, (2, 2), "SAME", dimension_numbers=layout)
         y = jax.nn.relu(y)
@@ -142,10 +148,10 @@ def _gradients(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
-    """Return the gradient of a depthwise convolution by its weights."""
+    """Return the gradient of a depthwise convolution with respect to its weights `w`."""
 
     def loss(w: Any) -> Any:
-        """Return the sum of squares of the convolution's result."""
+        """Return the sum of the squared results of the convolution."""
         layout = ("NHWC", "HWIO", "NHWC")
         y = jax.lax.conv_general_dilated(
             x, w, (1, 1), "SAME", dimension_numbers=layout, feature_group_count=8
@@ -156,10 +162,12 @@ def _depthwise_gradient(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
-    """Return the result of a condition in a loop, with a loop in one of its branches."""
+    """Return the result of a loop that contains a condition; one branch of it contains another
+    loop.
+    """
 
     def step(number: Any, y: Any) -> Any:
-        """Return `y`, or `y` multiplied in a scan if its sum exceeds `number`."""
+        """Return `y`, multiplied in a scan if its sum is larger than `number`."""
 
         def deep(z: Any) -> Any:
             """Return `z` multiplied by `w` in three steps of a scan."""
@@ -171,17 +179,21 @@ def _jax_cond_loop(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _jax_branches(jax: Any, number: Any, x: Any, w: Any) -> Any:
-    """Return the result of the branch that `number` selects of three."""
+    """Return the result of one of three branches on `x`; `number` selects it."""
     choices = [lambda x: x @ w, lambda x: x + 1, lambda x: (x @ w) @ w]
     return jax.lax.switch(number[0], choices, x)
 
 
 def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
-    """Return the sum of a convolution of stride 1 or 2, by the sign of the input's sum."""
+    """Return the sum of a convolution of `x`, with stride 1 if the sum of `x` is positive, else
+    with stride 2.
+    """
     layout = ("NHWC", "HWIO", "NHWC")
 
     def conv(stride: int) -> Any:
-        """Return a function that gives the sum of a convolution with this stride."""
+        """Return a function that gives the sum of the convolution of its input with this
+        stride.
+        """
         return lambda x: jax.lax.conv_general_dilated(
             x, w, (stride, stride), "SAME", dimension_numbers=layout
         ).sum()
@@ -190,12 +202,12 @@ def _branches_of_images(jax: Any, x: Any, w: Any) -> Any:
 
 
 def _jax_product_scan(jax: Any, x: Any, w: Any) -> Any:
-    """Return the result of a loop of large products, where sums in the body and over the body are
-    rounded.
+    """Return the result of a scan with large products, whose sums XLA rounds in the body and over
+    all iterations.
     """
 
     def step(c: Any, _: Any) -> Any:
-        """Return the next carry of a scan from matrix products and activations, and no output."""
+        """Return (next carry of the scan, None), computed by matrix products and activations."""
         y = jax.nn.gelu(c @ w) + jax.numpy.tanh(c)
         return jax.nn.silu(y @ w.T @ w) + y.sum(), None
 
@@ -276,33 +288,33 @@ _N_IMAGE, _ROWS, _N_SQUARE = "1x16x16x8", "2x10x64", "4x16"
 
 
 def _nnx_attention(nnx: Any, rngs: Any) -> Any:
-    """Return a multi-head attention of flax with 4 heads and width 64."""
+    """Return a Flax attention layer with 4 heads and width 64."""
     return nnx.MultiHeadAttention(4, 64, decode=False, rngs=rngs)
 
 
 def _nnx_recurrent_layer(cell: str) -> Any:
-    """Return a flax recurrent layer with the named cell."""
+    """Return a builder of a Flax recurrent layer with the named cell, from width 16 to 32."""
     return nnx_module(lambda nnx, rngs: nnx.RNN(getattr(nnx, cell)(16, 32, rngs=rngs)))
 
 
 def _activation(name: str, **options: Any) -> JaxProbe:
-    """Return a probe of an activation of jax.nn."""
+    """Return a probe that calls an activation of jax.nn."""
     body = jax_function(lambda jax, x: getattr(jax.nn, name)(x, **options))
     return JaxProbe("_".join(("nn", name, *options)), body, (_N_SQUARE,))
 
 
 def _numpy(name: str, inputs: tuple[str, ...] = (_N_SQUARE,)) -> JaxProbe:
-    """Return a probe of a function of jax.numpy."""
+    """Return a probe that calls a function of jax.numpy."""
     return JaxProbe(
         f"numpy_{name}", jax_function(lambda jax, *x: getattr(jax.numpy, name)(*x)), inputs
     )
 
 
 def _linalg(name: str, inputs: tuple[str, ...] = ("5x5",)) -> JaxProbe:
-    """Return a probe of a function of jax.numpy.linalg."""
+    """Return a probe that calls a function of jax.numpy.linalg."""
 
     def body(jax: Any, *x: Any) -> Any:
-        """Return the result of the function of jax.numpy.linalg."""
+        """Return what the function of jax.numpy.linalg gives for these inputs."""
         return getattr(jax.numpy.linalg, name)(*x)
 
     return JaxProbe(f"linalg_{name}", jax_function(body), inputs)
@@ -395,12 +407,12 @@ SETTING = Setting()
 
 @functools.cache
 def _jax_probe_evidence(name: str) -> Evidence:
-    """Return the recorded trace of a JAX probe."""
+    """Return the evidence of the probe with this name: its recorded trace."""
     return Evidence(_trace(*PROBES[name].build()))
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Return the trace of a model's XLA programs, without equations."""
+    """Return the trace of a model that has the calls of its XLA programs and no equations."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import record_jax_model
 
@@ -414,14 +426,14 @@ def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
 
 
 def _views() -> list[View]:
-    """Return the real runs that the tools of JAX need for a prediction."""
+    """Return the real runs that the conventions of JAX tools need for a prediction."""
     of_jax = [convention for convention in all_conventions() if convention.framework == "jax"]
     return [view for convention in of_jax if (view := convention.view(SETTING))]
 
 
 @functools.cache
 def _more_than_the_graph() -> Evidence:
-    """Return the evidence of a program with products that the graph has no node for."""
+    """Return the evidence of a program that has a product without a node in the graph."""
     from crossflops.frontends.jax.observe.xla import xla_view_calls
     from crossflops.frontends.jax.program import make_jax_program, record_jax_model
 
@@ -439,10 +451,10 @@ Block = Callable[[Any, Any, int], tuple[Layer, int]]  # nnx, rngs, channels -> l
 
 
 def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: int) -> Block:
-    """Return a block that adds a convolution of flax."""
+    """Return a block (a function that makes a layer) for a Flax convolution."""
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return the convolution and its number of output channels."""
+        """Return (Flax convolution for so many input channels, its output channels)."""
         layer = nnx.Conv(
             channels, filters, (kernel, kernel), strides=stride, padding=padding,
             kernel_dilation=dilation, rngs=rngs,
@@ -453,10 +465,10 @@ def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: 
 
 
 def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
-    """Return a block that adds a depthwise convolution of flax."""
+    """Return a block (a function that makes a layer) for a depthwise Flax convolution."""
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return the depthwise convolution and its number of output channels."""
+        """Return (depthwise Flax convolution for so many input channels, its output channels)."""
         size = (kernel, kernel)
         layer = nnx.Conv(
             channels, channels, size, feature_group_count=channels, use_bias=bias, rngs=rngs
@@ -467,10 +479,14 @@ def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
 
 
 def _nnx_transpose_block(kernel: int, padding: str) -> Block:
-    """Return a block that adds a transposed convolution of flax with stride 2."""
+    """Return a block (a function that makes a layer) for a transposed Flax convolution with stride
+    2.
+    """
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return the transposed convolution and its 4 output channels."""
+        """Return (transposed Flax convolution for so many input channels, its 4 output
+        channels).
+        """
         size = (kernel, kernel)
         return nnx.ConvTranspose(channels, 4, size, strides=2, padding=padding, rngs=rngs), 4
 
@@ -478,20 +494,20 @@ def _nnx_transpose_block(kernel: int, padding: str) -> Block:
 
 
 def _nnx_norm_block(name: str) -> Block:
-    """Return a block that adds a normalization of flax."""
+    """Return a block (a function that makes a layer) for a Flax normalization."""
     return lambda nnx, rngs, channels: (getattr(nnx, name)(channels, rngs=rngs), channels)
 
 
 def _nnx_function_block(name: str) -> Block:
-    """Return a block that adds a function of flax, such as an activation."""
+    """Return a block for a function of flax.nnx, such as an activation."""
     return lambda nnx, rngs, channels: (getattr(nnx, name), channels)
 
 
 def _pool_block(name: str, padding: str) -> Block:
-    """Return a block that adds a 2x2 pooling of flax."""
+    """Return a block for a 2x2 pooling of flax.nnx."""
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return the pooling and the unchanged number of channels."""
+        """Return (function that pools its input, number of channels, which is unchanged)."""
         pool = getattr(nnx, name)
         return (lambda x: pool(x, window_shape=(2, 2), strides=(2, 2), padding=padding)), channels
 
@@ -499,7 +515,7 @@ def _pool_block(name: str, padding: str) -> Block:
 
 
 def _nnx_dense_block(units: int) -> Block:
-    """Return a block that adds a dense layer of flax."""
+    """Return a block (a function that makes a layer) for a dense Flax layer."""
     return lambda nnx, rngs, channels: (nnx.Linear(channels, units, rngs=rngs), units)
 
 
@@ -525,14 +541,14 @@ _BLOCKS: st.SearchStrategy[Block] = st.one_of(
 
 @st.composite
 def flax_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
-    """Return a builder of a module and the spec of its input: one to five blocks, perhaps a
-    residual.
+    """Draw a random model of one to five blocks; return a builder that gives (model, spec of its
+    input).
     """
     blocks = draw(st.lists(_BLOCKS, min_size=1, max_size=5))
     batch, residual, head = draw(st.integers(1, 3)), draw(st.booleans()), draw(st.booleans())
 
     def build() -> tuple[Any, Any]:
-        """Return a flax model of the blocks, and the shape of its input."""
+        """Return (Flax model of the drawn blocks, spec of its input)."""
         import jax
         from flax import nnx
 
@@ -557,14 +573,16 @@ class JaxConformance(ProgramConformance):
 
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
-        """Check the predicted number of a probe."""
+        """Assert that the tool prints the predicted total of a probe."""
         self.holds(_jax_probe_evidence(name), PROBES[name].build())
 
     @pytest.mark.parametrize(
         "name", [name for name, probe in PROBES.items() if probe.flops is not None]
     )
     def test_hand_calculation(self, name: str) -> None:
-        """Check the prediction for the lowered program against the hand calculation."""
+        """Assert that the prediction for the lowered program of a probe equals the number
+        calculated by hand.
+        """
         expected = predict_amount(
             convention_for_version("xla-lowered", self.adapter.version()),
             _jax_probe_evidence(name),
@@ -573,7 +591,9 @@ class JaxConformance(ProgramConformance):
         assert expected == PROBES[name].flops
 
     def test_a_product_without_a_node(self) -> None:
-        """Check that a product without a node in the graph is predicted."""
+        """Assert that the tool prints the predicted total of a program that has a product without
+        a node in the graph.
+        """
         self.holds(_more_than_the_graph(), THREE_PRODUCTS.build())
 
     @settings(
@@ -586,11 +606,11 @@ class JaxConformance(ProgramConformance):
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
-        """Check the predicted number on a random architecture."""
+        """Assert that the tool prints the predicted total of a random architecture."""
         model, spec = architecture()
         self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
-        """Yield the evidence of every probe."""
+        """Yield the evidence of each probe."""
         yield from map(_jax_probe_evidence, PROBES)
         yield _more_than_the_graph()

@@ -1,5 +1,5 @@
-"""Probes of TensorFlow, and the conformance kit for tools that count its graphs: does a convention
-predict its tool?
+"""Define TensorFlow probes and the conformance kit for tools that count TensorFlow graphs: does a
+convention predict its tool?
 
 Each probe is a function or a layer of Keras that shows one thing. A plugin's tests hold one
 class::
@@ -26,7 +26,7 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 class TfProbe(msgspec.Struct, frozen=True):
-    """A named model with its inputs, written as on the command line.
+    """A named model with its inputs, which are written as on the command line.
 
     `macs` is the result of a hand calculation; None where that is unknown, or where the native
     count has no operator for it.
@@ -38,7 +38,7 @@ class TfProbe(msgspec.Struct, frozen=True):
     macs: int | None
 
     def build(self) -> Built:
-        """Return the model, with positional and keyword inputs."""
+        """Return (model, positional inputs, keyword inputs)."""
         source = FRONTEND.source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
@@ -46,12 +46,12 @@ class TfProbe(msgspec.Struct, frozen=True):
 
 
 def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
-    """Return a builder of a Keras model of these layers in sequence, each made from
-    `keras.layers`.
+    """Return a builder (a function without arguments) of a sequential Keras model; each of
+    `layers` makes one layer from `keras.layers`.
     """
 
     def build() -> Any:
-        """Return a Sequential Keras model of the layers."""
+        """Return the sequential Keras model of the layers."""
         import keras
 
         return keras.Sequential([layer(keras.layers) for layer in layers])
@@ -60,19 +60,21 @@ def stack(*layers: Callable[[Any], Any]) -> Callable[[], Any]:
 
 
 def keras_layer(name: str, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
-    """Return a builder of the Keras layer of that name."""
+    """Return a function that makes the Keras layer of this name, for `stack`."""
     return lambda layers: getattr(layers, name)(*args, **kwargs)
 
 
 def tf_function(body: Callable[..., Any]) -> Callable[[], Any]:
-    """Return a builder of the tf.function `body(tf, *inputs)`."""
+    """Return a builder (a function without arguments) of a tf.function that calls `body(tf,
+    *inputs)`.
+    """
 
     def build() -> Any:
-        """Return a TensorFlow function that calls `body` with tf and the inputs."""
+        """Return a tf.function that calls `body` with the tensorflow module and the inputs."""
         import tensorflow as tf
 
         def run(*inputs: Any) -> Any:
-            """Call `body` with the tensorflow module and the inputs."""
+            """Return what `body` gives for the tensorflow module and these inputs."""
             return body(tf, *inputs)
 
         return tf.function(run, autograph=False)
@@ -86,10 +88,12 @@ _MAPS, _SQUARE = "1x8x8x4", "4x16"
 
 
 def _loop(step: Any) -> Any:
-    """Return a builder of a TensorFlow loop that runs `step` three times on x and the result."""
+    """Return a builder of a tf.function that applies `step` three times in a while loop, to `x`
+    and the last result.
+    """
 
     def body(tf: Any, x: Any) -> Any:
-        """Return the result of three iterations of `step` in a while loop."""
+        """Return the result after three iterations of `step` in a while loop."""
         return tf.while_loop(
             lambda number, _: number < 3, lambda number, y: (number + 1, step(tf, x, y)), (0, x)
         )[1]
@@ -98,13 +102,15 @@ def _loop(step: Any) -> Any:
 
 
 def _tf_conv_transpose(tf: Any, x: Any) -> Any:
-    """Return a transposed convolution of `x` with stride 2."""
+    """Return the transposed convolution of `x` with stride 2."""
     weights = tf.ones((3, 1, 1, 1))
     return tf.nn.conv2d_transpose(x, weights, (1, 5, 5, 1), strides=2)
 
 
 def _gradients(tf: Any, x: Any) -> Any:
-    """Return the gradients of a convolution and two poolings by input and weights."""
+    """Return the gradients of a model (a convolution and two poolings) with respect to its input
+    and weights.
+    """
     weights = tf.ones((3, 3, 4, 6))
     with tf.GradientTape() as tape:
         tape.watch([x, weights])
@@ -114,13 +120,13 @@ def _gradients(tf: Any, x: Any) -> Any:
 
 
 def _tf_branches(tf: Any, x: Any) -> Any:
-    """Return a matrix product or a sum, by the sign of the input's sum."""
+    """Return a matrix product or a sum of `x`; the sign of the sum of `x` decides."""
     weights = tf.ones((16, 16))
     return tf.cond(tf.reduce_sum(x) > 0, lambda: x @ weights, lambda: x + 1.0)
 
 
 def _branches_of_convolutions(tf: Any, x: Any) -> Any:
-    """Return a full or a depthwise convolution, by the sign of the input's sum."""
+    """Return a full or a depthwise convolution of `x`; the sign of the sum of `x` decides."""
     full, depthwise = tf.ones((3, 3, 4, 4)), tf.ones((3, 3, 4, 1))
     return tf.cond(
         tf.reduce_sum(x) > 0,
@@ -130,13 +136,13 @@ def _branches_of_convolutions(tf: Any, x: Any) -> Any:
 
 
 def _tf_jit_call(tf: Any, x: Any) -> Any:
-    """Return the result of an inner function compiled by XLA, plus 1."""
+    """Return the result of an inner function that XLA compiles, plus 1."""
     inner = tf.function(lambda y: y @ tf.ones((16, 8)), jit_compile=True)
     return inner(x) + 1.0
 
 
 def _tf_pointwise(tf: Any, x: Any) -> Any:
-    """Return a sum of pointwise functions of `x`."""
+    """Return a sum of elementwise functions of `x`."""
     y = tf.math.squared_difference(tf.maximum(x, 0.5), tf.square(x)) / tf.math.rsqrt(x)
     return tf.add_n([y, tf.math.log(x), -x, tf.pow(x, 2.5), tf.cast(x > y, tf.float32)])
 
@@ -199,12 +205,12 @@ _IMAGE, _T_MAPS, _ROWS = "1x16x16x3", "1x16x16x8", "2x10x64"
 
 
 def _same_padding_layer(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return a Keras model of one layer with padding "same"."""
+    """Return a builder of a Keras model that has this layer with padding "same"."""
     return stack(keras_layer(name, *args, padding="same", **kwargs))
 
 
 def _keras_attention() -> Any:
-    """Return a Keras model of one self-attention layer."""
+    """Return a Keras model with one self-attention layer."""
     import keras
 
     x = keras.layers.Input((10, 32))
@@ -212,7 +218,7 @@ def _keras_attention() -> Any:
 
 
 def _residual() -> Any:
-    """Return a Keras model that adds the ReLU of its input to the input."""
+    """Return a Keras model that adds its input and the ReLU of its input."""
     import keras
 
     x = keras.layers.Input((16, 16, 8))
@@ -220,7 +226,9 @@ def _residual() -> Any:
 
 
 def _sequence(name: str, **kwargs: Any) -> Any:
-    """Return a Keras model of one layer of 32 units over 5 steps of width 16."""
+    """Return a builder of a Keras model that has this layer with 32 units, for 5 steps of width
+    16.
+    """
     return stack(keras_layer("Input", (5, 16)), keras_layer(name, 32, **kwargs))
 
 
@@ -283,12 +291,12 @@ SETTING = Setting()
 
 @functools.cache
 def _tf_probe_evidence(name: str) -> Evidence:
-    """Return the recorded trace of a TensorFlow probe."""
+    """Return the evidence of the probe with this name: its recorded trace."""
     return Evidence(_trace(*PROBES[name].build()))
 
 
 def _trace(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """Return the trace of a frozen TensorFlow model, recorded for these inputs."""
+    """Return the trace of the frozen graph of a model, recorded for these inputs."""
     from crossflops.frontends.tensorflow.program import record_frozen_model
 
     return record_frozen_model(model, args, kwargs, SETTING).trace
@@ -301,37 +309,41 @@ Block = Callable[[Any, Any], Any]
 
 
 def _keras_conv_block(filters: int, kernel: int, stride: int, bias: bool, groups: int) -> Block:
-    """Return a block that adds a Keras convolution."""
+    """Return a block (a function that adds to a Keras model) for a convolution."""
     return lambda layers, x: layers.Conv2D(
         filters, kernel, strides=stride, padding="same", use_bias=bias, groups=groups
     )(x)
 
 
 def _keras_dilation_block(rate: int) -> Block:
-    """Return a block that adds a dilated 3x3 Keras convolution."""
+    """Return a block (a function that adds to a Keras model) for a 3x3 convolution with this
+    dilation.
+    """
     return lambda layers, x: layers.Conv2D(4, 3, dilation_rate=rate, padding="same")(x)
 
 
 def _depthwise(kernel: int, stride: int) -> Block:
-    """Return a block that adds a depthwise Keras convolution."""
+    """Return a block (a function that adds to a Keras model) for a depthwise convolution."""
     return lambda layers, x: layers.DepthwiseConv2D(kernel, strides=stride, padding="same")(x)
 
 
 def _keras_transpose_block(kernel: int, padding: str) -> Block:
-    """Return a block that adds a transposed Keras convolution of stride 2."""
+    """Return a block (a function that adds to a Keras model) for a transposed convolution with
+    stride 2.
+    """
     return lambda layers, x: layers.Conv2DTranspose(4, kernel, strides=2, padding=padding)(x)
 
 
 def _keras_layer_block(name: str, *args: Any, **kwargs: Any) -> Block:
-    """Return a block that adds a Keras layer by its name."""
+    """Return a block (a function that adds to a Keras model) for the layer of this name."""
     return lambda layers, x: getattr(layers, name)(*args, **kwargs)(x)
 
 
 def _residual_block(inner: Block) -> Block:
-    """Return a block that adds a residual sum and then the inner block."""
+    """Return a block that adds a residual sum to a Keras model, and then what `inner` adds."""
 
     def block(layers: Any, x: Any) -> Any:
-        """Return the inner block's result for `x` plus a 1x1 convolution of its ReLU."""
+        """Return what `inner` gives for the sum of `x` and a 1x1 convolution of its ReLU."""
         y = layers.Conv2D(x.shape[-1], 1)(layers.ReLU()(x))
         return inner(layers, layers.Add()([x, y]))
 
@@ -339,7 +351,7 @@ def _residual_block(inner: Block) -> Block:
 
 
 def _keras_dense_block(units: int, activation: str) -> Block:
-    """Return a block that adds a dense Keras layer."""
+    """Return a block (a function that adds to a Keras model) for a dense layer."""
     return lambda layers, x: layers.Dense(units, activation=activation)(x)
 
 
@@ -373,15 +385,15 @@ _BLOCKS: st.SearchStrategy[Block] = st.one_of(
 
 @st.composite
 def keras_architectures(draw: st.DrawFn) -> Callable[[], tuple[Any, Any]]:
-    """Return a builder of a model and the spec of its input: one to five blocks, perhaps a
-    classifier.
+    """Draw a random model of up to five blocks; return a builder that gives (model, spec of its
+    input).
     """
     blocks = draw(st.lists(st.one_of(_BLOCKS, st.builds(_residual_block, _BLOCKS)), max_size=5))
     batch = draw(st.integers(1, 3))
     head = draw(st.booleans())
 
     def build() -> tuple[Any, Any]:
-        """Return a Keras model of the blocks, and the spec of its input."""
+        """Return (Keras model of the drawn blocks, spec of its input)."""
         import keras
         import tensorflow as tf
 
@@ -402,7 +414,7 @@ class TensorFlowConformance(ProgramConformance):
 
     @pytest.mark.parametrize("name", PROBES)
     def test_probe_is_predicted(self, name: str) -> None:
-        """Check the predicted number of a probe."""
+        """Assert that the tool prints the predicted total of a probe."""
         self.holds(_tf_probe_evidence(name), PROBES[name].build())
 
     @settings(
@@ -415,10 +427,10 @@ class TensorFlowConformance(ProgramConformance):
     def test_random_architecture_is_predicted(
         self, architecture: Callable[[], tuple[Any, Any]]
     ) -> None:
-        """Check the predicted number on a random architecture."""
+        """Assert that the tool prints the predicted total of a random architecture."""
         model, spec = architecture()
         self.holds(Evidence(_trace(model, (spec,), {})), (model, (spec,), {}))
 
     def evidence(self) -> Iterator[Evidence]:
-        """Yield the evidence of every probe."""
+        """Yield the evidence of each probe."""
         yield from map(_tf_probe_evidence, PROBES)

@@ -1,4 +1,5 @@
-"""calflops, a copy of DeepSpeed's profiler of 2023, and what it has beside the rules they share.
+"""Define the convention of calflops, a copy of DeepSpeed's profiler of 2023: the rules that the
+two do not share.
 
 It replaces neither the operator @ nor mm, bmm and scaled_dot_product_attention, divides a
 transposed convolution by its groups twice, and adds up the tree of modules along every path.
@@ -23,8 +24,11 @@ products, may_fail, parts = (
 @products.contraction(
     replaced.TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
 )
+@with_formula("N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time")
 def transposed(call: Site) -> int:
-    """N x Ci x (Co/g // g) x prod(k) x prod(i): divided by the groups a second time."""
+    """Return the MACs that calflops counts for a transposed convolution, whose output channels it
+    divides by the number of groups a second time.
+    """
     provided = Arguments(call)
     replaced.functional_output_extents(
         provided
@@ -41,8 +45,11 @@ def transposed(call: Site) -> int:
     name="transposed.bias",
     source="_conv_trans_flops_compute",
 )
+@with_formula("N x Co/g x prod(o), o the extents of a convolution that is not transposed")
 def calflops_transposed_bias(call: Site) -> int:
-    """N x Co/g x prod(o), o the extents of a convolution that is not transposed."""
+    """Return the additions that calflops counts for the bias of a transposed convolution: batch
+    size x output channels of one group x output positions of an ordinary convolution.
+    """
     provided = Arguments(call)
     return (
         provided.shape("weight")[1]
@@ -59,7 +66,10 @@ def calflops_transposed_bias(call: Site) -> int:
     formula="n(shapes broadcast from the left) - n(y)",
 )
 def calflops_misalignment_adds(call: Site) -> int:
-    """Return the elements that aligning shapes to the left adds to those of the result."""
+    """Return how many more operations calflops counts for an addition or a multiplication because
+    it broadcasts the two shapes from the left: elements of that shape - elements of the true
+    result.
+    """
     shapes = Arguments(call).shapes("input", "other")
     if len(shapes) < 2:
         return 0
@@ -71,7 +81,8 @@ def calflops_misalignment_adds(call: Site) -> int:
 @replaced.resampling(may_fail)
 @with_formula("prod(size), or n(x) if no size is given")
 def calflops_resampling_elements(call: Site) -> int:
-    """Return the elements of the given size, without batch and channels, else of the input.
+    """Return the operations that calflops counts for a resampling: the product of the given
+    `size`, or the number of input elements if no `size` is given.
 
     A scale for each axis ends the tool with a TypeError unless they are a tuple and as many as
     samples: it takes the length of the input, its batch, for its rank.

@@ -1,4 +1,5 @@
-"""The operators of PyTorch that contract, and the MACs that each family of them does.
+"""Map the PyTorch operators that sum products (contractions) to functions that return their exact
+MACs.
 
 They take what an undecomposed operator was given, by the names of its schema.
 
@@ -17,8 +18,10 @@ Shapes = list[tuple[int, ...]]
 
 
 def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Return the labels of each pair, with the labels that are kept of its product, and all
-    extents.
+    """Return (pairs, sizes) of an einsum that multiplies two operands at a time: a pair is (all
+    labels of a product, labels that its result keeps), `sizes` is {label: size}.
+
+    A label of one operand alone that no later pair needs is summed before its pair is multiplied.
 
     Pairs go from left to right; a label of one operand alone that no later pair needs is summed
     before.
@@ -36,7 +39,9 @@ def einsum_pairs(equation: str, shapes: Shapes) -> tuple[list[tuple[str, str]], 
 
 
 def einsum_extents(equation: str, shapes: Shapes) -> tuple[list[dict[str, int]], str]:
-    """Return the extents of each operand by label, and the labels that the result keeps."""
+    """Return the sizes of each operand of an einsum as {label: size}, and the labels of the result
+    as one text.
+    """
     terms, result, _ = _einsum_labels(equation.replace(" ", ""), shapes)
     extents = (
         dict(zip(term, shape, strict=True)) for term, shape in zip(terms, shapes, strict=True)
@@ -45,7 +50,8 @@ def einsum_extents(equation: str, shapes: Shapes) -> tuple[list[dict[str, int]],
 
 
 def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[str, int]]:
-    """Return the labels of each operand and of the result, and the extent of each label.
+    """Return the labels of each operand of an einsum, the labels of its result, and the size of
+    each label.
 
     An ellipsis becomes capital letters that the equation does not use, aligned to the right.
     """
@@ -74,8 +80,8 @@ def _einsum_labels(equation: str, shapes: Shapes) -> tuple[list[str], str, dict[
 
 
 def exact_convolution_macs(call: Site) -> int:
-    """Return the MACs N x S x prod(W), S the output positions, or the input positions when
-    transposed.
+    """Return the exact MACs of a convolution: batch size x output positions x number of weight
+    elements (input positions if it is transposed).
 
     W is [Co, Ci/g, k...], transposed [Ci, Co/g, k...], so groups are in it. An unbatched input has
     one axis less, and N = 1.
@@ -88,28 +94,36 @@ def exact_convolution_macs(call: Site) -> int:
 
 
 def exact_linear_macs(call: Site) -> int:
-    """Return the MACs rows x in x out: n(x) x out, W is [out, in]."""
+    """Return the exact MACs of a linear layer: number of input elements x output features."""
     weight = call.shape("weight")
     return prod(call.shape("input")) * (weight[0] if len(weight) == 2 else 1)
 
 
 def exact_matmul_macs(call: Site) -> int:
-    """Return the MACs n(Y) x K, by the rules of numpy.matmul; K is the last axis of the first
-    operand.
+    """Return the exact MACs of a matrix product: number of result elements x size of the summed
+    axis (the last axis of the first operand).
     """
     return call.result.numel * call.shape("mat1", "batch1", "self")[-1]
 
 
 def tensordot(call: Site) -> int:
-    """Return the MACs n(Y) x K, K the product of the contracted axes: n(A) n(B) = n(Y) K^2."""
+    """Return the exact MACs of torch.tensordot: number of result elements x product of the sizes
+    of the summed axes.
+
+    That product K follows from the numbers of elements of A, B and the result Y: n(A) n(B) = n(Y)
+    K^2.
+    """
     first, second = (spec.numel for spec in call.inputs[:2])
     outputs = call.result.numel
     return outputs * isqrt(first * second // outputs) if outputs else 0
 
 
 def exact_einsum_macs(call: Site) -> int:
-    """Return the MACs pairwise from left to right: the product of all labels' extents, for each
-    pair that sums.
+    """Return the exact MACs of an einsum: for each pair of operands whose labels are summed, the
+    product of the sizes of all labels of the pair, added up from left to right.
+
+    A label that only one operand has and no later pair needs is summed first. A pair that sums no
+    label only multiplies, so it has no MACs.
 
     Labels that only one operand has and no later pair needs are summed first; a pair that sums
     over no label multiplies, which is not a contraction.
@@ -122,16 +136,16 @@ def exact_einsum_macs(call: Site) -> int:
 
 
 def exact_attention_macs(call: Site) -> int:
-    """Return the MACs B x H x Sq x Sk x (D + Dv): the score and the value products, causal or
-    not.
+    """Return the exact MACs of an attention, causal or not: batch size x heads x queries x keys x
+    (head size of queries + head size of values).
     """
     query, key, value = (call.shape(name) for name in ("query", "key", "value"))
     return prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
 
 
 def exact_recurrent_macs(call: Site) -> int:
-    """Return the MACs T x B x the elements of all weight matrices (every layer, direction and
-    projection).
+    """Return the exact MACs of a recurrent layer: steps x batch size x number of elements of all
+    weight matrices (all layers, directions and projections).
     """
     weights = (spec for spec in call.inputs if spec.name.startswith("params"))
     matrices = sum(spec.numel for spec in weights if len(spec.shape or ()) == 2)
@@ -139,7 +153,9 @@ def exact_recurrent_macs(call: Site) -> int:
 
 
 def recurrent_cell(call: Site) -> int:
-    """Return the MACs B x (n(w_ih) + n(w_hh))."""
+    """Return the exact MACs of one step of a recurrent cell: batch size x number of elements of
+    its two weight matrices.
+    """
     weights = prod(call.shape("w_ih")) + prod(call.shape("w_hh"))
     return prod(call.shape("input")[:-1]) * weights
 
@@ -163,6 +179,8 @@ _FORMULAS = {target: formula for formula, targets in OPERATORS.items() for targe
 
 
 def exact_operator_macs(call: Call, trace: Trace) -> int:
-    """Return the MACs of a PyTorch operator's call; 0 if the operator contracts nothing."""
+    """Return the exact MACs of a call of a PyTorch operator, or 0 if the operator sums no
+    products.
+    """
     formula = _FORMULAS.get(call.target) or _FORMULAS.get(f"{call.target.rpartition('.')[0]}.*")
     return int(formula(Site(call, trace))) if formula else 0

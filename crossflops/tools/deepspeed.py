@@ -1,4 +1,5 @@
-"""DeepSpeed's flops profiler: of today, and of 2021, which stands behind published figures.
+"""Define the conventions of DeepSpeed's flops profiler: its current version, and its version of
+2021, which produced published figures.
 
 Today it has two numbers. What it has beside the rules that it shares with calflops stands below.
 In 2021 it had one, called MACs, in which biases, activations, norms, pools and the elements of a
@@ -42,8 +43,11 @@ products.contraction(
 @products.contraction(
     TRANSPOSED, cause="conv.transpose-groups", source="_conv_trans_flops_compute"
 )
+@with_formula("N x Ci x Co/g x prod(k) x prod(i)")
 def transposed(call: Site) -> int:
-    """N x Ci x Co/g x prod(k) x prod(i)."""
+    """Return the MACs that DeepSpeed counts for a transposed convolution: batch size x input
+    channels x output channels of one group x kernel positions x input positions.
+    """
     provided = Arguments(call)
     _output_extents_of_deepspeed(
         provided
@@ -59,15 +63,20 @@ def transposed(call: Site) -> int:
     name="transposed.bias",
     source="_conv_trans_flops_compute",
 )
+@with_formula("N x Co x prod(o), o the output's extents")
 def bias_of_deepspeed_transposed(call: Site) -> int:
-    """N x Co x prod(o), o the output's extents."""
+    """Return the additions that DeepSpeed counts for the bias of a transposed convolution: batch
+    size x output channels x output positions.
+    """
     provided = Arguments(call)
     channels = provided.shape("weight")[1] * provided.number("groups", 1)
     return channels * provided.shape("input")[0] * prod(_output_extents_of_deepspeed(provided))
 
 
 def _output_extents_of_deepspeed(provided: Arguments) -> tuple[int, ...]:
-    """Return the sizes of a transposed convolution's result along its spatial axes."""
+    """Return the sizes of a transposed convolution's result along its spatial axes, computed from
+    the arguments of the call.
+    """
     extents, kernel = provided.shape("input")[2:], provided.shape("weight")[2:]
     strides, dilations = (
         provided.extents(name, 1, len(extents)) for name in ("stride", "dilation")
@@ -90,8 +99,12 @@ def _output_extents_of_deepspeed(provided: Arguments) -> tuple[int, ...]:
     cause="attention.sdpa",
     source="_attn_flops_compute",
 )
+@with_formula("n(q) Sk + n(q)/D Sk Dv, q, k and v the first three positional inputs")
 def attention(call: Site) -> int:
-    """n(q) Sk + n(q)/D Sk Dv, q, k and v the first three positional inputs.
+    """Return the MACs that DeepSpeed counts for scaled_dot_product_attention: query elements x
+    keys for the scores, and query rows x keys x head size of values for the result.
+
+    q, k and v are the first three positional inputs.
 
     Raises LookupError when they go by keyword.
     """
@@ -105,7 +118,9 @@ def attention(call: Site) -> int:
 @replaced.resampling(may_fail)
 @with_formula("prod(size), or n(x) prod(scale) if no size is given")
 def resampling_of_deepspeed(call: Site) -> int:
-    """Return the elements of the given size, without batch and channels; else of the scaled x."""
+    """Return the operations that DeepSpeed counts for a resampling: the product of the given
+    `size`, or the number of input elements x the scale factors if no `size` is given.
+    """
     provided, size = replaced.resampling_input(call), replaced.resampling_size(call)
     if size is not None:
         return size
@@ -122,8 +137,11 @@ def resampling_of_deepspeed(call: Site) -> int:
     name="einops",
     source="_einops_einsum_flops_compute",
 )
+@with_formula("F, the FLOPs that numpy.einsum_path prints for the last argument")
 def einops_einsum(call: Site) -> int:
-    """F, the FLOPs that numpy.einsum_path prints for the last argument."""
+    """Return the operations that DeepSpeed adds for einops.einsum: the FLOPs that
+    numpy.einsum_path prints for the equation, which is the last argument.
+    """
     return replaced.path_cost(call, equation_index=len(call.inputs))
 
 
@@ -143,8 +161,11 @@ products_in_2021.contraction(
     name="convolution",
     source="_conv_flops_compute",
 )
+@with_formula("N x Ci x Co/g x prod(k) x prod(o), k the last two axes and o the first")
 def plane_convolution(call: Site) -> int:
-    """N x Ci x Co/g x prod(k) x prod(o), k the last two axes and o the first."""
+    """Return the MACs that DeepSpeed of 2021 counts for a convolution, as if it had two spatial
+    axes: the last two of the kernel, the first two of the output.
+    """
     provided = Arguments(call)
     return (
         replaced.filters(provided) * prod(provided.shape("weight")[-2:]) * prod(_plane(provided))
@@ -157,8 +178,11 @@ def plane_convolution(call: Site) -> int:
     name="transposed",
     source="_conv_trans_flops_compute",
 )
+@with_formula("N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight taken for Co")
 def plane_transposed(call: Site) -> int:
-    """N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight taken for Co."""
+    """Return the MACs that DeepSpeed of 2021 counts for a transposed convolution, where it uses
+    the first axis of the weight as the number of output channels.
+    """
     provided = Arguments(call)
     _plane(provided)  # which it computes, and fails at, whether there is a bias or not
     shape, weight = provided.shape("input"), provided.shape("weight")
@@ -173,14 +197,17 @@ def plane_transposed(call: Site) -> int:
     name="bias",
     source="_conv_flops_compute",
 )
+@with_formula("N x W[0] x prod(o), o as in a convolution that is not transposed")
 def plane_bias(call: Site) -> int:
-    """N x W[0] x prod(o), o as in a convolution that is not transposed."""
+    """Return the additions that DeepSpeed of 2021 counts for the bias of a convolution, transposed
+    or not: batch size x first axis of the weight x output positions of an ordinary convolution.
+    """
     provided = Arguments(call)
     return provided.shape("weight")[0] * provided.shape("input")[0] * prod(_plane(provided))
 
 
 def _plane(provided: Arguments) -> tuple[int, ...]:
-    """Return height and width of a convolution's output."""
+    """Return the output height and width that DeepSpeed of 2021 computes for a convolution."""
     strides, paddings, dilations = (
         provided.extents(name, default, axes=2)
         for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
@@ -193,7 +220,9 @@ def _plane(provided: Arguments) -> tuple[int, ...]:
 
 @with_formula("n(x)")
 def activations_of_deepspeed(call: Site) -> int:
-    """Return the elements of the input of an activation with at most one more argument."""
+    """Return the operations that DeepSpeed of 2021 counts for an activation with at most one
+    argument after its input: the number of input elements.
+    """
     return prod(Arguments(call, "relu").shape("input"))
 
 
@@ -241,7 +270,10 @@ parts_in_2021.adds(
 @replaced.resampling(parts_in_2021)
 @with_formula("prod(size), or n(x) if no size is given")
 def resampling_of_deepspeed_2021(call: Site) -> int:
-    """Return the elements of the given size, without batch and channels, else of the input.
+    """Return the operations that DeepSpeed of 2021 counts for a resampling: the product of the
+    given `size`, or the number of input elements if no `size` is given.
+
+    Raise LookupError if `size` or the scale is a single number, because the tool fails on it.
 
     A single number ends it, be it a size or a scale.
     """

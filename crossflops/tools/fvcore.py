@@ -1,4 +1,5 @@
-"""fvcore.nn.FlopCountAnalysis: MACs of contractions, called flops, plus operations of norms.
+"""Define the convention of fvcore.nn.FlopCountAnalysis: MACs of contractions, which it calls
+flops, plus operations of norms.
 
 It looks at the nodes of a graph that torch.jit traces, one by one, so the rules do, too. A formula
 raises LookupError where the handle of the tool asserts or fails. Sources: fvcore/nn/flop_count.py
@@ -20,7 +21,7 @@ from crossflops.rules.conditions import (
     output_elements,
     setting,
 )
-from crossflops.rules.rule import Parameters, Teaching, Tool
+from crossflops.rules.rule import Parameters, Teaching, Tool, with_formula
 
 _HANDLES, _COUNT = "fvcore/nn/jit_handles.py", "fvcore/nn/flop_count.py"
 _TRACED, _MISSING = "fvcore/nn/jit_analysis.py", f"{_COUNT}: no handle for"
@@ -76,8 +77,11 @@ unseen = fvcore.rules("operator")
 
 
 @traced.contraction("aten::_convolution", cause=_EXPORT, source=f"{_HANDLES}: conv_flop_jit")
+@with_formula("x[0] x n(W) x prod(y[2:]), x in the place of y when transposed")
 def convolution(call: Site) -> int:
-    """x[0] x n(W) x prod(y[2:]), x in the place of y when transposed."""
+    """Return the MACs that fvcore counts for a convolution: batch size x number of weight elements
+    x output positions (input positions if it is transposed).
+    """
     source, weight = call.shape("input"), call.shape("weight")
     shape = source if call.settings["transposed"] else call.result.shape
     if shape is None:
@@ -86,14 +90,20 @@ def convolution(call: Site) -> int:
 
 
 @traced.contraction("aten::linear", cause=_EXPORT, source=f"{_HANDLES}: linear_flop_jit")
+@with_formula("n(x) W[0]; if W is a vector, W[0] is its number of inputs")
 def linear(call: Site) -> int:
-    """n(x) W[0]; if W is a vector, W[0] is its number of inputs."""
+    """Return the MACs that fvcore counts for aten::linear: number of input elements x first axis
+    of the weight.
+    """
     return prod(call.shape("input")) * call.shape("weight")[0]
 
 
 @traced.contraction("aten::addmm", cause=_EXPORT, source=f"{_HANDLES}: addmm_flop_jit")
+@with_formula("n x m x p of [n, m] and [m, p], the second and the third operand")
 def addmm(call: Site) -> int:
-    """n x m x p of [n, m] and [m, p], the second and the third operand."""
+    """Return the MACs that fvcore counts for addmm: n x m x p for the product of an [n, m] and an
+    [m, p] matrix.
+    """
     first, second = call.shape("mat1"), call.shape("mat2")
     if len(first) != 2 or len(second) != 2:
         raise LookupError("fvcore asserts matrices of two axes")
@@ -101,8 +111,11 @@ def addmm(call: Site) -> int:
 
 
 @traced.contraction("aten::bmm", cause=_EXPORT, source=f"{_HANDLES}: bmm_flop_jit")
+@with_formula("b x n x m x p of [b, n, m] and [b, m, p]")
 def bmm(call: Site) -> int:
-    """b x n x m x p of [b, n, m] and [b, m, p]."""
+    """Return the MACs that fvcore counts for bmm: b x n x m x p for the product of [b, n, m] and
+    [b, m, p].
+    """
     return prod(call.shape("self")) * call.shape("mat2")[-1]
 
 
@@ -111,8 +124,11 @@ def bmm(call: Site) -> int:
     cause="matmul.broadcast-batch-lost",
     source=f"{_HANDLES}: matmul_flop_jit",
 )
+@with_formula("prod(A) x B[-1]: batch axes that only B has are lost")
 def matmul(call: Site) -> int:
-    """prod(A) x B[-1]: batch axes that only B has are lost."""
+    """Return the MACs that fvcore counts for a matrix product: number of elements of the first
+    operand x last axis of the second.
+    """
     first, second = call.shape("self"), call.shape("other", "mat2")
     if len(second) < 2:
         raise LookupError("fvcore fails on a product with a vector")
@@ -122,8 +138,12 @@ def matmul(call: Site) -> int:
 @traced.contraction(
     "aten::einsum", cause="einsum.path-estimate", source=f"{_HANDLES}: einsum_flop_jit"
 )
+@with_formula(
+    "F / 2, F the FLOPs that numpy.einsum_path prints, to four digits; b n m p for two equations"
+)
 def einsum(call: Site) -> int:
-    """F / 2, F the FLOPs that numpy.einsum_path prints, to four digits; b n m p for two equations.
+    """Return the MACs that fvcore counts for an einsum: half of the FLOPs that numpy.einsum_path
+    prints, or exact MACs for two equations that fvcore knows.
 
     NumPy's errors (capital letters among them, which become others) are its own.
     """
@@ -139,7 +159,9 @@ def einsum(call: Site) -> int:
 
 
 def _einsum_path_macs(equation: str, shapes: Iterable[tuple[int, ...] | None]) -> int:
-    """Return half the FLOPs that numpy's `einsum_path` prints for the best contraction order."""
+    """Return half of the FLOPs, rounded down, that numpy.einsum_path prints for the best order of
+    an einsum.
+    """
     arrays = [np.broadcast_to(np.zeros(()), shape or ()) for shape in shapes]
     printed = np.einsum_path(equation, *arrays, optimize="optimal")[1]
     line = next(row for row in printed.split("\n") if "optimized flop" in row.lower())
@@ -156,15 +178,18 @@ _FORMULAS: dict[str, Any] = {node: rule.amount for rule in traced.rules for node
     formula="the formula for real numbers: one MAC per complex product",
 )
 def contraction(call: Site) -> int:
-    """Return the MACs of real numbers: a complex product counts as one."""
+    """Return the MACs that fvcore counts for a contraction of complex numbers: one for each
+    complex product, as for real numbers.
+    """
     return int(_FORMULAS[call.target](call))
 
 
 # Norms, pools and resampling.
 
 
+@with_formula("n(x), x of 2 to 5 axes")
 def fvcore_norm_elements(call: Site) -> int:
-    """n(x), x of 2 to 5 axes.
+    """Return the number of input elements of a norm, for which fvcore requires 2 to 5 axes.
 
     jit_handles.py: norm_flop_counter asserts them.
     """

@@ -1,4 +1,4 @@
-"""The layers of torch.nn by class, and the operators of PyTorch by which they contract."""
+"""List the layer classes of torch.nn, and the PyTorch operators that do their products."""
 
 # Undecomposed operators that contract, by the family of their formula in `contractions`.
 CONTRACTIONS: dict[str, tuple[str, ...]] = {
@@ -53,7 +53,7 @@ _FAMILIES = {
 
 
 def operators_of_layers(classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the operators by which these layers contract, which a rule about them covers."""
+    """Return the names of the operators that do the products of these layer classes."""
     return tuple(
         operator
         for family, members in _FAMILIES.items()

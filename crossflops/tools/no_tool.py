@@ -1,4 +1,4 @@
-"""Conventions that no tool has: other answers to what one operation is.
+"""Define conventions that belong to no tool: other answers to the question what one operation is.
 
 exact-2k-1: every operation once, K products and K - 1 additions in a sum of products. The native
 FLOPs count 2 for each multiply-accumulate, as if the first product of a sum were added to a zero;
@@ -15,7 +15,7 @@ activations. What moves, selects, converts, reduces, normalizes or contracts is 
 from math import prod
 
 from crossflops.ir.graph import Node, TensorSpec
-from crossflops.rules.rule import CostWeights, Tool
+from crossflops.rules.rule import CostWeights, Tool, with_formula
 from crossflops.tools.contractions import einsum_pairs
 
 _RUNTIME = "com.microsoft."
@@ -63,14 +63,17 @@ sums.contraction(
 
 
 @sums.adds(_ONE_PER_RESULT, cause=_FIRST, name="first.results", factor=-1)
+@with_formula("n(Y), Y the first output")
 def results(node: Node) -> int:
-    """n(Y), Y the first output."""
+    """Return the number of sums of an operator with one sum per element of its first result."""
     return prod(_require_shape(node.outputs, 0))
 
 
 @sums.adds(_SCATTERING, cause=_FIRST, name="first.scattered", factor=-1)
+@with_formula("min(n(Y), n(X)/C x M x prod(k)): the results that a product reaches")
 def sums_of_transposed_convolution(node: Node) -> int:
-    """min(n(Y), n(X)/C x M x prod(k)): the results that a product reaches.
+    """Return the number of sums in a transposed convolution: the result elements that at least one
+    product reaches.
 
     X [N, C, d...], W [C, M/group, k...], Y [N, M, o...]. With a stride above the kernel some
     results are the bias alone.
@@ -82,8 +85,10 @@ def sums_of_transposed_convolution(node: Node) -> int:
 
 
 @sums.adds(_ATTENTION, cause=_FIRST, name="first.attended", factor=-1)
+@with_formula("B Hq Sq (St + Dv): a sum for every score, and for every element of the result")
 def sums_of_attention(node: Node) -> int:
-    """B Hq Sq (St + Dv): a sum for every score, and for every element of the result.
+    """Return the number of sums in an attention: one for each score, and one for each element of
+    the result.
 
     Q [B, Hq, Sq, D] or [B, Sq, Hq*D], K and V alike, past keys [B, Hkv, Sp, D]; St = Skv + Sp.
     """
@@ -100,7 +105,9 @@ def sums_of_attention(node: Node) -> int:
     formula="sum of n(pair) over the pairs of operands, from the left, whose labels are summed",
 )
 def sums_of_einsum(node: Node) -> int:
-    """Return the sums of an einsum that contracts two operands at a time."""
+    """Return the number of sums in an einsum that multiplies two operands at a time, from left to
+    right.
+    """
     equation = node.attrs.get("equation")
     if not isinstance(equation, str):
         raise ValueError("Einsum without an equation")
@@ -110,8 +117,10 @@ def sums_of_einsum(node: Node) -> int:
 
 
 @sums.adds(_RECURRENT, cause=_FIRST, name="first.gates", factor=-1)
+@with_formula("D T B g H: a sum for every gate of every unit in every step")
 def gates(node: Node) -> int:
-    """D T B g H: a sum for every gate of every unit in every step.
+    """Return the number of sums in a recurrent layer: one for each gate of each unit in each step,
+    sample and direction.
 
     X [T, B, I], R [D, g*H, H]: x and h meet their weights in one sum.
     """
@@ -121,7 +130,9 @@ def gates(node: Node) -> int:
 
 
 def _attention_head_shape(node: Node, index: int) -> tuple[int, ...]:
-    """Return (batch, heads, tokens, head size) of an attention input, 3-D or 4-D."""
+    """Return (batch size, heads, tokens, head size) of the attention input at `index`, which has 3
+    or 4 axes.
+    """
     dims = _require_shape(node.inputs, index)
     if len(dims) == 4:
         return dims

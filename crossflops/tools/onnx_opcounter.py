@@ -1,4 +1,5 @@
-"""onnx_opcounter 0.0.4: MACs of an ONNX file, and of every operator it does not know n(result).
+"""Define the convention of onnx_opcounter 0.0.4: MACs of an ONNX file, and the number of result
+elements for each operator that it does not know.
 
 Source: onnx_opcounter/onnx_opcounter.py (github.com/gmalivenko/onnx-opcounter), `calculate_macs`.
 It takes the shapes that onnx.shape_inference gives in its strict mode; where that raises, those of
@@ -12,7 +13,7 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import any_but, in_any_domain, setting
 from crossflops.rules.prediction import WHOLE, as_given
-from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.rule import Parameters, Tool, with_formula
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"
 _READABLE = ("float32", "int64", "float64")  # the keys of type_mapping: 1, 7, 11
@@ -51,7 +52,9 @@ nodes = opcounter.rules("node", source=_SOURCE)
 
 
 def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
-    """Return a tensor's shape as the tool looks it up by name; an omitted tensor has none."""
+    """Return the shape of the input or output at `index`; raise LookupError if the node omits this
+    tensor, ValueError if its shape is unknown.
+    """
     specs = getattr(node, kind)
     spec = specs[index] if index < len(specs) else None
     if spec is None or not spec.name:
@@ -72,13 +75,15 @@ def _opcounter_shape(node: Node, kind: str, index: int = 0) -> tuple[int, ...]:
     formula="number of model inputs that are not float32, float64 or int64",
 )
 def other_inputs(graph: Node) -> int:
-    """Return the number of inputs that the tool cannot read."""
+    """Return the number of model inputs with an element type that onnx_opcounter cannot read."""
     return sum(spec is not None and spec.dtype not in _READABLE for spec in graph.inputs)
 
 
 @nodes.fails(cause="tool.error", formula="1 if the first result has no name")
 def nameless(node: Node) -> int:
-    """Return 1 without a first result. No operator with a rule can do without an input."""
+    """Return 1 if the first result of the node has no name, so that onnx_opcounter fails, else
+    0.
+    """
     first = node.outputs[0] if node.outputs else None
     return int(bool(node.outputs) and (first is None or not first.name))
 
@@ -90,7 +95,11 @@ def nameless(node: Node) -> int:
     formula="1 if neither onnx.shape_inference nor the file gives the shapes of the results",
 )
 def foreign(node: Node) -> int:
-    """Return 1 for an operator whose results have no shapes.
+    """Return 1 if the result shapes of a custom operator are unknown, so that onnx_opcounter
+    fails, else 0.
+
+    Shape inference knows the results of a function, and the file has the types of the model's
+    outputs.
 
     It tells those of a function, and the file has the types of its outputs.
     """
@@ -107,8 +116,13 @@ nodes.refuses("cubic", _RESIZE, setting(mode="cubic"), cause="tool.error")
 
 @nodes.contraction(_TRANSPOSED, cause="conv.transpose-output-size", name="conv_transpose")
 @nodes.contraction(_CONV, cause="graph.export-decomposition", name="conv")
+@with_formula(
+    "n(Y) (C // g) prod(k), C axis 1 of X, k the attribute kernel_shape, which is required"
+)
 def opcounter_convolution_macs(node: Node) -> int:
-    """n(Y) (C // g) prod(k), C axis 1 of X, k the attribute kernel_shape, which is required."""
+    """Return the MACs that onnx_opcounter counts for a convolution, transposed or not: result
+    elements x input channels per group x kernel positions.
+    """
     kernel = node.attrs["kernel_shape"]
     group = node.attrs.get("group", 1)
     if not isinstance(kernel, tuple) or not isinstance(group, int):
@@ -118,8 +132,13 @@ def opcounter_convolution_macs(node: Node) -> int:
 
 
 @nodes.contraction(_PRODUCTS, cause="matmul.broadcast-batch-lost")
+@with_formula(
+    "n(A) Y[-1]: batches that only B has are lost, and of a vector B Y[-1] is an axis of A"
+)
 def matmul(node: Node) -> int:
-    """n(A) Y[-1]: batches that only B has are lost, and of a vector B Y[-1] is an axis of A."""
+    """Return the MACs that onnx_opcounter counts for a matrix product: number of elements of the
+    first operand x last axis of the result.
+    """
     return prod(_opcounter_shape(node, "inputs")) * _opcounter_shape(node, "outputs")[-1]
 
 
@@ -128,8 +147,11 @@ def matmul(node: Node) -> int:
 
 @nodes.adds(_ADD, cause="elementwise.add-function", name="add")
 @nodes.adds(_RELU, cause="act.relu", name="relu")
+@with_formula("n(A), also if B is larger")
 def first_input(node: Node) -> int:
-    """n(A), also if B is larger."""
+    """Return the operations that onnx_opcounter counts for an addition or a ReLU: the number of
+    elements of the first input.
+    """
     return prod(_opcounter_shape(node, "inputs"))
 
 
@@ -140,8 +162,11 @@ _OTHERS = any_but(*_RULED, *_MOVING)
 @nodes.adds(_MOVING, cause="graph.identity-or-constant-nodes", name="moving")
 @nodes.adds(_RESIZE, setting(mode="linear"), cause="upsample.linear", name="linear", factor=11)
 @nodes.adds(_NORM, cause="norm.batch", name="batch_norm", factor=2)
+@with_formula("n(Y), for any operator")
 def first_output(node: Node) -> int:
-    """n(Y), for any operator."""
+    """Return the operations that onnx_opcounter counts for other operators, before the factor of
+    the rule: the number of elements of the first result.
+    """
     return prod(_opcounter_shape(node, "outputs"))
 
 

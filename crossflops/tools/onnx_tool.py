@@ -1,4 +1,5 @@
-"""onnx-tool 1.0.1: MACs of an ONNX file, with weights for what is none.
+"""Define the convention of onnx-tool 1.0.1: MACs of an ONNX file, with its own weights for
+operators that do no multiply-accumulates.
 
 Source: onnx_tool/node.py and graph.py (github.com/ThanatosShinji/onnx-tool). Each registered
 class infers a shape (see `onnx_tool_shapes`) and counts (`profile`); where none is registered the
@@ -49,7 +50,7 @@ unregistered, failing, counted = (onnx_tool.rules("node") for _ in range(3))
 def _contraction_rule(
     name: str, cause: str, *types: str, where: tuple[Condition, ...] = ()
 ) -> _Declare:
-    """Return a decorator that declares a rule for the contractions of operators of these types."""
+    """Return a decorator that declares a function as the MACs of ONNX operators of these types."""
     source = f"{_NODE}: profile of {_onnx_tool_class_names(types)}"
     nodes = in_any_domain(*types)
     return counted.contraction(nodes, *where, cause=cause, name=name, source=source)
@@ -58,46 +59,55 @@ def _contraction_rule(
 def _component_rule(
     name: str, cause: str, *types: str, where: tuple[Condition, ...] = (), weight: int = 1
 ) -> _Declare:
-    """Return a decorator that declares a rule for other work of operators of these types."""
+    """Return a decorator that declares a function as other operations of ONNX operators of these
+    types, times `weight`.
+    """
     source = f"{_NODE}: profile of {_onnx_tool_class_names(types)}"
     nodes = in_any_domain(*types)
     return counted.adds(nodes, *where, cause=cause, name=name, factor=weight, source=source)
 
 
 def _fails(*types: str) -> _Declare:
-    """Return a decorator that declares where operators of these types lack an input or attribute
-    that the tool's class needs.
+    """Return a decorator that declares a function as a failure of onnx-tool: if the function gives
+    more than 0 for an operator of these types, the tool fails on it.
     """
     source = f"{_NODE}: {_onnx_tool_class_names(types)}"
     return failing.fails(in_any_domain(*types), cause="tool.error", source=source)
 
 
 def _onnx_tool_class_names(types: tuple[str, ...]) -> str:
-    """Return the names of onnx-tool's node classes for operator types, joined by commas."""
+    """Return the names of onnx-tool's node classes for operator types, as one text with commas; at
+    most three of them.
+    """
     return ", ".join(f"{type_}Node" for type_ in (types[:1] if types == _RESIZE else types[:3]))
 
 
 def _onnx_tool_input_shape(node: Node, index: int) -> tuple[int, ...]:
-    """Return the shape that onnx-tool sees for a node's input."""
+    """Return the shape that onnx-tool sees for the input at `index`; raise LookupError if the node
+    has no such input.
+    """
     if index >= len(node.inputs):
         raise LookupError(f"{node.key} has no tensor {index} among its inputs")
     return onnx_tool_shape(node.inputs[index])
 
 
+@with_formula("n(Y), 0 for a scalar")
 def onnx_tool_result_elements(node: Node) -> int:
-    """n(Y), 0 for a scalar."""
+    """Return the number of elements of the first result, or 0 if it has no axes."""
     if not node.outputs:
         raise LookupError(f"{node.key} has no outputs")
     return volume(onnx_tool_shape(node.outputs[0]))
 
 
+@with_formula("n(X), 0 for a scalar")
 def onnx_tool_input_elements(node: Node) -> int:
-    """n(X), 0 for a scalar."""
+    """Return the number of elements of the first input, or 0 if it has no axes."""
     return volume(_onnx_tool_input_shape(node, 0))
 
 
+@with_formula("max n(X_i)")
 def onnx_tool_largest_input(node: Node) -> int:
-    """max n(X_i).
+    """Return the number of elements of the largest input.
 
     Two inputs that broadcast each other have more results than that.
 
@@ -110,8 +120,11 @@ def onnx_tool_largest_input(node: Node) -> int:
 
 
 @_contraction_rule("conv", "graph.export-decomposition", "Conv")
+@with_formula("n(Y) prod(W[1:]), also for a transposed one, where W is [C, M/g, k...]")
 def onnx_tool_convolution_macs(node: Node) -> int:
-    """n(Y) prod(W[1:]), also for a transposed one, where W is [C, M/g, k...]."""
+    """Return the MACs that onnx-tool counts for a convolution, transposed or not: result elements
+    x product of all weight axes except the first.
+    """
     return onnx_tool_result_elements(node) * volume(_onnx_tool_input_shape(node, 1)[1:])
 
 
@@ -121,26 +134,34 @@ _contraction_rule("conv_transpose", "conv.transpose-output-size", "ConvTranspose
 
 
 def _onnx_tool_kernel_macs(node: Node, kernel: tuple[int, ...]) -> int:
-    """Return result elements times kernel sizes, the MACs that onnx-tool counts for a kernel."""
+    """Return the MACs that onnx-tool counts for a convolution with a quantized weight: result
+    elements x the second to fourth axes of the weight shape `kernel`.
+    """
     if len(kernel) < 3:
         raise LookupError("a kernel without axes")
     return onnx_tool_result_elements(node) * prod(kernel[1:4])
 
 
 @_contraction_rule("qlinear_conv", "conv.dim-unsupported", "QLinearConv")
+@with_formula("n(Y) W[1] W[2] W[3], W the fourth input")
 def onnx_tool_qlinear_convolution(node: Node) -> int:
-    """n(Y) W[1] W[2] W[3], W the fourth input."""
+    """Return the MACs that onnx-tool counts for QLinearConv: result elements x the second to
+    fourth axes of the weight.
+    """
     return _onnx_tool_kernel_macs(node, _onnx_tool_input_shape(node, 3))
 
 
 @_contraction_rule("conv_integer", "conv.dim-unsupported", "ConvInteger")
+@with_formula("n(Y) W[1] W[2] W[3]")
 def integer_convolution(node: Node) -> int:
-    """n(Y) W[1] W[2] W[3]."""
+    """Return the MACs that onnx-tool counts for ConvInteger: result elements x the second to
+    fourth axes of the weight.
+    """
     return _onnx_tool_kernel_macs(node, _onnx_tool_input_shape(node, 1))
 
 
 def _has_input_dependence(site: Site) -> bool:
-    """Return whether the result of a site's node depends on the model's inputs."""
+    """Return whether the result of the ONNX node depends on the inputs of the model."""
     return site.node is not None and site.node.depends_on_inputs
 
 
@@ -151,8 +172,11 @@ _OF_VALUES = Condition("whose sizes depend on values", _has_input_dependence)
 @_contraction_rule(
     "matmul.of-values", "graph.unknown-shape", "Gemm", "MatMul", where=(_OF_VALUES,)
 )
+@with_formula("n(Y) K")
 def onnx_tool_gemm_macs(node: Node) -> int:
-    """n(Y) K."""
+    """Return the MACs that onnx-tool counts for a matrix product: result elements x the summed
+    axis K of the second operand.
+    """
     depth = _onnx_tool_input_shape(node, 1)
     if len(_onnx_tool_input_shape(node, 0)) < 2 or len(depth) < 2:
         raise LookupError("Gemm and MatMul need two axes or more")
@@ -161,14 +185,20 @@ def onnx_tool_gemm_macs(node: Node) -> int:
 
 
 @_contraction_rule("qlinear_matmul", "matmul.broadcast-batch-lost", "QLinearMatMul")
+@with_formula("n(A) B[-1], B the fourth input")
 def onnx_tool_qlinear_product(node: Node) -> int:
-    """n(A) B[-1], B the fourth input."""
+    """Return the MACs that onnx-tool counts for QLinearMatMul: elements of the first operand x
+    last axis of the second.
+    """
     return onnx_tool_input_elements(node) * _onnx_tool_input_shape(node, 3)[-1]
 
 
 @_contraction_rule("einsum", "einsum.path-estimate", "Einsum")
+@with_formula("prod(extents of all labels) of two operands, without an ellipsis")
 def einsum(node: Node) -> int:
-    """prod(extents of all labels) of two operands, without an ellipsis."""
+    """Return the MACs that onnx-tool counts for an einsum of two operands without an ellipsis: the
+    product of the sizes of all labels.
+    """
     equation = node.attrs["equation"]
     text = equation.decode() if isinstance(equation, bytes) else equation
     if not isinstance(text, str):
@@ -187,14 +217,17 @@ def einsum(node: Node) -> int:
 
 
 def _onnx_tool_sample_steps(node: Node) -> int:
-    """Return T B, the number of steps of all samples."""
+    """Return steps x batch size of a recurrent layer, from the first two axes of its input."""
     steps, batch, *_ = _onnx_tool_input_shape(node, 0)
     return steps * batch
 
 
 @_contraction_rule("rnn", "rnn.fused", "LSTM", "GRU")
+@with_formula("T B (n(W) + n(R))")
 def onnx_tool_recurrent_macs(node: Node) -> int:
-    """T B (n(W) + n(R))."""
+    """Return the MACs that onnx-tool counts for an LSTM or a GRU: steps x batch size x number of
+    elements of its two weight matrices.
+    """
     return _onnx_tool_sample_steps(node) * (
         volume(_onnx_tool_input_shape(node, 1)) + volume(_onnx_tool_input_shape(node, 2))
     )
@@ -248,15 +281,20 @@ for mode, weight in (("linear", 4), ("cubic", 8)):
 
 
 @_component_rule("sum", "elementwise.add-function", "Sum")
+@with_formula("(inputs - 1) max n(X_i)")
 def onnx_tool_sum_adds(node: Node) -> int:
-    """(inputs - 1) max n(X_i)."""
+    """Return the additions that onnx-tool counts for Sum: (number of inputs - 1) x elements of the
+    largest input.
+    """
     return (len(node.inputs) - 1) * onnx_tool_largest_input(node)
 
 
 @_component_rule("layer_norm", "norm.layer", "LayerNormalization")
 @with_formula("7 n(X) + 29 n(X) / X[axis], with the first axis only")
 def layer_norm(node: Node) -> int:
-    """Return the FLOPs; of several axes the tool takes only the first for the rows."""
+    """Return the FLOPs that onnx-tool counts for a layer norm; of several normalized axes it uses
+    only the first.
+    """
     dims = _onnx_tool_input_shape(node, 0)
     axis = node.attrs.get("axis", -1)
     if not isinstance(axis, int):
@@ -266,8 +304,11 @@ def layer_norm(node: Node) -> int:
 
 
 @_component_rule("lrn.products", "unit.weighted-op-cost", "LRN")
+@with_formula("n(Y) size, the products of a local response normalization")
 def neighbours(node: Node) -> int:
-    """n(Y) size, the products of a local response normalization."""
+    """Return the products that onnx-tool counts for a local response normalization: result
+    elements x `size`.
+    """
     size = node.attrs["size"]
     if not isinstance(size, int):
         raise TypeError("size is no number")
@@ -276,8 +317,11 @@ def neighbours(node: Node) -> int:
 
 @_component_rule("avg_pool", "pool.avg", "AveragePool")
 @_component_rule("max_pool", "pool.max", "MaxPool")
+@with_formula("n(Y) k; for a window of three axes k is only the first extent")
 def onnx_tool_window_adds(node: Node) -> int:
-    """n(Y) k; for a window of three axes k is only the first extent."""
+    """Return the additions that onnx-tool counts for a pool: result elements x window positions;
+    of a window with three axes it uses only the first.
+    """
     kernel = node.attrs.get("kernel_shape", (3, 3))
     if not isinstance(kernel, tuple):
         raise TypeError("kernel_shape is no list")
@@ -286,49 +330,65 @@ def onnx_tool_window_adds(node: Node) -> int:
 
 
 @_component_rule("global_pool", "pool.adaptive", "GlobalAveragePool")
+@with_formula("n(X) + 4 n(Y)")
 def global_average(node: Node) -> int:
-    """n(X) + 4 n(Y)."""
+    """Return the operations that onnx-tool counts for a global average pool: number of input
+    elements + 4 for each result element.
+    """
     return onnx_tool_input_elements(node) + 4 * onnx_tool_result_elements(node)
 
 
 @_component_rule("conv_bias", "bias.conv", "Conv", "ConvTranspose")
 @with_formula("n(Y) if a third input is listed, even with an empty name")
 def bias(node: Node) -> int:
-    """Return the elements of the result where a third input is listed."""
+    """Return the additions that onnx-tool counts for the bias of a convolution: the number of
+    result elements, or 0 without a third input.
+    """
     return onnx_tool_result_elements(node) if len(node.inputs) > 2 else 0
 
 
 @_component_rule("quantized_bias", "bias.conv", "QLinearConv")
 @with_formula("n(Y) if a ninth input is listed")
 def onnx_tool_qlinear_bias(node: Node) -> int:
-    """Return the elements of the result where the ninth input is listed."""
+    """Return the additions that onnx-tool counts for the bias of QLinearConv: the number of result
+    elements, or 0 without a ninth input.
+    """
     return onnx_tool_result_elements(node) if len(node.inputs) == 9 else 0
 
 
 @_component_rule("gemm_bias", "bias.linear", "Gemm", "MatMulInteger")
 @with_formula("n(Y) if exactly three inputs are listed")
 def onnx_tool_gemm_bias(node: Node) -> int:
-    """Return the elements of the result where three inputs are listed."""
+    """Return the additions that onnx-tool counts for the bias of Gemm: the number of result
+    elements, or 0 without exactly three inputs.
+    """
     return onnx_tool_result_elements(node) if len(node.inputs) == 3 else 0
 
 
 @_component_rule("rnn_bias", "bias.rnn", "LSTM", "GRU")
+@with_formula("T B n(B), B the fourth input, which is required")
 def onnx_tool_recurrent_bias(node: Node) -> int:
-    """T B n(B), B the fourth input, which is required."""
+    """Return the additions that onnx-tool counts for the biases of an LSTM or a GRU: steps x batch
+    size x number of bias elements.
+    """
     return _onnx_tool_sample_steps(node) * volume(_onnx_tool_input_shape(node, 3))
 
 
 @_component_rule("lstm", "rnn.gate-elementwise", "LSTM", weight=180)
 @with_formula("T B H, with H = W[1] / 4")
 def lstm_gates(node: Node) -> int:
-    """Return step-sample-units: 180 operations each, whatever the number of directions."""
+    """Return steps x batch size x units of an LSTM, for which onnx-tool counts 180 operations
+    each, also with two directions.
+    """
     return _onnx_tool_sample_steps(node) * (_onnx_tool_input_shape(node, 1)[1] // 4)
 
 
 @_component_rule("gru", "rnn.gate-elementwise", "GRU", weight=110)
 @with_formula("T B H, with H = W[1] / 3")
 def gru_gates(node: Node) -> int:
-    """Return step-sample-units: 110 operations each, whatever the number of directions."""
+    """Return steps x batch size x units of a GRU, for which onnx-tool counts 110 operations each,
+    also with two directions.
+    """
     if len(node.outputs) < 2:
         raise LookupError("the second result has to be listed")
     return _onnx_tool_sample_steps(node) * (_onnx_tool_input_shape(node, 1)[1] // 3)
@@ -364,7 +424,9 @@ unregistered.refuses(
     formula="number of stored tensors of a type unknown to the tool: bfloat16, uint32, int4",
 )
 def unreadable(node: Node) -> int:
-    """Return the number of stored tensors, as raw bytes, of a type that the tool cannot name."""
+    """Return the number of stored tensors with an element type that onnx-tool cannot read, such as
+    bfloat16.
+    """
     return sum(
         spec is not None and spec.role in ("parameter", "constant") and spec.dtype not in READABLE
         for spec in node.inputs
@@ -374,14 +436,14 @@ def unreadable(node: Node) -> int:
 @_fails(*_RESIZE)
 @with_formula("1 if the attribute mode is missing")
 def modeless(node: Node) -> int:
-    """Return 1 without the attribute mode, whose default the tool does not know."""
+    """Return 1 if the attribute `mode` is missing, so that onnx-tool fails, else 0."""
     return int("mode" not in node.attrs)
 
 
 @_fails("Split", "TopK")
 @with_formula("1 if the attribute axis is missing (TopK: only if X has several axes)")
 def axisless(node: Node) -> int:
-    """Return 1 without the attribute axis, whose default the tool does not know."""
+    """Return 1 if the attribute `axis` is missing, so that onnx-tool fails, else 0."""
     alone = node.op.type == "TopK" and len(_onnx_tool_input_shape(node, 0)) == 1
     return int("axis" not in node.attrs and not alone)
 
@@ -389,14 +451,18 @@ def axisless(node: Node) -> int:
 @_fails("Constant")
 @with_formula("1 if the value is a number, a text or a list, not a tensor")
 def valueless(node: Node) -> int:
-    """Return 1 for a constant that is no tensor."""
+    """Return 1 if a Constant has a number, a text or a list instead of a tensor, so that onnx-tool
+    fails, else 0.
+    """
     return int(any(name.startswith("value_") for name in node.attrs))
 
 
 @_fails("Scan")
 @with_formula("1 with fewer than 4 inputs or fewer than 5 results")
 def scan(node: Node) -> int:
-    """Return 1 for a Scan that the tool cannot read."""
+    """Return 1 if a Scan has fewer than 4 inputs or fewer than 5 results, so that onnx-tool fails,
+    else 0.
+    """
     return int(len(node.inputs) < 4 or len(node.outputs) < 5)
 
 

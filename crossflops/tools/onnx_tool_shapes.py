@@ -1,4 +1,4 @@
-"""The graph as onnx-tool 1.0.1 sees it: in its order, with the shapes that it infers.
+"""Compute the graph as onnx-tool 1.0.1 sees it: its node order, and the shapes that it infers.
 
 Sources: `Graph.topsort_nodes` in onnx_tool/graph.py; `shape_infer` and `value_infer` of the
 classes in onnx_tool/node.py. An operator that `operators` does not name is taken to be inferred as
@@ -20,6 +20,7 @@ from typing import TypeAlias
 import msgspec
 
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
+from crossflops.rules.rule import with_formula
 
 Shape: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = list[Shape]
@@ -48,14 +49,18 @@ _VALUES: dict[str, tuple[int, ...]] = {
 
 
 def shape_input_positions(node: Node) -> tuple[int, ...]:
-    """Return the indices of the inputs whose values determine the shape of the result."""
+    """Return the indices of the inputs whose values onnx-tool needs to infer the shape of the
+    result.
+    """
     if node.op.type != "Resize":
         return _VALUES.get(node.op.type, ())
     return (3,) if _has_sizes(node) else (1 if len(node.inputs) == 2 else 2,)
 
 
 def onnx_tool_shape(spec: TensorSpec | None) -> Shape:
-    """Return the shape, () for an omitted tensor. Raise ValueError where it is unknown."""
+    """Return the shape of a tensor, () for an omitted one; raise ValueError if the shape is
+    unknown.
+    """
     if spec is None or not spec.name:
         return ()
     if spec.shape is None:
@@ -69,18 +74,18 @@ def volume(shape: Shape) -> int:
 
 
 def _true_result_shape(node: Node) -> Shape:
-    """Return the true shape of a node's first output."""
+    """Return the true shape of a node's first result; raise ValueError if it is unknown."""
     return onnx_tool_shape(node.outputs[0])
 
 
 def _extents(node: Node, name: str, default: Shape = ()) -> Shape:
-    """Return an attribute of a node that is a list of integers, or `default`."""
+    """Return the list of integers in the attribute `name`, or `default` if it is missing."""
     value = node.attrs.get(name)
     return tuple(map(int, value)) if isinstance(value, tuple) else default
 
 
 def _integers_of_input(node: Node, index: int) -> Shape:
-    """Return the integers of a stored input; raise ValueError if they are unknown."""
+    """Return the stored integers of the input at `index`; raise ValueError if they are unknown."""
     if index not in node.values:
         raise ValueError(f"what {node.op} is asked for is not known")
     return node.values[index]
@@ -89,10 +94,12 @@ def _integers_of_input(node: Node, index: int) -> Shape:
 def _register_shape_rule(
     rules: dict[str, ShapeRule], *types: str
 ) -> Callable[[ShapeRule], ShapeRule]:
-    """Return a decorator that registers a shape rule for ONNX operator types in `rules`."""
+    """Return a decorator that adds a function to `rules`, as the shape rule of these ONNX operator
+    types.
+    """
 
     def declare(rule: ShapeRule) -> ShapeRule:
-        """Register a shape rule for the operator types, and return it."""
+        """Add the shape rule for the operator types, and return it."""
         rules.update(dict.fromkeys(types, rule))
         return rule
 
@@ -104,9 +111,7 @@ def _register_shape_rule(
 
 @_register_shape_rule(ALWAYS, "Pow", "Clip", "PRelu", "Sum", "Where")
 def _largest_input_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return `_max_shape`: the shape with the most elements, and among equals with the most
-    axes.
-    """
+    """Return the shape of the largest input; of equally large ones, the one with the most axes."""
     return max(shapes, key=lambda shape: (volume(shape), len(shape)))
 
 
@@ -115,7 +120,7 @@ def _largest_input_shape(node: Node, shapes: Shapes) -> Shape:
     "LessOrEqual", "Round", "Not", "And", "Or", "Xor",
 )  # fmt: skip
 def _broadcast(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of the tool's `_broadcast_shape`."""
+    """Return the broadcast shape of all inputs; raise LookupError if they cannot be broadcast."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     for sizes in zip(*padded, strict=True):
@@ -140,7 +145,9 @@ def _first_input_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "MatMul")
 def _matmul_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of GemmNode: the batch with more elements, not the broadcast one."""
+    """Return the result shape that onnx-tool infers for MatMul: its batch axes are those of the
+    operand with more batch elements, instead of the broadcast ones.
+    """
     a, b = shapes[:2]
     if len(a) < 2 or len(b) < 2:
         raise LookupError("Gemm and MatMul need two axes or more")
@@ -150,7 +157,9 @@ def _matmul_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Gemm")
 def _gemm_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of GemmNode. Raise LookupError where the operands do not fit."""
+    """Return the result shape that onnx-tool infers for Gemm; raise LookupError if the summed axes
+    differ.
+    """
     (rows, met), (other, columns) = shapes[0][-2:], shapes[1][-2:]
     if node.attrs.get("transA"):
         rows, met = met, rows
@@ -163,7 +172,9 @@ def _gemm_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "ReduceL2")
 def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ReduceL2Node: axes that are an input are ignored, so all are summed."""
+    """Return the result shape that onnx-tool infers for ReduceL2: if the axes are an input, all
+    axes are reduced.
+    """
     if len(node.inputs) < 2:
         return _true_result_shape(node)
     return (1,) * len(shapes[0]) if node.attrs.get("keepdims", 1) else ()
@@ -171,7 +182,9 @@ def _reduce_l2_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, *_MEANS)
 def _zeros_reduce_mean_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ReduceMeanNode: the first axis is removed."""
+    """Return the result shape that onnx-tool infers for a reduction if it reads all axes as 0:
+    only the first axis is reduced.
+    """
     if not volume(shapes[1]):
         return shapes[0]
     return ((1,) if node.attrs.get("keepdims", 1) else ()) + shapes[0][1:]
@@ -182,7 +195,9 @@ def _zeros_reduce_mean_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "Reshape")
 def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ReshapeNode: a reshape to a scalar gives one axis."""
+    """Return the result shape that onnx-tool infers for Reshape: one axis of size 1 instead of a
+    scalar.
+    """
     data, sizes = shapes[0], node.values.get(1)
     if not sizes:
         shape = _true_result_shape(node) or (1,)
@@ -199,7 +214,9 @@ def _reshape_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "Reshape")
 def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ReshapeNode: every zero is the existing extent."""
+    """Return the result shape that onnx-tool infers for Reshape if it reads all sizes as 0: the
+    same axes of the input.
+    """
     data, count = shapes[0], volume(shapes[1])
     if not count:
         return (1,)
@@ -210,7 +227,9 @@ def _zeros_reshape_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Expand")
 def _expand_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ExpandNode: the larger extent of each axis."""
+    """Return the result shape that onnx-tool infers for Expand: along each axis the larger size of
+    input and result.
+    """
     pair = (_true_result_shape(node), shapes[0])
     rank = max(map(len, pair))
     return tuple(map(max, *((1,) * (rank - len(shape)) + shape for shape in pair)))
@@ -218,22 +237,25 @@ def _expand_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Transpose")
 def _transpose_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the result shape that onnx-tool infers for Transpose: the axes in the order of
+    `perm`, or reversed.
+    """
     order = list(_extents(node, "perm")) or list(range(len(shapes[0])))[::-1]
     return tuple(shapes[0][axis] for axis in order)
 
 
 @_register_shape_rule(ALWAYS, "Shape")
 def _shape_node_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ShapeNode, which ignores start and end, so later nodes read wrong
-    sizes.
+    """Return the result shape that onnx-tool infers for Shape: all axes of the input, since
+    `start` and `end` are ignored.
     """
     return (len(shapes[0]),)
 
 
 @_register_shape_rule(ALWAYS, "Squeeze")
 def _squeeze_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of SqueezeNode: without axes only the first one is removed, whatever its
-    extent.
+    """Return the result shape that onnx-tool infers for Squeeze; without given axes it removes the
+    first axis, of any size.
     """
     if len(node.inputs) > 1:
         if not shapes[1]:
@@ -247,6 +269,9 @@ def _squeeze_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Unsqueeze")
 def _unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the result shape that onnx-tool infers for Unsqueeze: an axis of size 1 at each given
+    position.
+    """
     stated = _integers_of_input(node, 1) if len(node.inputs) > 1 else _extents(node, "axes", (0,))
     rank, sizes = len(shapes[0]) + len(stated), iter(shapes[0])
     axes = {axis % rank for axis in stated}
@@ -255,6 +280,9 @@ def _unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Slice")
 def _slice_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the result shape that onnx-tool infers for Slice, from its starts, ends, axes and
+    steps.
+    """
     if len(node.inputs) < 2:
         raise ValueError(f"what {node.op} makes of a wrong shape is not known")
     data, starts, ends = shapes[0], _integers_of_input(node, 1), _integers_of_input(node, 2)
@@ -268,6 +296,9 @@ def _slice_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Concat")
 def _concat_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the result shape that onnx-tool infers for Concat: the sizes along `axis` are added
+    up.
+    """
     axis, sizes = node.attrs["axis"], list(shapes[0])
     if not isinstance(axis, int):
         raise LookupError(f"{node.key} has no axis")
@@ -277,7 +308,9 @@ def _concat_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "GatherND")
 def _gather_nd_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of GatherNDNode, which ignores batch_dims."""
+    """Return the result shape that onnx-tool infers for GatherND, where it ignores
+    `batch_dims`.
+    """
     data, indices = shapes[:2]
     if indices[-1] > len(data):
         raise LookupError(f"{node.key} has indices of too many axes")
@@ -286,6 +319,9 @@ def _gather_nd_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "Gather")
 def _gather_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the result shape that onnx-tool infers for Gather: the shape of the indices replaces
+    the axis.
+    """
     data, indices = shapes[:2]
     axis = _axis_attribute(node, len(data))
     return (*data[:axis], *indices, *data[axis + 1 :])
@@ -293,19 +329,26 @@ def _gather_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ASTRAY, "GatherElements")
 def _gather_elements_shape(node: Node, shapes: Shapes) -> Shape:
+    """Return the result shape that onnx-tool infers for GatherElements: the shape of the
+    indices.
+    """
     return shapes[1]
 
 
 @_register_shape_rule(ASTRAY, "TopK")
 def _top_k_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of TopKNode: k elements, even where the axis has fewer."""
+    """Return the result shape that onnx-tool infers for TopK: k along the axis, even if the axis
+    is shorter.
+    """
     data, (k, *_) = shapes[0], _integers_of_input(node, 1)
     axis = _axis_attribute(node, len(data), default=-1)
     return (*data[:axis], k, *data[axis + 1 :])
 
 
 def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
-    """Return the node's axis counted from the front; raise LookupError if out of range."""
+    """Return the attribute `axis` as an index from 0; raise LookupError if the tensor of `rank`
+    axes has no such axis.
+    """
     axis = node.attrs.get("axis", default)
     if not isinstance(axis, int) or not -rank <= axis < rank:
         raise LookupError(f"{node.key} has no axis {axis!r}")
@@ -314,7 +357,9 @@ def _axis_attribute(node: Node, rank: int, default: int = 0) -> int:
 
 @_register_shape_rule(ALWAYS, "NonMaxSuppression")
 def _most_boxes(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of NonMaxSuppressionNode: the most boxes of one class, times all images."""
+    """Return the result shape that onnx-tool infers for NonMaxSuppression: [n, 3], n the requested
+    number of boxes, at most all boxes.
+    """
     if len(shapes) < 3:
         raise LookupError(f"{node.key} does not say how many boxes it takes")
     boxes, scores = shapes[:2]
@@ -325,14 +370,16 @@ def _most_boxes(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "Squeeze")
 def _zeros_squeeze_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape without its first axis: all requested axes are read as 0."""
+    """Return the result shape that onnx-tool infers for Squeeze if it reads all given axes as 0:
+    without the first axis.
+    """
     return shapes[0][1:] if volume(shapes[1]) else shapes[0]
 
 
 @_register_shape_rule(OF_ZEROS, "Unsqueeze")
 def _zeros_unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape with a first axis. Raise LookupError for several axes, which are all read
-    as 0.
+    """Return the result shape that onnx-tool infers for Unsqueeze if it reads the given axis as 0:
+    with a new first axis. Raise LookupError for several axes.
     """
     if volume(shapes[1]) > 1:
         raise LookupError(f"{node.key} has too few extents")
@@ -341,14 +388,16 @@ def _zeros_unsqueeze_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "NonZero")
 def _all_found(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of NonZeroNode: all elements, even where none is above zero."""
+    """Return the result shape that onnx-tool infers for NonZero of equal values: one column for
+    every element.
+    """
     return (len(shapes[0]), volume(shapes[0]))
 
 
 @_register_shape_rule(OF_ZEROS, "Compress")
 def _none_taken(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of CompressNode: a condition without values, such as that of a Not, selects
-    nothing.
+    """Return the result shape that onnx-tool infers for Compress if the condition has no values:
+    nothing is selected, so the axis has size 0.
     """
     if "axis" not in node.attrs:
         return (0,)
@@ -358,7 +407,9 @@ def _none_taken(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "NonMaxSuppression")
 def _raises(node: Node, shapes: Shapes) -> Shape:
-    """Raise LookupError, as NonMaxSuppressionNode does for a missing number."""
+    """Raise LookupError, because onnx-tool fails on a NonMaxSuppression with an input as its
+    number of boxes.
+    """
     raise LookupError(f"{node.key} takes zeros for what a caller gives")
 
 
@@ -366,14 +417,16 @@ def _raises(node: Node, shapes: Shapes) -> Shape:
 
 
 def _has_sizes(node: Node) -> bool:
-    """Return whether a Resize has non-empty sizes, which take precedence over its scales."""
+    """Return whether a Resize has the input `sizes` with at least one element, which replaces its
+    scales.
+    """
     return len(node.inputs) > 3 and volume(onnx_tool_shape(node.inputs[3])) > 0
 
 
 @_register_shape_rule(ALWAYS, "Resize", "Upsample")
 def _resize_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ResizeNode: two sizes are added to the first extents, and three give no
-    shape.
+    """Return the result shape that onnx-tool infers for Resize: two sizes are added to the first
+    two axes, and other incomplete sizes give ().
 
     An omitted tensor has no axes and one element, which raises where a list is expected.
     """
@@ -398,7 +451,9 @@ def _resize_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(OF_ZEROS, "Resize", "Upsample")
 def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of ResizeNode for sizes or scales that are zeros: empty."""
+    """Return the result shape that onnx-tool infers for Resize if it reads all sizes or scales as
+    0: axes of size 0.
+    """
     data, count = shapes[0], len(node.inputs)
     if not _has_sizes(node):
         return (0,) * min(len(data), volume(shapes[1 if count == 2 else 2]))
@@ -411,13 +466,15 @@ def _zeros_resize_shape(node: Node, shapes: Shapes) -> Shape:
 
 
 def _auto_pad_mode(node: Node) -> str:
-    """Return the auto_pad attribute of a node as text, "NOTSET" by default."""
+    """Return the attribute `auto_pad` of a node, "NOTSET" if it is missing."""
     value = node.attrs.get("auto_pad", "NOTSET")
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: int) -> Shape:
-    """Return the spatial sizes divided by the strides, rounded up, for auto_pad."""
+    """Return the first `axes` spatial sizes of the result for `auto_pad`: input sizes / strides,
+    rounded up.
+    """
     if padding == "VALID":
         x = tuple(extent - k + 1 for extent, k in zip(x, kernel, strict=False))
     return tuple(math.ceil(x[axis] / strides[axis]) for axis in range(axes))
@@ -425,8 +482,8 @@ def _same_or_valid(padding: str, x: Shape, kernel: Shape, strides: Shape, axes: 
 
 @_register_shape_rule(ALWAYS, "Conv")
 def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of a convolution: padding by name keeps one of three axes, and none of four
-    and more.
+    """Return the result shape that onnx-tool infers for Conv: with `auto_pad` only the first of
+    three axes is kept, and more than three axes give ().
     """
     x, w = shapes[:2]
     axes, padding = len(x) - 2, _auto_pad_mode(node)
@@ -446,8 +503,8 @@ def _convolution_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "ConvTranspose")
 def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of a transposed convolution: padding by name is ignored; `output_shape` is
-    used where it has no zero.
+    """Return the result shape that onnx-tool infers for ConvTranspose: `auto_pad` is ignored, and
+    `output_shape` is used unless it has a 0.
     """
     x, w = shapes[:2]
     axes, group = len(x) - 2, node.attrs.get("group", 1)
@@ -470,8 +527,8 @@ def _conv_transpose_shape(node: Node, shapes: Shapes) -> Shape:
 
 @_register_shape_rule(ALWAYS, "MaxPool", "AveragePool")
 def _pool_shape(node: Node, shapes: Shapes) -> Shape:
-    """Return the shape of a pool: for three axes the padding before counts twice, and the third
-    has the second's dilation.
+    """Return the result shape that onnx-tool infers for a pool: with three axes, the padding
+    before an axis counts twice, and the third axis has the dilation of the second.
 
     As sizes are rounded up, a window may begin behind the last element.
     """
@@ -508,8 +565,11 @@ _OF_FIRST = ("Reshape", "Expand")
 _ALIKE = ("TopK",)  # all results have one shape
 
 
+@with_formula(
+    "The graph with the shapes of the tool in place of the true ones, None for unknown ones"
+)
 def with_onnx_tool_shapes(graph: Graph) -> Graph:
-    """The graph with the shapes of the tool in place of the true ones, None for unknown ones.
+    """Return a copy of the graph with the shapes that onnx-tool infers, None for unknown ones.
 
     Stored tensors have the type that it gives them.
     """
@@ -548,8 +608,8 @@ _EIGHT_BYTES = ("uint64", "complex64")
 
 
 def _with_onnx_tool_types(graph: Graph) -> Graph:
-    """Return the graph with the tensor types of `tensorproto2ndarray`: a type without a name is
-    float64.
+    """Return a copy of the graph where stored tensors have the element types that onnx-tool gives
+    them: float64 for a type that it does not know.
 
     NumPy reads None as float64. So the tool makes zeros of a tensor whose elements are listed one
     by one, and reads raw bytes as floats of eight bytes, which is right only for types of that
@@ -557,7 +617,7 @@ def _with_onnx_tool_types(graph: Graph) -> Graph:
     """
 
     def with_onnx_tool_type(spec: TensorSpec | None) -> TensorSpec | None:
-        """Return a tensor spec with the element type that onnx-tool reads constants as."""
+        """Return a tensor spec with the element type that onnx-tool gives to a stored tensor."""
         if spec is None or spec.role not in ("parameter", "constant") or spec.dtype in READABLE:
             return spec
         if spec.name in graph.listed or spec.dtype in _EIGHT_BYTES or 0 in (spec.shape or ()):
@@ -586,7 +646,7 @@ _SIZES: dict[tuple[str, int], tuple[int, ...]] = {
 
 
 def _keys_of_shape_makers(graph: Graph) -> set[str]:
-    """Return the keys of nodes whose values the tool computes to obtain shapes.
+    """Return the keys of the nodes whose values onnx-tool computes because shapes depend on them.
 
     As Graph.__find_shape_tensors__, it goes back from each required shape. Values that depend on
     inputs are not followed, since the tool does not know them.
@@ -608,7 +668,8 @@ def _keys_of_shape_makers(graph: Graph) -> set[str]:
 
 
 def _names_of_uniform_tensors(graph: Graph) -> set[str]:
-    """Return the names of tensors whose elements are all equal in the tool, mostly zeros.
+    """Return the names of tensors whose elements are all equal in onnx-tool, mostly zeros, because
+    it has no data.
 
     The tool has no data.
     """
@@ -623,7 +684,9 @@ def _names_of_uniform_tensors(graph: Graph) -> set[str]:
 
 
 def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided: set[str]) -> Node:
-    """Return the node with the shapes that the tool computes; add wrong ones to `wrong`."""
+    """Return a copy of the node with the shapes that onnx-tool infers; add each wrong shape to
+    `wrong`, by tensor name.
+    """
     node = msgspec.structs.replace(
         node, inputs=tuple(_with_wrong_shape(spec, wrong) for spec in node.inputs)
     )
@@ -644,7 +707,9 @@ def _node_with_tool_shapes(node: Node, wrong: dict[str, Shape | None], provided:
 def _with_wrong_shape(
     spec: TensorSpec | None, wrong: Mapping[str, Shape | None]
 ) -> TensorSpec | None:
-    """Return a tensor spec with onnx-tool's wrong shape, if the tool computes a wrong one."""
+    """Return a copy of the tensor spec with the shape in `wrong`, or the spec itself if its name
+    is not in `wrong`.
+    """
     if spec is None or spec.name not in wrong:
         return spec
     return msgspec.structs.replace(spec, shape=wrong[spec.name])
@@ -653,7 +718,8 @@ def _with_wrong_shape(
 def _first_result_shape(
     node: Node, wrong: Mapping[str, Shape | None], provided: set[str]
 ) -> Shape | None:
-    """Return the shape that the tool computes for a node's first result; raise if unknown.
+    """Return the shape that onnx-tool infers for the first result of a node; raise ValueError if
+    that shape is unknown, LookupError if the tool fails.
 
     `provided` are the names of the inputs that a caller gives, whose values the tool reads as
     zeros.
@@ -678,7 +744,7 @@ def _first_result_shape(
 
 
 def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
-    """Return whether one of the inputs at `indices` has a name in `names`."""
+    """Return whether at least one of the inputs at `indices` has a name in `names`."""
     specs = (node.inputs[index] for index in indices if index < len(node.inputs))
     return any(spec is not None and spec.name in names for spec in specs)
 
@@ -689,7 +755,9 @@ def _any_of(node: Node, indices: Iterable[int], names: Container[str]) -> bool:
 
 
 def _positions_of_lost_nodes(nodes: Sequence[Node]) -> frozenset[int]:
-    """Return the indices of the nodes that the tool leaves out; raise if that is unknown."""
+    """Return the indices of the nodes that onnx-tool leaves out when it sorts them; raise
+    ValueError if that is unknown.
+    """
     inputs = [_names_or_empty(node.inputs) for node in nodes]
     outputs = [_names_or_empty(node.outputs) for node in nodes]
     made = {name for names in outputs for name in names}
@@ -721,7 +789,7 @@ def _check_nameless_shapes(
     inputs: Sequence[Sequence[str]],
     outputs: Sequence[Sequence[str]],
 ) -> None:
-    """Raise ValueError if a node reads a tensor without a name, whose shape is unclear.
+    """Raise ValueError if a node reads a tensor without a name, whose shape is then unclear.
 
     It has the shape of the last one written.
     """

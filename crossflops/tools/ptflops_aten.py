@@ -1,4 +1,5 @@
-"""ptflops' backend "aten": products and convolutions as they reach a dispatch mode.
+"""Define the convention of ptflops' backend "aten", which counts products and convolutions that
+reach its dispatch mode.
 
 It counts the bias of a convolution and of `aten.addmm`, not that of a linear layer that becomes
 `aten.mm` and `aten.add`; a fused CPU kernel counts nothing. Hooks sit on the children of the model
@@ -8,7 +9,7 @@ alone. Sources: ptflops/aten_ops.py and ptflops/aten_engine.py of 0.7.5.
 from math import prod
 
 from crossflops.rules.conditions import Site, of_complex, recorded_as, run_as
-from crossflops.rules.rule import Parameters, Teaching, Tool
+from crossflops.rules.rule import Parameters, Teaching, Tool, with_formula
 from crossflops.tools.torch_flop_counter import convolution, flop_counter_addmm_macs, product
 
 _ENGINE = "ptflops/aten_engine.py"
@@ -57,8 +58,10 @@ dispatched.contraction(_CONVOLUTIONS, cause=_SAME)(convolution)
 
 
 @dispatched.adds(_ADDED, cause="bias.linear", name="addmm.input")
+@with_formula("rows x out of input + A B, for any beta")
 def ptflops_aten_addmm_adds(call: Site) -> int:
-    """rows x out of input + A B, for any beta.
+    """Return the additions that ptflops counts for addmm (input + A B), for any beta: rows x
+    columns of the product.
 
     addmm_flop.
     """
@@ -66,8 +69,10 @@ def ptflops_aten_addmm_adds(call: Site) -> int:
 
 
 @dispatched.adds(_CONVOLUTIONS, cause="bias.conv", name="convolution.bias")
+@with_formula("x.shape[0] x prod(y.shape[1:]), if there is a bias")
 def ptflops_aten_convolution_bias(call: Site) -> int:
-    """x.shape[0] x prod(y.shape[1:]), if there is a bias.
+    """Return the additions that ptflops counts for the bias of a convolution: batch size x result
+    elements of one example, or 0 without a bias.
 
     conv_flop_count.
     """

@@ -1,4 +1,5 @@
-"""ptflops' backend "pytorch": hooks on modules of known type, and functions that it replaces.
+"""Define the convention of ptflops' backend "pytorch": hooks on modules of known classes, and
+functions that it replaces.
 
 A hook sits on a module of exactly a known type, and sees `__call__` only: what it counts is
 divided by the length of the model's input. A replaced function is seen where it is called by its
@@ -33,7 +34,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.rule import Parameters, Rules, Share, Teaching, Tool
+from crossflops.rules.rule import Parameters, Rules, Share, Teaching, Tool, with_formula
 from crossflops.tools import layers
 from crossflops.tools.contractions import (
     OPERATORS,
@@ -81,18 +82,30 @@ _OTHERS = tuple(name for names in _ACTIVATIONS.values() for name in names)
 _SUPPORTED = frozenset({*_READERS, *_OTHERS, _UPSAMPLE})
 
 
+@with_formula(
+    "Once for every chain of parents without a rule: pytorch_engine.py: accumulate_flops"
+)
 def ptflops_chain_counts(modules: Modules) -> dict[int, int]:
-    """Once for every chain of parents without a rule: pytorch_engine.py: accumulate_flops."""
+    """Return how often ptflops counts each module, as {module index: count}: once for each chain
+    of parents without a rule.
+    """
     return child_paths(modules, _SUPPORTED)
 
 
+@with_formula(
+    "The same chains from every module: print_model_with_flops shows what each accumulates"
+)
 def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
-    """The same chains from every module: print_model_with_flops shows what each accumulates."""
+    """Return how often ptflops counts each module below each other one, as {module index: {index
+    below it: count}}.
+    """
     return module_chains(modules, _SUPPORTED)
 
 
 def _times_with_taught(classes: frozenset[str]) -> Times:
-    """Return the chains to modules, none of which goes on beneath a class with a formula."""
+    """Return how often ptflops counts each module if it also has user formulas for `classes`:
+    modules below these are not counted.
+    """
     ends = _SUPPORTED | classes
     return Times(
         lambda modules: child_paths(modules, ends), lambda modules: module_chains(modules, ends)
@@ -100,12 +113,16 @@ def _times_with_taught(classes: frozenset[str]) -> Times:
 
 
 def _is_alone(call: Call) -> bool:
-    """Return whether the model is called with one tensor, by position."""
+    """Return whether the call has a single input, a tensor that is given by position."""
     return (call.arity, call.keywords) == (1, 0) and call.input("0") is not None
 
 
+@with_formula(
+    "len(x), x what the model is given by position, 1 if nothing is; summed over its calls"
+)
 def ptflops_batch_size(trace: Trace) -> int:
-    """len(x), x what the model is given by position, 1 if nothing is; summed over its calls.
+    """Return the batch size by which ptflops divides its sum: the first axis of the model's first
+    positional input, or 1 without one, added up over all calls of the model.
 
     pytorch_engine.py: batch_counter_hook. All but a single tensor goes by keyword, out of an
     `input_constructor`. Raises LookupError for a scalar, which has no length.
@@ -146,7 +163,8 @@ failing.refuses(
     formula="0; the tool fails if no input of the model is positional",
 )
 def positional(call: Site) -> int:
-    """Return 0: the hook of the model itself reads `input[0]`.
+    """Return 0; raise LookupError if the model has no positional input, because the tool then
+    fails.
 
     pytorch_engine.py: get_flops_pytorch. Raises LookupError where all inputs go by keyword.
     """
@@ -170,7 +188,9 @@ def _ptflops_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _per_position(call: Site) -> int:
-    """Return the MACs K x in_channels x (out_channels // groups) per position."""
+    """Return the MACs that ptflops counts per position of a convolution: kernel positions x input
+    channels x (output channels // groups).
+    """
     filters = call.number("out_channels") // call.number("groups")
     return prod(call.extents("kernel_size")) * call.number("in_channels") * filters
 
@@ -179,8 +199,10 @@ def _per_position(call: Site) -> int:
 @hooked.contraction(
     layers.CONVOLUTIONS, under(VMAP), cause="function.vmap", name="convolution.vmapped"
 )
+@with_formula("x.shape[0] x prod(y.shape[2:]) x K x in_channels x (out_channels // groups)")
 def convolution(call: Site) -> int:
-    """x.shape[0] x prod(y.shape[2:]) x K x in_channels x (out_channels // groups).
+    """Return the MACs that ptflops counts for a convolution layer: batch size x output positions x
+    MACs per position.
 
     pytorch_ops.py: conv_flops_counter_hook. The first axis is taken for the batch.
     """
@@ -191,8 +213,10 @@ def convolution(call: Site) -> int:
 @hooked.contraction(
     layers.TRANSPOSED, under(VMAP), cause="function.vmap", name="transposed.vmapped"
 )
+@with_formula("x.shape[0] x prod(x.shape[2:]) x K x in_channels x (out_channels // groups)")
 def transposed(call: Site) -> int:
-    """x.shape[0] x prod(x.shape[2:]) x K x in_channels x (out_channels // groups).
+    """Return the MACs that ptflops counts for a transposed convolution layer: batch size x input
+    positions x MACs per position.
 
     pytorch_ops.py: conv_flops_counter_hook with transpose=True.
     """
@@ -202,15 +226,20 @@ def transposed(call: Site) -> int:
 
 @hooked.adds(layers.TRANSPOSED, _BIASED, cause="bias.conv", name="transposed.bias")
 @hooked.adds(layers.CONVOLUTIONS, _BIASED, cause="bias.conv", name="convolution.bias")
+@with_formula("x.shape[0] x prod(y.shape[1:])")
 def ptflops_convolution_bias(call: Site) -> int:
-    """x.shape[0] x prod(y.shape[1:])."""
+    """Return the additions that ptflops counts for the bias of a convolution layer: batch size x
+    result elements of one example.
+    """
     return call.shape("0")[0] * prod(_ptflops_result_shape(call)[1:])
 
 
 @hooked.contraction(layers.LINEAR, cause="matmul.leading-dims-lost", name="linear")
 @hooked.contraction(layers.LINEAR, under(VMAP), cause="function.vmap", name="linear.vmapped")
+@with_formula("prod(x.shape[:-1]) x in x out")
 def linear_layer(call: Site) -> int:
-    """prod(x.shape[:-1]) x in x out.
+    """Return the MACs that ptflops counts for a linear layer: number of input elements x output
+    features.
 
     pytorch_ops.py: linear_flops_counter_hook.
     """
@@ -218,8 +247,11 @@ def linear_layer(call: Site) -> int:
 
 
 @hooked.adds(layers.LINEAR, _BIASED, cause="bias.linear", name="linear.bias")
+@with_formula("prod(x.shape[:-1]) x out")
 def linear_bias(call: Site) -> int:
-    """prod(x.shape[:-1]) x out."""
+    """Return the additions that ptflops counts for the bias of a linear layer: input rows x output
+    features.
+    """
     return prod(call.shape("0")[:-1]) * _ptflops_result_shape(call)[-1]
 
 
@@ -235,8 +267,8 @@ def _ptflops_parameter_elements(call: Site, name: str) -> int:
 
 
 def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
-    """Return the elements of these parameters in all layers of one direction, which the hook
-    reads.
+    """Return the number of elements of the parameters that begin with `prefixes`, over all layers
+    of the forward direction.
     """
     numbers = range(call.number("num_layers"))
     return sum(
@@ -245,22 +277,26 @@ def _ptflops_layer_elements(call: Site, *prefixes: str) -> int:
 
 
 def _ptflops_sample_steps(call: Site) -> int:
-    """Return batch size times steps of a recurrent layer's input, twice if bidirectional."""
+    """Return batch size x steps of a recurrent layer, from the first two axes of its input; twice
+    that if it is bidirectional.
+    """
     shape = call.shape("0")
     return shape[0] * shape[1] * (2 if call.module.settings["bidirectional"] else 1)
 
 
 def _ptflops_cell_terms(call: Site) -> int:
-    """Return the terms of a cell: RNN H, GRU H + 3H + 3H, LSTM 4H + 3H + 3H. pytorch_ops.py:
-    rnn_flops.
+    """Return the elementwise operations that ptflops counts for one step of one sample with H
+    units: RNN H, GRU 7 H, LSTM 10 H.
     """
     kind = call.target.rpartition(".")[2].removesuffix("Cell")
     return {"RNN": 1, "GRU": 7, "LSTM": 10}[kind] * call.number("hidden_size")
 
 
 @hooked.contraction(layers.RECURRENT, cause="rnn.fused")
+@with_formula("sample-steps x directions x the sum over layers of n(w_ih) + n(w_hh)")
 def recurrent(call: Site) -> int:
-    """sample-steps x directions x the sum over layers of n(w_ih) + n(w_hh).
+    """Return the MACs that ptflops counts for a recurrent layer: batch size x steps x directions x
+    number of elements of the weights of the forward direction.
 
     pytorch_ops.py: rnn_flops_counter_hook. The weights are those of the forward direction.
     """
@@ -268,26 +304,38 @@ def recurrent(call: Site) -> int:
 
 
 @hooked.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates")
+@with_formula(
+    "sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H"
+)
 def ptflops_gate_adds(call: Site) -> int:
-    """sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
+    """Return the elementwise operations that ptflops counts for a recurrent layer: batch size x
+    steps x directions x layers x H (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
+    """
     return _ptflops_sample_steps(call) * call.number("num_layers") * _ptflops_cell_terms(call)
 
 
 @hooked.adds(layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias")
+@with_formula("sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)")
 def ptflops_recurrent_bias(call: Site) -> int:
-    """sample-steps x directions x the sum over layers of n(b_ih) + n(b_hh)."""
+    """Return the additions that ptflops counts for the biases of a recurrent layer: batch size x
+    steps x directions x number of bias elements of the forward direction.
+    """
     return _ptflops_sample_steps(call) * _ptflops_layer_elements(call, "bias_ih", "bias_hh")
 
 
 def _ptflops_cell_rows(call: Site) -> int:
-    """Return the batch size of a recurrent cell's input, x.shape[0]; fail for one axis."""
+    """Return the batch size of a recurrent cell, the first axis of its input; raise ValueError if
+    the input has only one axis.
+    """
     rows, _, *_ = call.shape("0")
     return rows
 
 
 @hooked.contraction(layers.CELLS, cause="rnn.fused")
+@with_formula("x.shape[0] x (n(w_ih) + n(w_hh))")
 def cell(call: Site) -> int:
-    """x.shape[0] x (n(w_ih) + n(w_hh)).
+    """Return the MACs that ptflops counts for a recurrent cell: batch size x number of elements of
+    its two weight matrices.
 
     pytorch_ops.py: rnn_cell_flops_counter_hook.
     """
@@ -298,14 +346,20 @@ def cell(call: Site) -> int:
 
 
 @hooked.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates")
+@with_formula("x.shape[0] x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H")
 def cell_gates(call: Site) -> int:
-    """x.shape[0] x the terms of a cell: RNN H, GRU 7 H, LSTM 10 H."""
+    """Return the elementwise operations that ptflops counts for a recurrent cell: batch size x H
+    (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
+    """
     return _ptflops_cell_rows(call) * _ptflops_cell_terms(call)
 
 
 @hooked.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias")
+@with_formula("x.shape[0] x (n(b_ih) + n(b_hh))")
 def cell_bias(call: Site) -> int:
-    """x.shape[0] x (n(b_ih) + n(b_hh))."""
+    """Return the additions that ptflops counts for the biases of a recurrent cell: batch size x
+    number of bias elements.
+    """
     return _ptflops_cell_rows(call) * (
         _ptflops_parameter_elements(call, "bias_ih") + _ptflops_parameter_elements(call, "bias_hh")
     )
@@ -318,7 +372,8 @@ _PRODUCTS, _ATTENDED = OPERATORS[exact_matmul_macs], OPERATORS[exact_attention_m
 
 
 def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int]:
-    """Return B, the lengths L and the sizes E of query, key and value, and the heads.
+    """Return (batch size, lengths, widths, heads) of an nn.MultiheadAttention; lengths and widths
+    are those of query, key and value.
 
     Raises where the hook of nn.MultiheadAttention fails.
     """
@@ -337,8 +392,10 @@ def _ptflops_attention_sizes(call: Site) -> tuple[int, list[int], list[int], int
     cause="attention.rule",
     stands_for=(*_PRODUCTS, *OPERATORS[exact_linear_macs], *_ATTENDED),
 )
+@with_formula("B (Lq Eq^2 + Lk Ek^2 + Lv Ev^2 + h Lq Lk (Eq // h + Ev // h) + Lq Ev^2)")
 def attention(call: Site) -> int:
-    """B (Lq Eq^2 + Lk Ek^2 + Lv Ev^2 + h Lq Lk (Eq // h + Ev // h) + Lq Ev^2).
+    """Return the MACs that ptflops counts for nn.MultiheadAttention: projections, scores and
+    weighted values.
 
     multihead_attention_counter_hook: keys and values are projected by squares of their own size.
     """
@@ -350,15 +407,19 @@ def attention(call: Site) -> int:
 
 
 @hooked.adds(ATTENTION, cause=_SCORES, name="attention.scores")
+@with_formula("B (Lq Eq + h Lq Lk): the scale and the softmax")
 def attention_scores(call: Site) -> int:
-    """B (Lq Eq + h Lq Lk): the scale and the softmax."""
+    """Return the operations that ptflops counts for scale and softmax of nn.MultiheadAttention."""
     examples, (queries, keys, _), (size, _, _), heads = _ptflops_attention_sizes(call)
     return examples * queries * (size + heads * keys)
 
 
 @hooked.adds(ATTENTION, cause="bias.attention-proj", name="attention.bias")
+@with_formula("B ((Lq + Lk + Lv) Eq + Lq Ev), the first only with in_proj_bias")
 def attention_bias(call: Site) -> int:
-    """B ((Lq + Lk + Lv) Eq + Lq Ev), the first only with in_proj_bias."""
+    """Return the additions that ptflops counts for the projection biases of
+    nn.MultiheadAttention.
+    """
     examples, lengths, (size, _, value_size), _ = _ptflops_attention_sizes(call)
     has_bias = any(parameter.name == "in_proj_bias" for parameter in call.module.params)
     before = sum(lengths) * size if has_bias else 0
@@ -366,7 +427,9 @@ def attention_bias(call: Site) -> int:
 
 
 def _timm_token_counts(call: Site) -> tuple[int, int]:
-    """Return B h N and N of a timm attention, N the number of tokens; fail unless 3-D."""
+    """Return (batch size x heads x tokens, tokens) of timm's Attention; raise ValueError unless
+    its input has three axes.
+    """
     examples, tokens, _ = call.shape("0")
     return examples * call.number("num_heads") * tokens, tokens
 
@@ -374,8 +437,10 @@ def _timm_token_counts(call: Site) -> tuple[int, int]:
 @hooked.contraction(
     TIMM, cause="attention.rule", name="timm-attention", stands_for=(*_PRODUCTS, *_ATTENDED)
 )
+@with_formula("2 B h N N d: the products of timm's Attention")
 def timm_attention(call: Site) -> int:
-    """2 B h N N d: the products of timm's Attention.
+    """Return the MACs that ptflops counts for timm's Attention: the two products of attention,
+    without projections.
 
     timm_attention_counter_hook.
     """
@@ -384,8 +449,9 @@ def timm_attention(call: Site) -> int:
 
 
 @hooked.adds(TIMM, cause=_SCORES, name="timm-attention.scores")
+@with_formula("B h (N d + N N): the scale and the softmax")
 def timm_attention_scores(call: Site) -> int:
-    """B h (N d + N N): the scale and the softmax.
+    """Return the operations that ptflops counts for scale and softmax of timm's Attention.
 
     timm_attention_counter_hook.
     """
@@ -396,21 +462,26 @@ def timm_attention_scores(call: Site) -> int:
 # Activations, norms, pools and nn.Upsample.
 
 
+@with_formula("n(x), twice if the module has a true attribute `affine`")
 def ptflops_norm_adds(call: Site) -> int:
-    """n(x), twice if the module has a true attribute `affine`.
+    """Return the operations that ptflops counts for a norm layer: the number of input elements,
+    twice that if its attribute `affine` is true.
 
     bn_flops_counter_hook.
     """
     return first_input(call) * (2 if call.module.settings.get("affine") else 1)
 
 
+@with_formula("n(x), x the first positional input")
 def first_input(call: Site) -> int:
-    """n(x), x the first positional input."""
+    """Return the number of elements of the first positional input."""
     return prod(call.shape("0"))
 
 
+@with_formula("n(y[0]): the elements of the first example of the result")
 def first_example(call: Site) -> int:
-    """n(y[0]): the elements of the first example of the result.
+    """Return the number of result elements of one example, which is what ptflops counts for
+    nn.Upsample.
 
     upsample_flops_counter_hook.
     """
@@ -443,12 +514,13 @@ tensors = Rules("function", by_name(), source=f"{_OPS}: TENSOR_OPS_MAPPING", **_
 
 
 def _ptflops_function_names(*names: str) -> tuple[str, ...]:
-    """Return the full names of functions in torch.nn.functional."""
+    """Return each name with the prefix "torch.nn.functional."."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
+@with_formula("n(input)")
 def ptflops_input_elements(call: Site) -> int:
-    """n(input).
+    """Return the number of elements of the function's input.
 
     _numel_functional_flops_hook.
     """
@@ -472,10 +544,12 @@ functional.adds(
 
 
 def _interpolation_mode_condition(nearest: bool) -> Condition:
-    """Return the condition: the mode of the interpolation begins with "nearest" (or does not)."""
+    """Return a condition for the mode of an interpolation: it begins with "nearest", or it does
+    not if `nearest` is false.
+    """
 
     def holds(site: Site) -> bool:
-        """Return whether the mode begins with "nearest", if `nearest`, or else does not."""
+        """Return whether the mode fits: it begins with "nearest" exactly if `nearest` is true."""
         mode = site.settings.get("mode", site.settings.get("3", "nearest"))
         return str(mode).startswith("nearest") == nearest
 
@@ -496,8 +570,10 @@ def _interpolation_mode_condition(nearest: bool) -> Condition:
     cause="upsample.nearest",
     name="F.interpolate.nearest",
 )
+@with_formula("prod(size) x N C, or n(input) x scale ^ axes: a float where the scale is one")
 def interpolation(call: Site) -> Amount:
-    """prod(size) x N C, or n(input) x scale ^ axes: a float where the scale is one.
+    """Return the operations that ptflops counts for an interpolation: the number of result
+    elements. It is a float if one float scale is given.
 
     Scales that are given as a tuple are cut off to integers before they are multiplied.
     _interpolate_functional_flops_hook.
@@ -525,7 +601,7 @@ def interpolation(call: Site) -> Amount:
 
 
 def _ptflops_method_names(*names: str) -> tuple[str, ...]:
-    """Return the full names of functions in torch and of methods of torch.Tensor."""
+    """Return each name with the prefixes "torch." and "torch.Tensor."."""
     return tuple(f"{owner}.{name}" for name in names for owner in ("torch", "torch.Tensor"))
 
 
@@ -535,16 +611,20 @@ _ADDED, _ELEMENTWISE = (
 )
 
 
+@with_formula("n(A) x B.shape[-1]")
 def product(call: Site) -> int:
-    """n(A) x B.shape[-1].
+    """Return the MACs that ptflops counts for a matrix product: number of elements of the first
+    operand x last axis of the second.
 
     _matmul_tensor_flops_hook.
     """
     return prod(call.shape("0", "input")) * call.shape("1", "other")[-1]
 
 
+@with_formula("n(A) x B.shape[-1] of input + A B")
 def ptflops_addmm_macs(call: Site) -> int:
-    """n(A) x B.shape[-1] of input + A B.
+    """Return the MACs that ptflops counts for addmm (input + A B): number of elements of A x last
+    axis of B.
 
     _addmm_tensor_flops_hook.
     """
@@ -566,8 +646,10 @@ for name, targets, formula in (
 
 
 @tensors.adds(_ADDED, cause="bias.linear", name="added", again=_IN_ATTENTION)
+@with_formula("n(input) of input + A B, unless beta is 0")
 def ptflops_addmm_adds(call: Site) -> int:
-    """n(input) of input + A B, unless beta is 0.
+    """Return the additions that ptflops counts for addmm (input + A B): the number of elements of
+    `input`, or 0 if beta is 0.
 
     _addmm_tensor_flops_hook.
     """
@@ -578,8 +660,10 @@ tensors.adds(_ELEMENTWISE, cause="elementwise.add-function", name="elementwise")
 
 
 @tensors.adds(_ELEMENTWISE, cause="elementwise.broadcast-shape", name="elementwise.misaligned")
+@with_formula("n of the shapes aligned to the left - n(y)")
 def elementwise_misaligned(call: Site) -> int:
-    """n of the shapes aligned to the left - n(y).
+    """Return how many more operations ptflops counts for an elementwise function because it
+    broadcasts shapes from the left: elements of that shape - elements of the true result.
 
     _elementwise_tensor_flops_hook. Raises LookupError without two operands.
     """
@@ -597,8 +681,10 @@ def elementwise_misaligned(call: Site) -> int:
 _ENGINE = "ptflops/pytorch_engine.py"
 
 
+@with_formula("int(modules / batch + functions + methods), in floats and in this order")
 def ptflops_total_amount(shares: Sequence[Share]) -> Amount:
-    """int(modules / batch + functions + methods), in floats and in this order.
+    """Return the total that ptflops prints: amounts of modules / batch size + amounts of functions
+    + amounts of methods, added as floats in this order, as an integer.
 
     pytorch_engine.py: compute_average_flops_cost, get_flops_pytorch.
     """
@@ -612,7 +698,7 @@ def ptflops_total_amount(shares: Sequence[Share]) -> Amount:
 
 
 def _is_functional(share: Share) -> bool:
-    """Return whether the rule of a share counts functions of torch.nn.functional."""
+    """Return whether the rule of a share is about functions of torch.nn.functional."""
     return any(target.startswith("torch.nn.functional.") for target in share.rule.targets)
 
 

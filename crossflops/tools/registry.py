@@ -1,4 +1,4 @@
-"""The known tools, and the convention of each: ours by name, others by their plugins."""
+"""Find the convention of each tool by name: those of this package, and those of plugins."""
 
 import functools
 from collections.abc import Iterable
@@ -65,21 +65,21 @@ _OURS = {
 
 
 def ours() -> tuple[Convention, ...]:
-    """Return the conventions of this package, a tool's newest edition before its older ones."""
+    """Return the conventions of this package; of each tool, the newest edition first."""
     files = dict.fromkeys(_OURS.values())
     return tuple(convention for file in files for convention in _conventions_of_file(file))
 
 
 def formula_conventions() -> tuple[Convention, ...]:
-    """Return the formulas over an architecture, all editions, in the order of their names."""
+    """Return the conventions that are formulas over an architecture, in all editions, sorted by
+    tool name.
+    """
     known = (convention for convention in ours() if convention.formula is not None)
     return tuple(sorted(known, key=lambda convention: convention.tool))
 
 
 def all_conventions() -> tuple[Convention, ...]:
-    """Return the conventions of this package and of plugins; a plugin that fails to load has
-    none.
-    """
+    """Return the conventions of this package and of all plugins that can be loaded."""
     points = (point for tool, point in _plugin_entry_points().items() if tool not in _OURS)
     return (
         *ours(),
@@ -89,13 +89,13 @@ def all_conventions() -> tuple[Convention, ...]:
 
 @functools.cache
 def _conventions_of_file(file: str) -> tuple[Convention, ...]:
-    """Return the conventions that a module of crossflops.tools defines."""
+    """Return the conventions that the module `file` of crossflops.tools defines."""
     known: tuple[Convention, ...] = import_module(f"crossflops.tools.{file}").CONVENTIONS
     return known
 
 
 def _plugin_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of installed plugins that add tools, by name."""
+    """Return the entry points of installed plugins, as {tool name: entry point}."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
@@ -110,7 +110,9 @@ def _conventions_of_plugin(point: EntryPoint) -> tuple[Convention, ...]:
 
 
 def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
-    """Return the editions that an adapter provides; none where it names a tool of this package."""
+    """Return the conventions that an adapter defines itself; () if it only names a tool of this
+    package.
+    """
     convention = getattr(adapter, "convention", None)
     if isinstance(convention, tuple):
         return convention
@@ -118,7 +120,7 @@ def conventions_of_adapter(adapter: object) -> tuple[Convention, ...]:
 
 
 def _editions(tool: str) -> tuple[Convention, ...]:
-    """Return the conventions of all editions of a tool, newest first; () if it is unknown."""
+    """Return all editions of a tool's convention, the newest first; () if the tool is unknown."""
     if tool in _OURS:
         known = _conventions_of_file(_OURS[tool])
     else:
@@ -128,7 +130,8 @@ def _editions(tool: str) -> tuple[Convention, ...]:
 
 
 def find_convention(tool: str, edition: str | None = None) -> Convention:
-    """Return the convention of a tool: the given edition, or the newest.
+    """Return the convention of a tool in the given edition, or in the newest one if `edition` is
+    None.
 
     Raises UnknownNameError when there is none.
     """
@@ -146,14 +149,14 @@ def find_convention(tool: str, edition: str | None = None) -> Convention:
 
 
 def parse_convention(text: str) -> Convention:
-    """Return the convention of `TOOL` or `TOOL@EDITION`."""
+    """Return the convention that a text names, `TOOL` or `TOOL@EDITION`."""
     tool, at, edition = text.partition("@")
     return find_convention(tool, edition if at else None)
 
 
 def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
-    """Return the conventions of these texts, each once: `TOOL`, `TOOL@EDITION`, or a pattern with
-    "*".
+    """Return the conventions that the texts name, each once; a text is `TOOL`, `TOOL@EDITION`, or
+    a pattern with "*".
 
     A pattern stands for the newest edition of every tool that it matches; formulas over an
     architecture have to be named. Raises UnknownNameError.
@@ -166,7 +169,9 @@ def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
 
 
 def _conventions_matching(pattern: str) -> list[Convention]:
-    """Return the conventions of tools whose names match a glob; raise UnknownNameError if none."""
+    """Return the newest convention of each tool whose name matches a pattern with "*"; raise
+    UnknownNameError if none does.
+    """
     known = list(
         dict.fromkeys(
             convention.tool for convention in all_conventions() if convention.formula is None
@@ -181,15 +186,17 @@ def _conventions_matching(pattern: str) -> list[Convention]:
 
 
 def convention_for_version(tool: str, version: str) -> Convention:
-    """Return the edition of a tool for an installed version. Raise UnknownNameError where there is
-    none.
+    """Return the edition of a tool's convention for an installed version; raise UnknownNameError
+    if the tool is unknown.
     """
     find_convention(tool)
     return _fitting(_editions(tool), version)
 
 
 def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
-    """Return the edition verified on a version, else one of the same release, else the newest."""
+    """Return the edition that was checked with this version; else the one of the same release,
+    else the newest one.
+    """
     for convention in editions:
         if version in convention.verified:
             return convention
@@ -200,8 +207,8 @@ def _fitting(editions: tuple[Convention, ...], version: str) -> Convention:
 
 
 def predicting(convention: str | Convention | tuple[Convention, ...], version: str) -> Convention:
-    """Return the convention that predicts an adapter's tool: the edition that it provides, or ours
-    by name.
+    """Return the convention that predicts an adapter's tool in this version; `convention` is what
+    the adapter provides, a tool name or its own conventions.
 
     Raises UnknownNameError for an unknown name.
     """

@@ -1,4 +1,5 @@
-"""Tools that replace PyTorch's functions: what DeepSpeed's flops profiler and calflops share.
+"""Define the rules that DeepSpeed's flops profiler and calflops share; both replace functions of
+PyTorch.
 
 Both put a function of their own in the place of torch.nn.functional.linear and many more, which
 computes an amount from the arguments and goes on to the original. What a model captured before is
@@ -73,7 +74,7 @@ _SIGNATURES = {
 
 
 class Arguments:
-    """A call's arguments under the names of the tool's own function.
+    """The arguments of a call, by the parameter names of the tool's own function.
 
     The function is `function` or, if none is named, the called one. Raises LookupError for an
     argument that has none of its names.
@@ -89,7 +90,9 @@ class Arguments:
         self._lists = {self._argument_name(name) for name in call.call.lists}
 
     def _argument_name(self, name: str) -> str:
-        """Return the name of a function's argument, given by its name or its position."""
+        """Return the parameter name for an argument that was given by name or by position, such as
+        "0".
+        """
         if name.isdigit() and int(name) < len(self._names):
             return self._names[int(name)]
         if name in self._names:
@@ -101,19 +104,21 @@ class Arguments:
         return name in self._values
 
     def value(self, name: str, default: Scalar) -> Scalar:
-        """Return an argument that is not a tensor."""
+        """Return the value of an argument, or `default` if it was not passed or is a tensor."""
         value = self._values.get(name, default)
         return default if isinstance(value, TensorSpec) else value
 
     def number(self, name: str, default: int) -> int:
-        """Return an argument that is a whole number. Raise TypeError for another type."""
+        """Return the value of an integer argument, or `default` if it was not passed; raise
+        TypeError for another type.
+        """
         value = self.value(name, default)
         if not isinstance(value, int):
             raise TypeError(f"{name} is {value!r}")
         return value
 
     def extents(self, name: str, default: int, axes: int) -> tuple[int, ...]:
-        """Return one number for each of `axes` axes, whether one or all are passed.
+        """Return one integer for each of `axes` axes; a single number applies to all of them.
 
         The tools need a tuple, and fail on a list. Raises TypeError.
         """
@@ -125,8 +130,8 @@ class Arguments:
         return (self.number(name, default),) * axes
 
     def shape(self, *names: str) -> tuple[int, ...]:
-        """Return the shape of the first of these tensors that was passed. Raise LookupError
-        without any.
+        """Return the shape of the first of these arguments that is a tensor of known shape; raise
+        LookupError if none is.
         """
         for name in names:
             spec = self._values.get(name)
@@ -135,23 +140,27 @@ class Arguments:
         raise LookupError(f"the call has no tensor {names[0]} of known shape")
 
     def shapes(self, *names: str) -> list[tuple[int, ...]]:
-        """Return the shapes of those of these arguments that are tensors."""
+        """Return the shapes of those arguments in `names` that are tensors, in the order of
+        `names`.
+        """
         tensors = (name for name in names if isinstance(self._values.get(name), TensorSpec))
         return [self.shape(name) for name in tensors]
 
 
 def functional_names(*names: str) -> tuple[str, ...]:
-    """Return the names of functions with the prefix "torch.nn.functional."."""
+    """Return each name with the prefix "torch.nn.functional."."""
     return tuple(f"torch.nn.functional.{name}" for name in names)
 
 
 def functional_names_by_rank(name: str) -> tuple[str, ...]:
-    """Return the names of a function of torch.nn.functional for one, two and three axes."""
+    """Return the full names of a function of torch.nn.functional for 1, 2 and 3 axes, such as
+    "torch.nn.functional.conv1d".
+    """
     return functional_names(*(f"{name}{rank}d" for rank in (1, 2, 3)))
 
 
 def function_rule_group() -> Rules:
-    """Return a new group of rules about functions that are called by their names."""
+    """Return a new, empty group of rules for functions that are called by their own name."""
     return Rules("function", by_name())
 
 
@@ -199,8 +208,10 @@ hooks, hook_parts, _first_adds = (Rules("module", called(), source="_rnn_flops")
 @_products.contraction(
     LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested", source="_linear_flops_compute"
 )
+@with_formula("n(x) x W[0], x without what a padding mask covers")
 def linear_of_nested(call: Site) -> int:
-    """n(x) x W[0], x without what a padding mask covers.
+    """Return the MACs that the tool counts for F.linear of a nested tensor: elements without
+    padding x output features.
 
     numel() of a nested tensor has no padding in it.
     """
@@ -209,15 +220,21 @@ def linear_of_nested(call: Site) -> int:
 
 
 @_products.contraction(LINEAR, cause=BROADCAST, source="_linear_flops_compute")
+@with_formula("n(x) x W[0]")
 def linear(call: Site) -> int:
-    """n(x) x W[0]."""
+    """Return the MACs that the tool counts for F.linear: number of input elements x output
+    features.
+    """
     provided = Arguments(call)
     return prod(provided.shape("input")) * provided.shape("weight")[0]
 
 
 @_products.contraction(CONVOLUTION, cause=RECOMPUTED, source="_conv_flops_compute")
+@with_formula("N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation")
 def convolution(call: Site) -> int:
-    """N x Ci x Co/g x prod(k) x prod(o), o computed from padding, stride and dilation."""
+    """Return the MACs that the tool counts for a convolution: batch size x input channels x output
+    channels per group x kernel positions x output positions.
+    """
     provided = Arguments(call)
     return (
         filters(provided)
@@ -227,7 +244,7 @@ def convolution(call: Site) -> int:
 
 
 def filters(provided: Arguments) -> int:
-    """Return N x Ci x Co/g of a convolution.
+    """Return batch size x input channels x output channels per group of a convolution.
 
     Raises ValueError where the second axis of the input is not the channels, which the tools
     assert: so an unbatched input fails.
@@ -242,8 +259,11 @@ def filters(provided: Arguments) -> int:
 @_parts.adds(
     CONVOLUTION, BIASED, cause="bias.conv", name="convolution.bias", source="_conv_flops_compute"
 )
+@with_formula("N x Co x prod(o), o as in the convolution")
 def functional_convolution_bias(call: Site) -> int:
-    """N x Co x prod(o), o as in the convolution."""
+    """Return the additions that the tool counts for the bias of a convolution: batch size x output
+    channels x output positions.
+    """
     provided = Arguments(call)
     return (
         provided.shape("weight")[0]
@@ -253,7 +273,8 @@ def functional_convolution_bias(call: Site) -> int:
 
 
 def functional_output_extents(provided: Arguments) -> tuple[int, ...]:
-    """Return the extents of a convolution's output, computed from its arguments.
+    """Return the spatial sizes of a convolution's result, as the tool computes them from the
+    arguments.
 
     "same" is read as a padding of d (k - 1) // 2 on both sides, one short if that is odd.
     """
@@ -278,7 +299,9 @@ def functional_window_positions(
     paddings: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[int, ...]:
-    """Return (i + 2 p - (d (k - 1) + 1)) // s + 1 for each axis of the source."""
+    """Return the number of window positions along each axis, (i + 2 p - (d (k - 1) + 1)) // s + 1,
+    for input size i, padding p, dilation d, kernel size k and stride s.
+    """
     return tuple(
         (extent + 2 * paddings[axis] - (dilations[axis] * (kernel[axis] - 1) + 1)) // strides[axis]
         + 1
@@ -290,45 +313,63 @@ def functional_window_positions(
 
 
 @_products.contraction(_MATMUL, cause=BROADCAST, source="_matmul_flops_compute")
+@with_formula("prod(A) x B[-1]: batch axes that only B has are lost")
 def matmul(call: Site) -> int:
-    """prod(A) x B[-1]: batch axes that only B has are lost."""
+    """Return the MACs that the tool counts for torch.matmul: number of elements of the first
+    operand x last axis of the second.
+    """
     provided = Arguments(call, "matmul")
     return prod(provided.shape("input")) * provided.shape("other")[-1]
 
 
 @_products.contraction(_ADDMM, cause=BROADCAST, source="_addmm_flops_compute")
+@with_formula("prod(A) x B[-1] of input + A B")
 def addmm(call: Site) -> int:
-    """prod(A) x B[-1] of input + A B."""
+    """Return the MACs that the tool counts for addmm (input + A B): number of elements of A x last
+    axis of B.
+    """
     provided = _addmm_arguments(call)
     return prod(provided.shape("mat1")) * provided.shape("mat2")[-1]
 
 
 @_parts.adds(_ADDMM, cause="bias.linear", name="addmm.input", source="_addmm_flops_compute")
+@with_formula("n(input) of input + A B, before it is broadcast")
 def addmm_input(call: Site) -> int:
-    """n(input) of input + A B, before it is broadcast."""
+    """Return the additions that the tool counts for addmm (input + A B): the number of elements of
+    `input` before it is broadcast.
+    """
     return prod(_addmm_arguments(call).shape("input", "self"))
 
 
 def _addmm_arguments(call: Site) -> Arguments:
-    """Return the arguments of torch.addmm, or those that the tool's method counter takes."""
+    """Return the arguments of a call of addmm, by the parameter names of the tool's function or
+    method for it.
+    """
     by_method = call.target in ("torch.Tensor.addmm", "torch.baddbmm")
     return Arguments(call, "tensor_addmm" if by_method else "addmm")
 
 
 @_may_fail.contraction("torch.einsum", cause=_ESTIMATE, source="_einsum_flops_compute")
+@with_formula("floor(F / 2), F the FLOPs that numpy.einsum_path prints")
 def einsum(call: Site) -> int:
-    """floor(F / 2), F the FLOPs that numpy.einsum_path prints."""
+    """Return the MACs that the tool counts for an einsum: half of the FLOPs that numpy.einsum_path
+    prints, rounded down.
+    """
     return path_cost(call) // 2
 
 
 @_parts.adds("torch.einsum", cause=_ESTIMATE, name="einsum.odd", source="_einsum_flops_compute")
+@with_formula("F mod 2, F the FLOPs that numpy.einsum_path prints")
 def einsum_odd(call: Site) -> int:
-    """F mod 2, F the FLOPs that numpy.einsum_path prints."""
+    """Return the operation that is left if the FLOPs that numpy.einsum_path prints are halved: 1
+    for an odd number, else 0.
+    """
     return path_cost(call) % 2
 
 
 def path_cost(call: Site, equation_index: int = 0) -> int:
-    """Return the "optimized FLOP count" that numpy.einsum_path prints with four digits.
+    """Return the FLOPs that numpy.einsum_path prints for the best order of an einsum, to four
+    digits.
 
     `equation_index` is the argument that holds the equation. Raises LookupError where the tool's
     function cannot be called so: with the operands in one list, or with lists of axes for an
@@ -367,19 +408,25 @@ for formula, targets, source in (
     name="arithmetic",
     source="_elementwise_flops_compute",
 )
+@with_formula("n(y) for an addition or a multiplication")
 def arithmetic(call: Site) -> int:
-    """n(y) for an addition or a multiplication."""
+    """Return the operations that the tool counts for an addition or a multiplication: the number
+    of elements of the broadcast result.
+    """
     return prod(np.broadcast_shapes(*Arguments(call).shapes("input", "other")))
 
 
+@with_formula("n(x)")
 def functional_input_elements(call: Site) -> int:
-    """n(x)."""
+    """Return the number of elements of the function's input."""
     return prod(Arguments(call).shape("input"))
 
 
 @with_formula("n(positions of x that a padding mask covers)")
 def functional_masked_elements(call: Site) -> int:
-    """Return the elements that a padding mask covers, which numel() of a nested tensor lacks."""
+    """Return the number of input elements that a padding mask covers, which the tool does not
+    count.
+    """
     shape = Arguments(call).shape("input")
     return prod(shape) - call.valid_positions * shape[-1]
 
@@ -400,15 +447,21 @@ for name, cause, targets, source in (
 @_parts.adds(
     functional_names("batch_norm"), cause="norm.batch", source="_batch_norm_flops_compute"
 )
+@with_formula("2 n(x) with weights, n(x) without; 5 n(x) and 4 n(x) with batch statistics")
 def batch_norm(call: Site) -> int:
-    """2 n(x) with weights, n(x) without; 5 n(x) and 4 n(x) with batch statistics."""
+    """Return the operations that the tool counts for F.batch_norm: 1 to 5 for each input
+    element.
+    """
     provided = Arguments(call)
     statistics = 3 if provided.value("training", False) else 0
     return (statistics + (2 if provided.has("weight") else 1)) * prod(provided.shape("input"))
 
 
+@with_formula("5 n(x) with weights, 4 n(x) without")
 def functional_norm_adds(call: Site) -> int:
-    """5 n(x) with weights, 4 n(x) without."""
+    """Return the operations that the tool counts for a layer, group or instance norm: 5 for each
+    input element with a weight, else 4.
+    """
     return _norm_adds_per_element(call) * functional_input_elements(call)
 
 
@@ -420,12 +473,16 @@ def functional_norm_adds(call: Site) -> int:
 )
 @with_formula("5 n(covered) with weights, 4 n(covered) without")
 def norm_covered(call: Site) -> int:
-    """Return what a norm of the positions that a padding mask covers counts."""
+    """Return the operations that a layer norm of the positions covered by a padding mask would
+    have, which the tool does not count.
+    """
     return _norm_adds_per_element(call) * functional_masked_elements(call)
 
 
 def _norm_adds_per_element(call: Site) -> int:
-    """Return the additions that the tool counts per element of a norm: 5 with a weight, else 4."""
+    """Return the operations per input element that the tool counts for a norm: 5 with a weight,
+    else 4.
+    """
     return 5 if Arguments(call).has("weight") else 4
 
 
@@ -438,8 +495,9 @@ for kind in ("layer", "group", "instance"):
     )(functional_norm_adds)
 
 
+@with_formula("n(x)")
 def functional_pool_elements(call: Site) -> int:
-    """n(x).
+    """Return the number of input elements, which is what the tool counts for a pool.
 
     The tools' function has no argument `output_size`, which ends them.
     """
@@ -456,7 +514,7 @@ for name, cause, targets in POOLS:
 
 
 def _copies(call: Site) -> bool:
-    """Return whether a resampling copies the nearest elements."""
+    """Return whether the mode of a resampling begins with "nearest"."""
     return str(_resampling_argument(call, "mode", "3", "nearest")).startswith("nearest")
 
 
@@ -465,12 +523,12 @@ _INTERPOLATED = Condition("in another mode", lambda call: not _copies(call))
 
 
 def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site], int]]:
-    """Return a decorator that declares a tool's amount twice: for copied neighbours, and for other
-    modes.
+    """Return a decorator that declares a function as the amount of F.interpolate and F.upsample,
+    by one rule for nearest modes and one for other modes.
     """
 
     def declare(amount: Callable[[Site], int]) -> Callable[[Site], int]:
-        """Add one amount for copying and for interpolating resampling, and return it."""
+        """Add the two rules with this amount, and return the function."""
         for name, cause, condition in (
             ("resampling.copied", "upsample.nearest", _COPIED),
             ("resampling.interpolated", "upsample.linear", _INTERPOLATED),
@@ -483,12 +541,16 @@ def resampling(group: Rules) -> Callable[[Callable[[Site], int]], Callable[[Site
 
 
 def _resampling_argument(call: Site, name: str, location: str, default: Any = None) -> Any:
-    """Return a resampling argument that was given by name or by position."""
+    """Return the argument of a resampling with this name or at this position, or `default` if it
+    was not passed.
+    """
     return call.settings.get(name, call.settings.get(location, default))
 
 
 def resampling_input(call: Site) -> TensorSpec:
-    """Return the input. Raise LookupError where it is passed by keyword, or has no known shape."""
+    """Return the input tensor of a resampling; raise LookupError if it is not given by position,
+    or its shape is unknown.
+    """
     spec = call.input("0")
     if spec is None or spec.shape is None:
         raise LookupError("the tool's function takes the input by position")
@@ -496,7 +558,9 @@ def resampling_input(call: Site) -> TensorSpec:
 
 
 def resampling_size(call: Site) -> int | None:
-    """Return prod(size) without batch and channels, or None where no size is passed."""
+    """Return the product of the given `size` of a resampling (spatial axes only), or None if no
+    size is given.
+    """
     size = _resampling_argument(call, "size", "1")
     if isinstance(size, list):
         return prod(map(int, size))
@@ -504,7 +568,9 @@ def resampling_size(call: Site) -> int | None:
 
 
 def scales(call: Site) -> list[float] | float:
-    """Return the scale factor of each axis, or one of all; raise LookupError without one."""
+    """Return the scale factors of a resampling, one for each axis or one number for all axes;
+    raise LookupError if none is given.
+    """
     scale = _resampling_argument(call, "scale_factor", "2")
     if not isinstance(scale, int | float | list):
         raise LookupError("neither size nor scale_factor")
@@ -524,7 +590,9 @@ def _is_cell(call: Site) -> bool:
 
 
 def _hook_sample_steps(call: Site) -> int:
-    """Return batch size x steps x directions of a recurrent call; for a cell, its batch size."""
+    """Return batch size x steps x directions of a recurrent layer, or the batch size of a
+    recurrent cell.
+    """
     source = call.input("0")
     if source is None or source.shape is None:
         raise LookupError("the hook needs a tensor as first positional input")
@@ -535,7 +603,8 @@ def _hook_sample_steps(call: Site) -> int:
 
 
 def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
-    """Return the shapes of W_ih, W_hh and the biases, if any, of each layer's forward direction.
+    """Return for each layer the shapes of its parameters in the forward direction: [weight_ih,
+    weight_hh], and both biases if it has them.
 
     Raises KeyError where a parameter was replaced by others (as weight_norm does): so does
     `__getattr__` in the hook.
@@ -549,32 +618,47 @@ def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
 
 
 @hooks.contraction(HOOKED, cause="rnn.fused", stands_for=layers.operators_of_layers(HOOKED))
+@with_formula(
+    "T x B x (n(W_ih) + n(W_hh)), summed over layers; of two directions the first, twice"
+)
 def recurrent(call: Site) -> int:
-    """T x B x (n(W_ih) + n(W_hh)), summed over layers; of two directions the first, twice."""
+    """Return the MACs that the tool counts for a recurrent layer or cell: steps x batch size x
+    directions x number of elements of the weights of the forward direction.
+    """
     return _hook_sample_steps(call) * sum(
         prod(matrix) for layer in _hook_layer_shapes(call) for matrix in layer[:2]
     )
 
 
 @hook_parts.adds(HOOKED, cause="rnn.gate-elementwise", name="recurrent.gates")
+@with_formula("H per step and layer for an RNN, 7 H for a GRU, 10 H for an LSTM")
 def hook_gate_adds(call: Site) -> int:
-    """H per step and layer for an RNN, 7 H for a GRU, 10 H for an LSTM."""
+    """Return the elementwise operations that the tool counts for a recurrent layer or cell: per
+    step, sample, direction and layer H (RNN), 7 H (GRU) or 10 H (LSTM) for H units.
+    """
     kind = call.target.rpartition(".")[2].removesuffix("Cell")
     units = call.number("hidden_size")
     return _hook_sample_steps(call) * len(_hook_layer_shapes(call)) * _ELEMENTWISE[kind] * units
 
 
 @hook_parts.adds(HOOKED, cause="bias.rnn", name="recurrent.bias")
+@with_formula("2 g H per step and layer, if there are biases")
 def hook_recurrent_bias(call: Site) -> int:
-    """2 g H per step and layer, if there are biases."""
+    """Return the additions that the tool counts for the biases of a recurrent layer or cell: per
+    step, sample, direction and layer the number of bias elements.
+    """
     return _hook_sample_steps(call) * sum(
         bias[0] for layer in _hook_layer_shapes(call) for bias in layer[2:]
     )
 
 
 @_first_adds.adds(HOOKED, cause="unit.first-add-omitted", name="recurrent.first-adds", factor=-1)
+@with_formula("2 g H per step and layer: a product of n terms counts as 2 n - 1 operations")
 def first_adds(call: Site) -> int:
-    """2 g H per step and layer: a product of n terms counts as 2 n - 1 operations."""
+    """Return the additions that are missing in the tool's count of a recurrent layer: it counts 2
+    n - 1 operations for a sum of n products, so one less for each of 2 g H sums (H units, g
+    gates).
+    """
     return _hook_sample_steps(call) * sum(2 * layer[0][0] for layer in _hook_layer_shapes(call))
 
 
@@ -584,7 +668,9 @@ def first_adds(call: Site) -> int:
 def edition(
     tool: str, number: str, source: str, *, prints: str, per_mac: int, **more: Any
 ) -> Tool:
-    """Return a tool that switches to evaluation and hooks every module; `source` is its file."""
+    """Return the description of a tool that runs the model in evaluation mode and hooks every
+    module; `source` is the tool's file.
+    """
     return Tool(
         tool,
         edition=number,
@@ -600,7 +686,8 @@ def edition(
 
 
 def rules_for_unseen_work(*replaced: Rules) -> Rules:
-    """Return the rules for unseen contraction work, the most specific reason first.
+    """Return the rules that say why the tool does not see a contraction, the most specific reason
+    first.
 
     `replaced` are the rules about functions that contract.
     """
@@ -641,8 +728,8 @@ def two_numbers(
     parameters: Parameters,
     steps: tuple[CountsSteps, CountsSteps],
 ) -> tuple[Convention, Convention]:
-    """Return the conventions of the two numbers of one run, from the rules above and these of the
-    tool's own.
+    """Return the conventions of the two numbers that one run of the tool prints: (FLOPs, MACs),
+    from the rules of this module and the tool's own ones.
 
     FLOPs, as `tool`, are twice the MACs of the products, and all other work. MACs, as `tool`-macs,
     are those of the replaced functions alone: neither einsum nor recurrent layers have any.

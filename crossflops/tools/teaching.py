@@ -1,4 +1,4 @@
-"""Tools that are taught: a formula of one's own, handed to a tool by the tool's own mechanism.
+"""Give formulas of a user to a tool, by the tool's own mechanism.
 
 A tool takes formulas for modules or for operators. What it then prints for a call is the formula's
 count in the unit of the tool: the MACs, or all FLOPs where the tool counts 2 for a MAC. The rules
@@ -31,7 +31,7 @@ _NO_ADAPTER = "the tool has such a mechanism, and its plugin does not use it"
 def lessons_for(
     convention: Convention, formulas: Iterable["Formula"], *, is_able: bool
 ) -> tuple[Lesson, ...]:
-    """Return what a tool is taught: a lesson for each formula, with the reason if it is refused.
+    """Return one lesson for each formula: whether the tool takes it, and if not, the reason.
 
     Args:
         convention: the rules of the tool.
@@ -51,6 +51,7 @@ def lessons_for(
 
 
 def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: bool) -> str:
+    """Return why the tool does not take this formula, as a text, or "" if it takes it."""
     if teaching is None:
         return _NO_MECHANISM
     if not is_able:
@@ -65,7 +66,7 @@ def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: 
 
 
 def convention_with_formulas(convention: Convention, formulas: Sequence["Formula"]) -> Convention:
-    """Return the rules of a tool that is handed these formulas."""
+    """Return a copy of the convention with rules for these formulas of a user."""
     teaching = convention.teaching
     if teaching is None or not formulas:
         return convention
@@ -79,7 +80,7 @@ def convention_with_formulas(convention: Convention, formulas: Sequence["Formula
 
 
 def count_taught_calls(bookings: Iterable[Any], formula: str) -> int:
-    """Return the number of calls for which a taught tool uses this formula."""
+    """Return the number of calls that the tool counts by this formula of a user."""
     name = _PREFIX + formula
     return len({booking.call for booking in bookings if booking.rule.id == name})
 
@@ -87,10 +88,14 @@ def count_taught_calls(bookings: Iterable[Any], formula: str) -> int:
 def _rules_of_formula(
     convention: Convention, teaching: Teaching, formula: "Formula", classes: frozenset[str]
 ) -> Iterator[Rule]:
+    """Yield the rules by which the tool counts with this formula of a user."""
+
     def formula_macs(site: Site) -> int:
+        """Return the MACs of the formula for one call."""
         return _site_cost(formula, site).macs
 
     def flops_beyond_macs(site: Site) -> int:
+        """Return the FLOPs of the formula for one call without 2 FLOPs for each of its MACs."""
         cost = _site_cost(formula, site)
         return cost.flops - 2 * cost.macs
 
@@ -120,6 +125,7 @@ def _rules_of_formula(
 
 
 def _is_about(formula: "Formula", teaching: Teaching) -> Condition:
+    """Return a condition that holds for calls of the formula's module class or operator."""
     if formula.module:
         from crossflops.operators.formula import plain_class_name
 
@@ -155,7 +161,8 @@ def cost_of_call(
     outputs: Iterable[TensorSpec],
     settings: Any,
 ) -> Cost:
-    """Return what a formula counts for a call whose operands have these names.
+    """Return the cost that a formula gives for a call with these operands and settings; a call
+    that it leaves uncounted costs nothing.
 
     "xs.0" is the first tensor of the list "xs". A call that the formula leaves uncounted costs
     nothing, as the tool is told nothing of it. Raises FormulaError.
@@ -187,13 +194,18 @@ def cost_of_call(
 def name_module_operands(
     formula: "Formula", positional: Iterable[TensorSpec], weights: Iterable[TensorSpec]
 ) -> list[TensorSpec]:
-    """Return the operands of a module's call: what it is given by position, then its weights."""
+    """Return the operands of a module's call: its positional inputs, named as the parameters of
+    `forward`, then its weights.
+    """
     names = _forward_argument_names(formula)
     named = [replace(spec, name=names.get(spec.name, spec.name)) for spec in positional]
     return [*named, *weights]
 
 
 def _forward_argument_names(formula: "Formula") -> dict[str, str]:
+    """Return the parameter names of the module's `forward`, as {position: name}, with positions as
+    texts such as "0".
+    """
     import inspect
 
     from crossflops.operators.formula import find_loaded_class
@@ -207,6 +219,7 @@ def _forward_argument_names(formula: "Formula") -> dict[str, str]:
 
 
 def _site_cost(formula: "Formula", site: Site) -> Cost:
+    """Return the cost that a formula gives for this call."""
     call = site.call
     if not formula.module:
         return cost_of_call(formula, call.inputs, call.outputs, call.settings)
@@ -217,10 +230,13 @@ def _site_cost(formula: "Formula", site: Site) -> Cost:
 
 
 def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:
-    """Return the parameters of a module by their paths in it, each once."""
+    """Return the parameters of a module and of the modules in it, each storage once, named by
+    their paths.
+    """
     weights: dict[int, TensorSpec] = {}
 
     def collect_weights(row: Module, prefix: str) -> None:
+        """Add the parameters of `row` and of its children to `weights`."""
         for parameter in row.params:
             spec = TensorSpec(prefix + parameter.name, parameter.dtype, parameter.shape)
             weights.setdefault(parameter.storage, spec)

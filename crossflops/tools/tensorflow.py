@@ -1,4 +1,5 @@
-"""The TensorFlow profiler's float_operation count of a frozen graph.
+"""Define the convention of the TensorFlow profiler, which counts the `float_ops` of a frozen
+graph.
 
 tf.compat.v1.profiler sums over the operations of a graph what the functions registered for them
 compute from static shapes; an operation without such a function, or with an open shape, is 0
@@ -42,13 +43,17 @@ class _OpenShapeError(Exception):
 
 
 def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
-    """Return a FLOP formula that gives 0 if a shape that it reads is not fully known.
+    """Return a formula that gives 0 for a call with a shape that is not fully known, and else what
+    `amount` gives.
 
     There the registered function raises an error.
     """
 
     @functools.wraps(amount)
     def formula(call: Site) -> int:
+        """Return what `amount` gives for the call, or 0 if it reads a shape that is not fully
+        known.
+        """
         try:
             return amount(call)
         except _OpenShapeError:
@@ -58,7 +63,7 @@ def _zero_if_open(amount: Callable[[Site], int]) -> Callable[[Site], int]:
 
 
 def _input(call: Site, index: int) -> Shape:
-    """Return the shape of a call's input; raise if it is not fully known."""
+    """Return the shape of the input at `index`; raise _OpenShapeError if it is not fully known."""
     shape = call.inputs[index].shape
     if shape is None:
         raise _OpenShapeError
@@ -66,7 +71,7 @@ def _input(call: Site, index: int) -> Shape:
 
 
 def _tensorflow_result_shape(call: Site) -> Shape:
-    """Return the shape of a call's first output; raise if it is not fully known."""
+    """Return the shape of the first result; raise _OpenShapeError if it is not fully known."""
     shape = call.outputs[0].shape
     if shape is None:
         raise _OpenShapeError
@@ -74,7 +79,7 @@ def _tensorflow_result_shape(call: Site) -> Shape:
 
 
 def _tensorflow_setting_sizes(call: Site, name: str) -> Sequence[int]:
-    """Return a setting of a call that is a list of sizes."""
+    """Return the setting `name` of a call, which is a list of sizes."""
     return cast(Sequence[int], call.settings[name])
 
 
@@ -86,22 +91,31 @@ _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 @_zero_if_open
+@with_formula("n(out) x filter area x filter[in], which is one group's")
 def convolution(call: Site) -> int:
-    """n(out) x filter area x filter[in], which is one group's."""
+    """Return the MACs that TensorFlow counts for a convolution: result elements x filter positions
+    x input channels of one group.
+    """
     _input(call, 0)
     return prod(_input(call, 1)[:-1]) * prod(_tensorflow_result_shape(call))
 
 
 @_zero_if_open
+@with_formula("n(out) x filter height x width")
 def depthwise(call: Site) -> int:
-    """n(out) x filter height x width."""
+    """Return the MACs that TensorFlow counts for a depthwise convolution: result elements x filter
+    positions.
+    """
     _input(call, 0)
     return prod(_input(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
 
 
 @_zero_if_open
+@with_formula("K x n(out), K an axis of the first operand")
 def matmul(call: Site) -> int:
-    """K x n(out), K an axis of the first operand."""
+    """Return the MACs that TensorFlow counts for a matrix product: result elements x one axis of
+    the first operand.
+    """
     first = _input(call, 0)
     # a batched product has adj_x instead of transpose_a, which is not looked at
     return first[-2 if call.settings.get("transpose_a") else -1] * prod(
@@ -117,7 +131,8 @@ _CONTRACTIONS = (
 
 
 def _has_unknown_shape(call: Site) -> bool:
-    """Return whether a shape that the FLOP formula reads is unknown.
+    """Return whether a shape that TensorFlow's FLOP formula reads is unknown: of the result, the
+    first operand, or the filter of a convolution.
 
     For a product that is not the second operand's.
     """
@@ -159,7 +174,9 @@ _TRANSPOSED = {"cause": "conv.transpose-output-size"} | {
 
 
 def _tensorflow_transposed_flops(call: Site) -> int:
-    """Return a transposed convolution's FLOPs, int(2 n(out) n(filter) / (channels x strides))."""
+    """Return the FLOPs that TensorFlow counts for a transposed convolution: int(2 x result
+    elements x filter elements / (output channels x strides)).
+    """
     out, weights, strides = (
         _tensorflow_result_shape(call),
         _input(call, 1),
@@ -169,8 +186,8 @@ def _tensorflow_transposed_flops(call: Site) -> int:
 
 
 def _is_open_gradient(call: Site) -> bool:
-    """Return whether the result, or the image or filter that the formulas read, has an open
-    shape.
+    """Return whether the result of a convolution's gradient, or the operand that TensorFlow's FLOP
+    formula reads, has an unknown shape.
     """
     index = 1 if call.target == "Conv2DBackpropInput" else 0
     return call.inputs[index].shape is None or call.outputs[0].shape is None
@@ -198,15 +215,21 @@ rules.hides(
     "Conv2DBackpropInput", _CHANNELS_LAST, _FORWARD, name="transposed-convolution", **_TRANSPOSED
 )
 @_zero_if_open
+@with_formula("int(2 n(out) n(filter) / (out channels x strides)) // 2")
 def tensorflow_transposed_macs(call: Site) -> int:
-    """int(2 n(out) n(filter) / (out channels x strides)) // 2."""
+    """Return the MACs that TensorFlow counts for a transposed convolution: half of its FLOPs,
+    rounded down.
+    """
     return _tensorflow_transposed_flops(call) // 2
 
 
 @rules.adds("Conv2DBackpropInput", _CHANNELS_LAST, name="transposed-odd", **_TRANSPOSED)
 @_zero_if_open
+@with_formula("int(2 n(out) n(filter) / (out channels x strides)) mod 2")
 def tensorflow_transposed_remainder(call: Site) -> int:
-    """int(2 n(out) n(filter) / (out channels x strides)) mod 2."""
+    """Return the FLOP that is left if the FLOPs of a transposed convolution are halved: 1 for an
+    odd number, else 0.
+    """
     return _tensorflow_transposed_flops(call) % 2
 
 
@@ -216,7 +239,9 @@ _OF_FILTER = {"cause": "conv.backward-by-strides"} | {
 
 
 def _filter_gradient_flops(call: Site) -> int:
-    """Return the FLOPs of a filter's gradient: int(2 n(in) n(filter) / (channels x strides))."""
+    """Return the FLOPs that TensorFlow counts for the filter gradient of a convolution: int(2 x
+    input elements x filter elements / (input channels x strides)).
+    """
     image, weights, strides = (
         _input(call, 0),
         _tensorflow_result_shape(call),
@@ -229,8 +254,11 @@ def _filter_gradient_flops(call: Site) -> int:
     "Conv2DBackpropFilter", _CHANNELS_LAST, _BACKWARD, name="filter-gradient", **_OF_FILTER
 )
 @_zero_if_open
+@with_formula("int(2 n(in) n(filter) / (channels x strides)) // 2")
 def filter_gradient(call: Site) -> int:
-    """int(2 n(in) n(filter) / (channels x strides)) // 2."""
+    """Return the MACs that TensorFlow counts for the filter gradient of a convolution: half of its
+    FLOPs, rounded down.
+    """
     return _filter_gradient_flops(call) // 2
 
 
@@ -238,8 +266,11 @@ def filter_gradient(call: Site) -> int:
     "Conv2DBackpropFilter", _CHANNELS_LAST, _BACKWARD, name="filter-gradient-odd", **_OF_FILTER
 )
 @_zero_if_open
+@with_formula("int(2 n(in) n(filter) / (channels x strides)) mod 2")
 def filter_gradient_odd(call: Site) -> int:
-    """int(2 n(in) n(filter) / (channels x strides)) mod 2."""
+    """Return the FLOP that is left if the FLOPs of a filter gradient are halved: 1 for an odd
+    number, else 0.
+    """
     return _filter_gradient_flops(call) % 2
 
 
@@ -248,8 +279,10 @@ def filter_gradient_odd(call: Site) -> int:
 
 
 def tensorflow_elementwise_flops(call: Site) -> int:
-    """Return n(out); 2 n(out) for SquaredDifference, 4 n(out) for RsqrtGrad.
-    _binary_per_element_op_flops.
+    """Return the FLOPs that TensorFlow counts for an operation of two operands: the number of
+    result elements, twice that for SquaredDifference, four times for RsqrtGrad.
+
+    In the tool: _binary_per_element_op_flops.
     """
     return {"SquaredDifference": 2, "RsqrtGrad": 4}.get(call.target, 1) * prod(
         _tensorflow_result_shape(call)
@@ -257,8 +290,10 @@ def tensorflow_elementwise_flops(call: Site) -> int:
 
 
 def unary(call: Site) -> int:
-    """Return n(in); 2 n(in) for Rsqrt, 5 n(in) for Softmax; L2Loss 3n - 1. _unary_op_flops,
-    _l2_loss_flops.
+    """Return the FLOPs that TensorFlow counts for an operation of one operand with n elements: n,
+    2 n for Rsqrt, 5 n for Softmax, 3 n - 1 for L2Loss.
+
+    In the tool: _unary_op_flops, _l2_loss_flops.
     """
     elements = prod(_input(call, 0))
     if call.target == "L2Loss":
@@ -267,13 +302,21 @@ def unary(call: Site) -> int:
 
 
 def tensorflow_reduction_flops(call: Site) -> int:
-    """Return n(in) - n(out), and n(in) for Mean. _reduction_op_flops."""
+    """Return the FLOPs that TensorFlow counts for a reduction: input elements - result elements,
+    or input elements for Mean.
+
+    In the tool: _reduction_op_flops.
+    """
     elements, results = prod(_input(call, 0)), prod(_tensorflow_result_shape(call))
     return elements if call.target == "Mean" else elements - results
 
 
 def sum_of_many(call: Site) -> int:
-    """Return (k - 1) n(in) for k inputs. _add_n_flops."""
+    """Return the FLOPs that TensorFlow counts for AddN of k inputs: (k - 1) x elements of the
+    first input.
+
+    In the tool: _add_n_flops.
+    """
     return (len(call.inputs) - 1) * prod(_input(call, 0)) if call.inputs else 0
 
 
@@ -296,7 +339,7 @@ KINDS: dict[str, Callable[[Site], int]] = {
     "n(in) for one operand, n(out) for two, n(in) - n(out) for a reduction; more for a few"
 )
 def tensorflow_arithmetic_flops(call: Site) -> int:
-    """Return the FLOPs of an elementwise operation or a reduction."""
+    """Return the FLOPs that TensorFlow counts for an elementwise operation or a reduction."""
     return KINDS[call.target](call)
 
 
@@ -342,8 +385,11 @@ rules.adds(
 
 
 @_zero_if_open
+@with_formula("n(in), 5 n(in) for Softmax")
 def tensorflow_unary_flops(call: Site) -> int:
-    """n(in), 5 n(in) for Softmax."""
+    """Return the FLOPs that TensorFlow counts for a bias or a softmax: the number of input
+    elements, five times that for Softmax.
+    """
     return unary(call)
 
 
@@ -370,15 +416,19 @@ _POOL = f"{_REGISTRY}: _pool_flops"
 @rules.adds("AvgPool", _CHANNELS_LAST, cause="pool.avg", name="average-pool", source=_POOL)
 @rules.adds("MaxPool", _CHANNELS_LAST, cause="pool.max", name="max-pool", source=_POOL)
 @_zero_if_open
+@with_formula("window x n(out)")
 def pooling(call: Site) -> int:
-    """window x n(out)."""
+    """Return the FLOPs that TensorFlow counts for a pool: window positions x result elements."""
     return prod(_tensorflow_setting_sizes(call, "ksize")) * prod(_tensorflow_result_shape(call))
 
 
 @rules.adds("Dilation2D", cause="pool.max", source=f"{_NN_OPS}: _calc_dilation2d_flops")
 @_zero_if_open
+@with_formula("2 n(out) x filter height x width")
 def dilation(call: Site) -> int:
-    """2 n(out) x filter height x width."""
+    """Return the FLOPs that TensorFlow counts for Dilation2D: 2 x result elements x filter
+    positions.
+    """
     _input(call, 0)
     return 2 * prod(_input(call, 1)[:2]) * prod(_tensorflow_result_shape(call))
 
@@ -389,7 +439,7 @@ def dilation(call: Site) -> int:
 @_zero_if_open
 @with_formula("int(2 n(in) n(filter) / (channels x strides))")
 def tensorflow_backward_flops(call: Site) -> int:
-    """Return the FLOPs of the gradient of a filter."""
+    """Return the FLOPs that TensorFlow counts for the filter gradient of a convolution."""
     return _filter_gradient_flops(call)
 
 
@@ -397,8 +447,11 @@ def tensorflow_backward_flops(call: Site) -> int:
     ("MaxPoolGrad", "AvgPoolGrad"), _CHANNELS_LAST, cause="scope.backward", name="pool-gradients"
 )
 @_zero_if_open
+@with_formula("(window + 1) n(result); 2 window n(result) for AvgPoolGrad")
 def pool_gradient(call: Site) -> int:
-    """(window + 1) n(result); 2 window n(result) for AvgPoolGrad."""
+    """Return the FLOPs that TensorFlow counts for the gradient of a pool: (window positions + 1) x
+    elements, or 2 x window positions x elements for AvgPoolGrad.
+    """
     window = prod(_tensorflow_setting_sizes(call, "ksize"))
     per_element = 2 * window if call.target == "AvgPoolGrad" else window + 1
     return per_element * prod(_input(call, 1))

@@ -1,4 +1,5 @@
-"""thop: a hook on every module whose exact class has a rule (github.com/Lyken17).
+"""Define the convention of thop, which hooks each module whose exact class has a rule
+(github.com/Lyken17).
 
 Two editions: 0.0.31, which printed 4.112 G for ResNet-50, and 0.1.1. They differ in biases, batch
 norm, average pooling, and in whether the root's own rule counts. Sources: thop/profile.py
@@ -47,7 +48,9 @@ _DROPPED = "attention.padding-skipped"
 
 
 def _edition(edition: str, verified: str) -> Tool:
-    """Return the tool description of one thop version."""
+    """Return the description of one thop version as a tool; `verified` is the release with which
+    it was checked.
+    """
     return Tool(
         "thop",
         edition=edition,
@@ -93,10 +96,9 @@ v0_0_31.include(unseen)
 
 
 def _thop_kernel_positions(call: Site) -> int:
-    """Return the number of kernel positions of a convolution.
+    """Return the number of kernel positions of a convolution, the product of its kernel sizes.
 
-    In detail: K, the product of the kernel's extents: of the weight, or of the setting where the
-    weight is computed.
+    They are read from the weight, or from the setting if the weight is computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     if weights:
@@ -108,8 +110,10 @@ def _thop_kernel_positions(call: Site) -> int:
 @new.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
 @new.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis")
 @new.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
+@with_formula("n(y) x (x.shape[1] // groups) x K: the second axis is taken for the channels")
 def convolution(call: Site) -> int:
-    """n(y) x (x.shape[1] // groups) x K: the second axis is taken for the channels.
+    """Return the MACs that thop counts for a convolution, transposed or not: result elements x
+    (second input axis // groups) x kernel positions.
 
     calc_func.py: calculate_conv2d_flops.
     """
@@ -123,8 +127,10 @@ def convolution(call: Site) -> int:
 @old.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
 @old.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis", name="convolution")
 @old.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
+@with_formula("n(y) x (in_channels // groups) x K")
 def convolution_by_module(call: Site) -> int:
-    """n(y) x (in_channels // groups) x K.
+    """Return the MACs that thop 0.0.31 counts for a convolution, transposed or not: result
+    elements x input channels per group x kernel positions.
 
     basic_hooks.py: count_convNd.
     """
@@ -139,8 +145,10 @@ old.adds(_FILTERS, has("bias"), cause="bias.conv", name="convolution.bias")(outp
 
 
 @both.contraction(layers.LINEAR, padding_dropped(), cause=_DROPPED, name="linear.nested")
+@with_formula("in_features x n(y), y without what a padding mask covers")
 def linear_of_nested(call: Site) -> int:
-    """in_features x n(y), y without what a padding mask covers.
+    """Return the MACs that thop counts for a linear layer on a nested tensor: input features x
+    result elements without padding.
 
     basic_hooks.py: count_linear.
     """
@@ -150,8 +158,9 @@ def linear_of_nested(call: Site) -> int:
 
 @both.contraction(layers.LINEAR, cause="matmul.leading-dims-lost")
 @both.contraction(layers.LINEAR, under(VMAP), cause="function.vmap", name="linear.vmapped")
+@with_formula("in_features x n(y)")
 def linear(call: Site) -> int:
-    """in_features x n(y).
+    """Return the MACs that thop counts for a linear layer: input features x result elements.
 
     basic_hooks.py: count_linear.
     """
@@ -168,17 +177,19 @@ _ELEMENTWISE = {
 
 
 def _thop_cell_kind(call: Site) -> str:
-    """Return the kind of a recurrent cell: RNN, GRU or LSTM."""
+    """Return "RNN", "GRU" or "LSTM", the kind of a recurrent layer or cell."""
     return call.target.rpartition(".")[2].removesuffix("Cell")
 
 
 def _thop_gate_count(call: Site) -> int:
-    """Return the number of gates of a recurrent cell: 1 for RNN, 3 for GRU, 4 for LSTM."""
+    """Return the number of gates of a recurrent layer or cell: 1 for RNN, 3 for GRU, 4 for
+    LSTM.
+    """
     return {"RNN": 1, "GRU": 3, "LSTM": 4}[_thop_cell_kind(call)]
 
 
 def _thop_sample_steps(call: Site) -> int:
-    """Return batch size times steps of a recurrent input, as thop reads them.
+    """Return batch size x steps of a recurrent layer's input, as thop reads them.
 
     For a packed one: the number of its steps times its largest batch, which is that of the state.
     """
@@ -189,15 +200,19 @@ def _thop_sample_steps(call: Site) -> int:
 
 
 def _input_sizes(call: Site) -> list[int]:
-    """Return the input width of every layer and direction of a recurrent module."""
+    """Return the input width of a recurrent layer for each of its layers and directions, in this
+    order.
+    """
     sides = 2 if call.module.settings["bidirectional"] else 1
     deeper = [call.number("hidden_size") * sides] * (call.number("num_layers") - 1)
     return [size for size in (call.number("input_size"), *deeper) for _ in range(sides)]
 
 
 @both.contraction(layers.RECURRENT, cause="rnn.fused", source=_RNN)
+@with_formula("sample-steps x the sum over layers, directions of g H (I + H)")
 def recurrent(call: Site) -> int:
-    """sample-steps x the sum over layers, directions of g H (I + H).
+    """Return the MACs that thop counts for a recurrent layer: batch size x steps x the sum over
+    layers and directions of g H (I + H), for g gates, H units and input width I.
 
     rnn_hooks.py: count_lstm.
     """
@@ -207,8 +222,11 @@ def recurrent(call: Site) -> int:
 
 
 @both.adds(layers.RECURRENT, cause="rnn.gate-elementwise", name="recurrent.gates", source=_RNN)
+@with_formula("sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H")
 def thop_gate_adds(call: Site) -> int:
-    """sample-steps x directions x layers x the terms of a cell: RNN H, GRU 7H, LSTM 8H."""
+    """Return the elementwise operations that thop counts for a recurrent layer: batch size x steps
+    x directions x layers x H (RNN), 7 H (GRU) or 8 H (LSTM) for H units.
+    """
     terms = _ELEMENTWISE[_thop_cell_kind(call)] * call.number("hidden_size")
     return _thop_sample_steps(call) * len(_input_sizes(call)) * terms
 
@@ -216,15 +234,20 @@ def thop_gate_adds(call: Site) -> int:
 @both.adds(
     layers.RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN
 )
+@with_formula("sample-steps x directions x layers x 2 g H")
 def thop_recurrent_bias(call: Site) -> int:
-    """sample-steps x directions x layers x 2 g H."""
+    """Return the additions that thop counts for the biases of a recurrent layer: batch size x
+    steps x directions x layers x 2 g H, for g gates and H units.
+    """
     biases = 2 * _thop_gate_count(call) * call.number("hidden_size")
     return _thop_sample_steps(call) * len(_input_sizes(call)) * biases
 
 
 @both.contraction(layers.CELLS, cause="rnn.fused", source=_RNN)
+@with_formula("B x g H (I + H)")
 def cell(call: Site) -> int:
-    """B x g H (I + H).
+    """Return the MACs that thop counts for a recurrent cell: batch size x g H (I + H), for g
+    gates, H units and input width I.
 
     rnn_hooks.py: count_lstm_cell.
     """
@@ -235,14 +258,20 @@ def cell(call: Site) -> int:
 
 
 @both.adds(layers.CELLS, cause="rnn.gate-elementwise", name="cell.gates", source=_RNN)
+@with_formula("B x the elementwise terms of a cell: RNN H, GRU 7H, LSTM 8H")
 def cell_gates(call: Site) -> int:
-    """B x the elementwise terms of a cell: RNN H, GRU 7H, LSTM 8H."""
+    """Return the elementwise operations that thop counts for a recurrent cell: batch size x H
+    (RNN), 7 H (GRU) or 8 H (LSTM) for H units.
+    """
     return call.shape("0")[0] * _ELEMENTWISE[_thop_cell_kind(call)] * call.number("hidden_size")
 
 
 @both.adds(layers.CELLS, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
+@with_formula("B x 2 g H")
 def cell_bias(call: Site) -> int:
-    """B x 2 g H."""
+    """Return the additions that thop counts for the biases of a recurrent cell: batch size x 2 g
+    H, for g gates and H units.
+    """
     return call.shape("0")[0] * 2 * _thop_gate_count(call) * call.number("hidden_size")
 
 
@@ -264,7 +293,9 @@ old.adds(layers.BATCH_NORMS, cause="norm.batch", name="batch_norm", factor=2)(in
 )
 @with_formula("n(positions of x that a padding mask covers)")
 def thop_masked_elements(call: Site) -> int:
-    """Return the elements of x that a padding mask covers."""
+    """Return the number of input elements that a padding mask covers, which thop does not
+    count.
+    """
     shape = call.shape("0")
     return prod(shape) - call.valid_positions * shape[-1]
 
@@ -275,8 +306,10 @@ old.adds(f"{_NN}.activation.LeakyReLU", cause=_PIECEWISE, name="leaky_relu")(inp
 
 
 @new.adds(f"{_NN}.activation.Softmax", cause="softmax")
+@with_formula("rows x (3 f - 1), f the features of the axis")
 def softmax(call: Site) -> int:
-    """rows x (3 f - 1), f the features of the axis.
+    """Return the operations that thop counts for nn.Softmax: rows x (3 f - 1), for f elements in a
+    row.
 
     calc_func.py: calculate_softmax.
     """
@@ -289,8 +322,10 @@ both.adds(layers.AVERAGE_POOLS, cause="pool.avg", name="average")(output_element
 
 
 @new.adds(layers.ADAPTIVE_POOLS, cause="pool.adaptive", name="adaptive")
+@with_formula("int((prod(in / out) + 1) x n(y)), in float64")
 def adaptive_average(call: Site) -> int:
-    """int((prod(in / out) + 1) x n(y)), in float64.
+    """Return the operations that thop counts for an adaptive average pool: (product of input size
+    / result size + 1) x result elements, as an integer.
 
     basic_hooks.py: count_adap_avgpool.
     """
@@ -302,8 +337,10 @@ def adaptive_average(call: Site) -> int:
 
 
 @old.adds(layers.ADAPTIVE_POOLS, cause="pool.adaptive", name="adaptive")
+@with_formula("(prod(in // output_size) + 1) x n(y)")
 def adaptive_average_floored(call: Site) -> int:
-    """(prod(in // output_size) + 1) x n(y).
+    """Return the operations that thop 0.0.31 counts for an adaptive average pool: (product of
+    input size // output_size + 1) x result elements.
 
     basic_hooks.py: count_adap_avgpool.
     """
@@ -340,7 +377,9 @@ unseen.misses(
 
 
 def _thop_convention(tool: Tool) -> Convention:
-    """Return the convention of a thop edition, with the parameters of hooked modules."""
+    """Return the convention of a thop version; it counts the parameters of the modules with a
+    rule.
+    """
     rules = tool.convention.rules
     hooked = {name for rule in rules if rule.level == "module" for name in rule.targets}
     counted = Parameters(

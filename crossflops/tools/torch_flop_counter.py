@@ -1,4 +1,5 @@
-"""torch.utils.flop_counter.FlopCounterMode: 2 per MAC of what it sees dispatched.
+"""Define the convention of torch.utils.flop_counter.FlopCounterMode: 2 FLOPs per MAC of the
+operators that reach its dispatch mode.
 
 It stands below the operators that the model calls: a fused CPU kernel for which it has no formula
 counts nothing, and whether there is one depends on the setting. Source: the wheel's
@@ -9,7 +10,7 @@ from math import prod
 
 from crossflops.ir.training import SCORES
 from crossflops.rules.conditions import Condition, Site, of_complex, recorded_as
-from crossflops.rules.rule import Teaching, Tool
+from crossflops.rules.rule import Teaching, Tool, with_formula
 
 _SOURCE = "torch/utils/flop_counter.py"
 _SAME = "graph.export-decomposition"
@@ -38,24 +39,30 @@ dispatched = tool.rules("dispatch", source=_SOURCE)
 # aten_ops.py has the same formulas.
 
 
+@with_formula("n(A) x B.shape[-1]")
 def product(call: Site) -> int:
-    """n(A) x B.shape[-1].
+    """Return the MACs that the tool counts for mm and bmm: number of elements of the first operand
+    x last axis of the second.
 
     mm_flop and bmm_flop; matmul_flop and bmm_flop of ptflops.
     """
     return prod(call.shape("0")) * call.shape("1")[-1]
 
 
+@with_formula("rows x in x out of input + A B, of each matrix")
 def flop_counter_addmm_macs(call: Site) -> int:
-    """rows x in x out of input + A B, of each matrix.
+    """Return the MACs that the tool counts for addmm (input + A B): number of elements of A x last
+    axis of B.
 
     addmm_flop, baddbmm_flop.
     """
     return prod(call.shape("1")) * call.shape("2")[-1]
 
 
+@with_formula("x.shape[0] x n(w) x prod(y.shape[2:]), x in place of y when transposed")
 def convolution(call: Site) -> int:
-    """x.shape[0] x n(w) x prod(y.shape[2:]), x in place of y when transposed.
+    """Return the MACs that the tool counts for a convolution: batch size x number of weight
+    elements x output positions (input positions if it is transposed).
 
     conv_flop_count.
     """
@@ -120,8 +127,12 @@ dispatched.contraction(
 # A training step: `output_mask` says which operands of a convolution have a gradient.
 
 
+@with_formula(
+    "B x n(w) x prod(dy.shape[2:]) for dx, and x.shape[1] x n(dy) x prod(w.shape[2:]) for dw"
+)
 def convolution_backward(call: Site) -> int:
-    """B x n(w) x prod(dy.shape[2:]) for dx, and x.shape[1] x n(dy) x prod(w.shape[2:]) for dw.
+    """Return the MACs that the tool counts for the backward pass of a convolution: those of the
+    input gradient plus those of the weight gradient, each only if it is computed.
 
     conv_backward_flop. Of a transposed convolution x and dy change places. In a grouped one
     x.shape[1] is `groups` x w.shape[1]: dw is so many times what it costs.

@@ -1,4 +1,5 @@
-"""torch.profiler with `with_flops=True`: seven operators, wherever they are called.
+"""Define the convention of torch.profiler with `with_flops=True`: it counts seven operators,
+whatever calls them.
 
 It sees every operator that goes through the dispatcher, also those that composite operators and
 kernels call inside: a linear layer is `aten::addmm`, the gates of a GRU are `aten::mul` and
@@ -11,7 +12,7 @@ from typing import Any
 
 from crossflops.ir.training import BEGUN, GRADIENTS, SCORES
 from crossflops.rules.conditions import Condition, Site, in_body, recorded_as
-from crossflops.rules.rule import Tool
+from crossflops.rules.rule import Tool, with_formula
 from crossflops.tools.replaced_functions import Arguments
 
 _SOURCE = "torch/csrc/profiler/util.cpp: computeFlops"
@@ -40,7 +41,7 @@ begun = tool.rules(
 
 
 def _profiler_setting_pair(call: Site, name: str) -> tuple[int, int]:
-    """Return a setting of two numbers, from a list or from one number for both."""
+    """Return a setting for two axes as (first, second); a single integer applies to both."""
     value = call.settings[name]
     if isinstance(value, list):
         return int(value[0]), int(value[-1])
@@ -53,8 +54,11 @@ def _profiler_setting_pair(call: Site, name: str) -> tuple[int, int]:
 # What a checkpoint begins to run again, and stops in, is an event with all of its FLOPs.
 @called.contraction(f"{BEGUN}aten.conv2d.default", cause=_BEGUN, name="conv2d.begun")
 @called.contraction("aten.conv2d.default", cause="conv.unbatched-axis", name="conv2d")
+@with_formula(
+    "N Ho Wo Kh Kw Ci Co / g, with Ho = (H + 2 p - d (k - 1) - 1) // s + 1; 0 unless H is axis 3"
+)
 def profiler_convolution_macs(call: Site) -> int:
-    """N Ho Wo Kh Kw Ci Co / g, with Ho = (H + 2 p - d (k - 1) - 1) // s + 1; 0 unless H is axis 3.
+    """Return the MACs that torch.profiler counts for conv2d; 0 for an input without a batch axis.
 
     A convolution without a batch has three axes, and counts nothing.
     """
@@ -75,7 +79,9 @@ def profiler_convolution_macs(call: Site) -> int:
     formula="N Ho Wo Kh Kw Ci Co / g; 0 if padding is a text",
 )
 def convolution_in_body(call: Site) -> int:
-    """Return the MACs as for an operator; 0 where padding is a word."""
+    """Return the MACs that torch.profiler counts for conv2d in the body of a custom operator; 0 if
+    its padding is a text such as "same".
+    """
     provided = Arguments(call, "conv")
     stride, padding, dilation = (
         provided.value(name, default)
@@ -89,7 +95,7 @@ def convolution_in_body(call: Site) -> int:
 
 
 def _pair_of_numbers(value: Any) -> tuple[int, int]:
-    """Return a value of two numbers, from a list or from one number for both."""
+    """Return a value for two axes as (first, second); a single number applies to both."""
     return (int(value[0]), int(value[-1])) if isinstance(value, list) else (int(value),) * 2
 
 
@@ -99,7 +105,11 @@ def _profiler_window_macs(
     windows: Sequence[tuple[int, int]],
     groups: Any,
 ) -> int:
-    """Return a convolution's MACs from input, weight, windows and groups, for two axes."""
+    """Return the MACs of a two-dimensional convolution from the shapes of input and weight; 0 if
+    the input does not have four axes.
+
+    `windows` are the pairs of stride, padding and dilation.
+    """
     if len(source) != 4:
         return 0
     stride, padding, dilation = windows
@@ -114,30 +124,40 @@ def _profiler_window_macs(
 
 
 def _factors(call: Site) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the two factors of a product that is added to another operand (addmm)."""
+    """Return the shapes of the two factors of a matrix product; for addmm and baddbmm these are
+    the second and third operands.
+    """
     index = 1 if "add" in call.target else 0
     return call.shape(str(index)), call.shape(str(index + 1))
 
 
+@with_formula("n(A) / K x n(B), A [n, K] and B [K, p]; an addition to the product counts nothing")
 def profiler_product_macs(call: Site) -> int:
-    """n(A) / K x n(B), A [n, K] and B [K, p]; an addition to the product counts nothing."""
+    """Return the MACs that torch.profiler counts for mm and addmm: rows of the first factor x
+    elements of the second.
+    """
     first, second = _factors(call)
     return prod(first[:-1]) * prod(second)
 
 
+@with_formula("n(A) / (K b) x n(B), A [b, n, K] and B [b, K, p]; an addition counts nothing")
 def profiler_batch_product_macs(call: Site) -> int:
-    """n(A) / (K b) x n(B), A [b, n, K] and B [b, K, p]; an addition counts nothing."""
+    """Return the MACs that torch.profiler counts for bmm and baddbmm: rows of one matrix of the
+    first factor x all elements of the second.
+    """
     first, second = _factors(call)
     return prod(first[1:-1]) * prod(second)
 
 
 def _is_from_begun_recomputation(call: Site) -> bool:
-    """Return whether an observed call belongs to a recomputation that only begins."""
+    """Return whether the observed call belongs to an operator at which a checkpoint stops its
+    recomputation.
+    """
     return any(call.trace.calls_by_key[key].target.startswith(BEGUN) for key in call.call.of)
 
 
 def _is_repeated_in_checkpoint(call: Site) -> bool:
-    """Return whether a call is recorded as run twice and comes from a checkpoint."""
+    """Return whether the observed call is recorded as run twice and comes from a checkpoint."""
     of_checkpoint = (call.trace.calls_by_key[key].checkpoint is not None for key in call.call.of)
     return call.settings.get("twice") is True and any(of_checkpoint)
 
@@ -158,8 +178,11 @@ for name, formula in (
 
 @begun.adds("aten::mul", cause="elementwise.add-function", name="mul")
 @begun.adds("aten::add", cause="elementwise.add-function", name="add")
+@with_formula("n(x), x the first operand, whatever the shape of the result")
 def first_elements(call: Site) -> int:
-    """n(x), x the first operand, whatever the shape of the result."""
+    """Return the operations that torch.profiler counts for mul and add: the number of elements of
+    the first operand.
+    """
     return prod(call.shape("0"))
 
 

@@ -1,4 +1,5 @@
-"""torchinfo 1.8.0: a hook on every module, and products of parameter elements with output sizes.
+"""Define the convention of torchinfo 1.8.0, which hooks each module and multiplies parameter
+elements by result sizes.
 
 Only modules without children are summed. A layer is a convolution where its class is called so;
 any other parameter named "weight" or "bias" counts once for each element of the first axis, and
@@ -49,8 +50,12 @@ _NN = layers.NN
 # The leaves, which alone are summed.
 
 
+@with_formula(
+    "Once for a registered module without children, or whose children are empty containers"
+)
 def torchinfo_leaf_counts(modules: Modules) -> dict[int, int]:
-    """Once for a registered module without children, or whose children are empty containers.
+    """Return how often torchinfo counts each module, as {module index: count}: 1 for a registered
+    module without children (empty containers are not children), else 0.
 
     torchinfo/layer_info.py: `not any(module.children())`, and an empty container is false.
     """
@@ -60,7 +65,9 @@ def torchinfo_leaf_counts(modules: Modules) -> dict[int, int]:
 
 
 def _is_empty_container(row: Module) -> bool:
-    """Return whether a module is a container, such as a Sequential, that is empty."""
+    """Return whether a module is a container, such as a Sequential, without children and
+    parameters.
+    """
     return not (row.children or row.params or _CONTAINERS.isdisjoint(row.bases))
 
 
@@ -78,7 +85,8 @@ _Line = tuple[int, int, bool]  # a module, its depth, and whether it stands furt
 
 @with_formula("weights that layers share, once more for each of these layers")
 def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
-    """Return what torchinfo counts beside each parameter once: weights that layers share.
+    """Return the parameters that torchinfo counts more than once, and those that it leaves out
+    because they are pruned, as {cause: number, negative if left out}.
 
     Of a pruned weight it counts what the mask keeps (`get_param_count`).
 
@@ -107,12 +115,14 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
 
 
 def _torchinfo_parameter_elements(parameter: Parameter) -> int:
-    """Return the elements of a parameter, without pruned ones if it is pruned."""
+    """Return the number of elements of a parameter; of a pruned one, those that are kept."""
     return parameter.numel if parameter.kept is None else parameter.kept
 
 
 def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
-    """Yield the indices of the lines below a module's line in torchinfo's table."""
+    """Yield the positions of the lines below the line at `index` in torchinfo's summary that
+    belong to its module.
+    """
     for below in range(index + 1, len(lines)):
         if lines[below][1] <= lines[index][1]:
             return
@@ -120,7 +130,8 @@ def _lines_beneath_module(lines: list[_Line], index: int) -> Iterator[int]:
 
 
 def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
-    """Return the lines of torchinfo's summary: module, depth and whether it is repeated.
+    """Return the lines of torchinfo's summary as (module index, depth, whether the module has an
+    earlier line).
 
     A container that is inserted twice is marked at both.
 
@@ -135,7 +146,8 @@ def _torchinfo_summary_lines(trace: Trace) -> list[_Line]:
 
 
 def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
-    """Yield summary lines in the order of calls, and whether each was inserted afterwards.
+    """Yield each line of torchinfo's summary in the order of calls, and whether the line is a
+    container that torchinfo adds after the run.
 
     TorchScript takes no hooks: those modules exist before any call. torchinfo/torchinfo.py:
     `apply_hooks` (`WRAPPER_MODULES`), `add_missing_container_layers`.
@@ -162,7 +174,8 @@ def _torchinfo_call_lines(trace: Trace) -> Iterator[tuple[_Line, bool]]:
 
 
 def _ancestors_by_module(modules: Modules) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each module with its ancestors, the root first, along every chain of parents.
+    """Yield each module index with the indices of its ancestors, the model first; once for each
+    chain of parents.
 
     Of several chains the last one counts.
     """
@@ -205,8 +218,8 @@ unseen = tool.rules("operator", source=_MACS)
 
 
 def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
-    """Yield each parameter by the name that torchinfo reads, with the amount that it counts for
-    it.
+    """Yield the name and the multiply-adds that torchinfo counts for each parameter of a
+    module.
     """
     shape = _torchinfo_result_shape(call)
     # one parameter under two names stands under the first
@@ -226,12 +239,10 @@ def _torchinfo_named_amounts(call: Site) -> Iterator[tuple[str, int]]:
 
 
 def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
-    """Return the result shape that torchinfo uses for a call.
+    """Return the result shape that torchinfo uses: of the first tensor of a sequence, or the last
+    of a mapping.
 
-    In detail: the shape that torchinfo uses for the result: the first tensor of a sequence, the
-    last of a mapping.
-
-    Of nested ones always the first. `calculate_size`, `nested_list_size`.
+    Of a nested sequence or mapping it is the first. `calculate_size`, `nested_list_size`.
     """
     specs = call.outputs
     if call.call.returns == "sequence":
@@ -244,7 +255,9 @@ def _torchinfo_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _top_level_name(spec: TensorSpec) -> str:
-    """Return the name of the argument or list to which a tensor belongs."""
+    """Return the part of a tensor's name before the first dot: the argument or the list to which
+    it belongs.
+    """
     return spec.name.partition(".")[0]
 
 
@@ -258,7 +271,8 @@ def _top_level_name(spec: TensorSpec) -> str:
     formula="a result that is not a tensor, a sequence or a mapping",
 )
 def readable(call: Site) -> int:
-    """Raise for a result that is no tensor, sequence or mapping.
+    """Return 0, or raise TypeError for a module result that is neither a tensor, a sequence nor a
+    mapping, because torchinfo fails on it.
 
     torchinfo fails, too, on a result without axes where a parameter is named "weight" or "bias",
     and on a kernel_size that is neither a number nor a sequence (`get_kernel_size`).
@@ -281,7 +295,8 @@ def readable(call: Site) -> int:
     formula="the first tensor is inside torch.vmap, which does not allow reading `.data`",
 )
 def reject_vmap_calls(call: Site) -> int:
-    """Raise where torchinfo reads `.data` of a tensor inside torch.vmap, which forbids it.
+    """Return 0, or raise ValueError if torchinfo reads `.data` of a tensor inside torch.vmap,
+    which does not allow it.
 
     Of a layer's inputs by position and of a sequence that it returns: `calculate_size`.
     """
@@ -299,14 +314,18 @@ hooked.refuses("nested", called(), padding_dropped(), cause="op.unregistered-zer
 
 
 def class_named(*patterns: str) -> Condition:
-    """Return the condition: the class of the module has such a name, in any package."""
+    """Return a condition that holds for modules whose class name, without its package, fits one of
+    the patterns.
+    """
     return Condition(
         "of a class named", lambda site: fits(site.module.class_name, patterns), patterns
     )
 
 
+@with_formula("n(weights) N S_out for a convolution, n(weights) N T for an RNN, else n(weights) N")
 def torchinfo_weight_amount(call: Site) -> int:
-    """n(weights) N S_out for a convolution, n(weights) N T for an RNN, else n(weights) N.
+    """Return the multiply-adds that torchinfo counts for the weights of a module: their elements x
+    batch size x output positions (convolution) or steps (RNN).
 
     Where the name of a parameter only contains "weight", its factor is the product of the first
     two axes of the result.
@@ -314,13 +333,19 @@ def torchinfo_weight_amount(call: Site) -> int:
     return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" in name)
 
 
+@with_formula("n(biases) N S_out for a convolution, n(biases) N T for an RNN, else n(biases) N")
 def torchinfo_bias_amount(call: Site) -> int:
-    """n(biases) N S_out for a convolution, n(biases) N T for an RNN, else n(biases) N."""
+    """Return the multiply-adds that torchinfo counts for the biases of a module: their elements x
+    batch size x output positions (convolution) or steps (RNN).
+    """
     return sum(amount for name, amount in _torchinfo_named_amounts(call) if "weight" not in name)
 
 
+@with_formula("n(parameters) N S_out for a convolution, else n(parameters) N")
 def torchinfo_parameter_amount(call: Site) -> int:
-    """n(parameters) N S_out for a convolution, else n(parameters) N."""
+    """Return the multiply-adds that torchinfo counts for all parameters of a module: their
+    elements x batch size x output positions (convolution).
+    """
     return sum(amount for _, amount in _torchinfo_named_amounts(call))
 
 

@@ -1,4 +1,5 @@
-"""torchprofile: MACs of a torch.jit trace, one per element of norms, averages and products.
+"""Define the convention of torchprofile: MACs of a torch.jit trace, and one MAC for each element
+of norms, averages and elementwise products.
 
 It looks at the nodes of the traced graph one by one, so the rules do, too: shape arithmetic that
 was traced counts, work that no output needs does not. A formula raises LookupError for a tensor
@@ -12,7 +13,7 @@ from math import prod
 from typing import Any
 
 from crossflops.rules.conditions import Site, has, recorded_as, setting
-from crossflops.rules.rule import About, Formula, Tool
+from crossflops.rules.rule import About, Formula, Tool, with_formula
 
 _HANDLERS = "torchprofile/handlers.py"
 _TRACE = "torchprofile/trace.py: trace"
@@ -57,12 +58,12 @@ for name, about, source in (
 def _handler(
     *about: About, cause: str = "graph.export-decomposition", **more: Any
 ) -> Callable[[Formula], Formula]:
-    """Return a decorator that declares a contraction, whose handler in the tool has the name of
-    the formula.
+    """Return a decorator that declares a function as the MACs of these operators; the tool's
+    handler has the name of the function.
     """
 
     def declare(formula: Formula) -> Formula:
-        """Register a formula as a rule for contractions of the traced graph, and return it."""
+        """Declare the function as a rule for contractions of the traced graph, and return it."""
         source = f"{_HANDLERS}: _{formula.__name__}"
         return traced.contraction(*about, cause=cause, source=source, **more)(formula)
 
@@ -91,8 +92,12 @@ def _torchprofile_result_shape(call: Site, index: int = 0) -> tuple[int, ...]:
     cause="conv.transpose-output-size",
     name="convolution.transposed",
 )
+@with_formula(
+    "n(y) x the weight's input channels x prod(k), the output's size even when transposed"
+)
 def convolution(call: Site) -> int:
-    """n(y) x the weight's input channels x prod(k), the output's size even when transposed.
+    """Return the MACs that torchprofile counts for a convolution: result elements x input channels
+    of the weight x kernel positions, also if it is transposed.
 
     W [a, b, k...] has b input channels if y has a channels, else a: a transposed convolution with
     as many channels in as out is taken for one that is not, and its groups are not divided by.
@@ -103,8 +108,11 @@ def convolution(call: Site) -> int:
 
 
 @_handler("aten::linear", "aten::matmul")
+@with_formula("n(y) K, K the contracted axis, broadcast or not; linear layers too")
 def matmul(call: Site) -> int:
-    """n(y) K, K the contracted axis, broadcast or not; linear layers too."""
+    """Return the MACs that torchprofile counts for a matrix product or a linear layer: result
+    elements x size of the summed axis.
+    """
     first, second = call.shape("self", "input"), call.shape("other", "weight")
     if not first or not second:
         raise LookupError("a product with a scalar")
@@ -119,31 +127,41 @@ def matmul(call: Site) -> int:
 
 
 @_handler("aten::addmm")
+@with_formula("n x m x p of [n, m] and [m, p], the second and the third operand")
 def addmm(call: Site) -> int:
-    """n x m x p of [n, m] and [m, p], the second and the third operand."""
+    """Return the MACs that torchprofile counts for addmm: n x m x p for the product of an [n, m]
+    and an [m, p] matrix.
+    """
     n, _ = call.shape("mat1")
     m, p = call.shape("mat2")
     return n * m * p
 
 
 @_handler("aten::addmv")
+@with_formula("n x m of the matrix")
 def addmv(call: Site) -> int:
-    """n x m of the matrix."""
+    """Return the MACs that torchprofile counts for addmv: the number of elements of the matrix."""
     n, m = call.shape("mat")
     return n * m
 
 
 @_handler("aten::bmm")
+@with_formula("b x n x m x p of [b, n, m] and [b, m, p]")
 def bmm(call: Site) -> int:
-    """b x n x m x p of [b, n, m] and [b, m, p]."""
+    """Return the MACs that torchprofile counts for bmm: b x n x m x p for the product of [b, n, m]
+    and [b, m, p].
+    """
     _, n, _ = call.shape("self")
     b, m, p = call.shape("mat2")
     return b * n * m * p
 
 
 @_handler("aten::baddbmm")
+@with_formula("b x n x m x p; what is added must have all three axes of the result")
 def baddbmm(call: Site) -> int:
-    """b x n x m x p; what is added must have all three axes of the result."""
+    """Return the MACs that torchprofile counts for baddbmm: b x n x m x p for the product of [b,
+    n, m] and [b, m, p].
+    """
     _, n, p = call.shape("self")
     _, n1, m = call.shape("batch1")
     b, m1, p1 = call.shape("batch2")
@@ -153,8 +171,10 @@ def baddbmm(call: Site) -> int:
 
 
 @_handler("aten::scaled_dot_product_attention", name="attention")
+@with_formula("B x heads x Sq x Skv x (D + Dv), as many heads of keys as of queries")
 def torchprofile_attention_macs(call: Site) -> int:
-    """B x heads x Sq x Skv x (D + Dv), as many heads of keys as of queries.
+    """Return the MACs that torchprofile counts for an attention: batch size x heads x queries x
+    keys x (head size of queries + head size of values).
 
     The tool asserts the latter.
     """
@@ -167,8 +187,10 @@ def torchprofile_attention_macs(call: Site) -> int:
 
 
 @_handler("aten::einsum", cause="einsum.path-estimate")
+@with_formula('prod(extents of all labels), for any number of operands; 0 with "..."')
 def einsum(call: Site) -> int:
-    """prod(extents of all labels), for any number of operands; 0 with "...".
+    """Return the MACs that torchprofile counts for an einsum: the product of the sizes of all
+    labels, or 0 for an equation with "...".
 
     A label's extent is that of the last operand that has it.
     """
@@ -185,8 +207,11 @@ def einsum(call: Site) -> int:
 
 
 @_handler("aten::lstm")
+@with_formula("steps x batch x directions x 4 H (I + H), I the width below each layer")
 def lstm(call: Site) -> int:
-    """steps x batch x directions x 4 H (I + H), I the width below each layer."""
+    """Return the MACs that torchprofile counts for an LSTM: steps x batch size x directions x the
+    sum over layers of 4 H (I + H), for H units and input width I.
+    """
     out, hidden = _torchprofile_result_shape(call), _torchprofile_result_shape(call, 1)
     width = hidden[-1]
     directions = out[-1] // width
@@ -201,14 +226,18 @@ _PRODUCTS = ("aten::mul", "aten::mul_")
 
 
 def _is_extent(call: Site) -> bool:
-    """Return whether a call returns one integer scalar, such as a tensor's size."""
+    """Return whether the first result of a call is an integer without axes, such as the size of a
+    tensor.
+    """
     spec = call.outputs[0] if call.outputs else None
     return spec is not None and spec.shape == () and spec.dtype.startswith("int")
 
 
 @traced.adds(_PRODUCTS, cause="elementwise.add-function", name="mul")
+@with_formula("n(y) for a multiplication of tensors")
 def torchprofile_product_elements(call: Site) -> int:
-    """n(y) for a multiplication of tensors.
+    """Return the MACs that torchprofile counts for a product of tensors: the number of result
+    elements, or 0 if the result is an integer without axes.
 
     handlers.py: _mul.
     """
@@ -222,15 +251,17 @@ def torchprofile_product_elements(call: Site) -> int:
     formula="1 for a product of integers that the tracer keeps as a scalar tensor",
 )
 def torchprofile_extent_product(call: Site) -> int:
-    """Return 1 for a product of whole numbers that the tracer keeps as a tensor without axes.
+    """Return 1 for a product of integers that the trace keeps as a tensor without axes, such as
+    sizes, else 0.
 
     handlers.py: _mul.
     """
     return int(_is_extent(call))
 
 
+@with_formula("n(y), y the first result")
 def torchprofile_result_elements(call: Site) -> int:
-    """n(y), y the first result.
+    """Return the number of elements of the first result.
 
     handlers.py: _norm, _avg_pool_or_mean, _leaky_relu.
     """

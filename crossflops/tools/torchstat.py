@@ -1,4 +1,5 @@
-"""torchstat 0.0.7: a table of the leaf modules, a tool for each of its columns.
+"""Define the conventions of torchstat 0.0.7: it prints a table of leaf modules, and each column is
+one tool here.
 
 Its "Flops" are MACs and more, its "MAdd" are operations: 2K - 1 for a sum of K products. MemRead
 and MemWrite are bytes, `torchstat-memory` is its column "memory" before it becomes megabytes.
@@ -26,7 +27,7 @@ from crossflops.rules.conditions import (
     output_elements,
     setting,
 )
-from crossflops.rules.rule import Parameters, Rules, Tool
+from crossflops.rules.rule import Parameters, Rules, Tool, with_formula
 from crossflops.tools.layers import NN
 
 _FLOPS, _MADD = "torchstat/compute_flops.py", "torchstat/compute_madd.py"
@@ -36,7 +37,9 @@ _FIRST, _FAILS = "unit.first-add-omitted", "op.unregistered-zero"
 
 
 def _any_of(*kinds: Condition) -> Condition:
-    """Return a condition that holds for the module classes of any of the given conditions."""
+    """Return a condition that holds for modules of all classes that at least one of the given
+    conditions names.
+    """
     return kind_of(*(name for kind in kinds for name in kind.names))
 
 
@@ -58,12 +61,14 @@ _OF_IMAGES = {"Conv2d", "ConvTranspose2d", "BatchNorm2d", "MaxPool2d", "AvgPool2
 
 
 def last_call_condition(expected: bool = True) -> Condition:
-    """Return the condition: the module's call is its last one (or an earlier one, whose numbers
-    are overwritten).
+    """Return a condition that holds for the last call of a module, or, if `expected` is false, for
+    its earlier calls, whose numbers torchstat overwrites.
     """
 
     def holds(site: Site) -> bool:
-        """Return whether the nearest module call is the last of its module (or is not)."""
+        """Return whether the nearest module call is the last one of its module, or an earlier one
+        if `expected` is false.
+        """
         owner = next((call for call in site.around if call.level == "module"), site.call)
         return (owner.key in site.trace.last_calls) == expected
 
@@ -71,7 +76,8 @@ def last_call_condition(expected: bool = True) -> Condition:
 
 
 def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
-    """Return by class name of childless modules its position in torchstat's list of classes.
+    """Return {class name: position in torchstat's list of classes}, for the classes of modules
+    without children.
 
     By first appearance.
     """
@@ -82,8 +88,10 @@ def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
     return indices
 
 
+@with_formula("Once for a module of a class that a registered module without children has")
 def torchstat_wrapper_counts(modules: Modules) -> dict[int, int]:
-    """Once for a module of a class that a registered module without children has.
+    """Return {module index: 1 or 0}: 1 if the module's class is one that torchstat wraps, because
+    a registered module without children has it.
 
     model_hook.py: wrap_call stands in the place of such a class's `__call__`.
     """
@@ -91,15 +99,21 @@ def torchstat_wrapper_counts(modules: Modules) -> dict[int, int]:
     return {module.id: int(module.bases[0] in classes) for module in modules}
 
 
+@with_formula(
+    "Once for a module with a base whose `__call__` was replaced, and its own later or never"
+)
 def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
-    """Once for a module with a base whose `__call__` was replaced, and its own later or never.
+    """Return {module index: 1 or 0}: 1 if torchstat wraps a base of the module's class before that
+    class itself, or never wraps that class.
 
     model_hook.py: wrap_call takes what it finds at the class for the original.
     """
     indices = _torchstat_class_positions(modules)
 
     def place(name: str) -> int:
-        """Return the position of a class in torchstat's list, or the list's length if absent."""
+        """Return the position of a class in torchstat's list of classes, the length of the list if
+        it is not in there.
+        """
         return indices.get(name, len(indices))
 
     return {
@@ -122,7 +136,9 @@ failures = Rules("module", source=f"{_HOOK}: ModelHook._sub_module_call_hook")
     formula="the input is not one float32 image (1, C, H, W)",
 )
 def image(call: Site) -> int:
-    """Raise unless the model is asked about one image of floats, (1, C, H, W)."""
+    """Return 0, or raise LookupError unless the model has one float32 image of shape (1, C, H, W)
+    as its input.
+    """
     first = call.inputs[0]
     shape = first.shape or ()
     if len(call.inputs) > 1 or len(shape) != 4 or shape[0] != 1 or first.dtype != "float32":
@@ -138,7 +154,9 @@ def image(call: Site) -> int:
     formula="not exactly one positional input tensor and one output",
 )
 def one_tensor(call: Site) -> int:
-    """Raise for other than one tensor in by position, and one out."""
+    """Return 0, or raise LookupError unless the module has a tensor as its first positional input,
+    and one result.
+    """
     call.shape("0")
     if len(call.outputs) != 1:
         raise LookupError(f"{call.key} returns {len(call.outputs)} tensors, not one")
@@ -154,7 +172,7 @@ def one_tensor(call: Site) -> int:
     formula="an assertion of the rule of the layer does not hold",
 )
 def arguments(call: Site) -> int:
-    """Raise where an assertion of a rule of the tool does not hold."""
+    """Return 0, or raise LookupError if an assertion in torchstat's rule for this layer fails."""
     first, second = call.shape("0"), call.input("1")
     bases = {name.rpartition(".")[2] for name in call.module.bases}
     if "Bilinear" in bases:
@@ -180,7 +198,7 @@ def arguments(call: Site) -> int:
     formula="the wrapper of a class calls itself",
 )
 def recursion(call: Site) -> int:
-    """Raise where the wrapper of a class calls the one that it found, which is itself.
+    """Raise LookupError, because torchstat's wrapper of this class calls itself without end.
 
     model_hook.py: wrap_call.
     """
@@ -192,7 +210,7 @@ earlier.misses("earlier", _CONTRACTING, cause="module.reused")
 
 
 def _report_column_tool(tool: str, prints: str, per_mac: int, file: str) -> Tool:
-    """Return the description of one column of torchstat's report as a tool."""
+    """Return the description of one column of torchstat's table as a tool."""
     return Tool(
         tool,
         edition="0.0.7",
@@ -209,7 +227,7 @@ def _report_column_tool(tool: str, prints: str, per_mac: int, file: str) -> Tool
 
 
 def _torchstat_rule_group(source: str) -> Rules:
-    """Return a group of rules for called leaf modules, counted at the last call of each."""
+    """Return a new, empty group of rules for the last call of each leaf module."""
     return Rules("module", called(), leaf(), last_call_condition(), source=source, times=ONCE)
 
 
@@ -236,18 +254,22 @@ def _torchstat_result_shape(call: Site) -> tuple[int, ...]:
 
 
 def _torchstat_window_positions(call: Site) -> int:
-    """Return the number of kernel positions of a window, from one number or two."""
+    """Return the number of kernel positions of a two-dimensional window; a single number applies
+    to both axes.
+    """
     sizes = call.extents("kernel_size")
     return prod(sizes) if isinstance(call.module.settings["kernel_size"], list) else sizes[0] ** 2
 
 
+@with_formula("n(x) / N")
 def input_sample(call: Site) -> int:
-    """n(x) / N."""
+    """Return the number of input elements of one example."""
     return prod(call.shape("0")[1:])
 
 
+@with_formula("n(y) / N")
 def output_sample(call: Site) -> int:
-    """n(y) / N."""
+    """Return the number of result elements of one example."""
     return prod(_torchstat_result_shape(call)[1:])
 
 
@@ -255,8 +277,11 @@ def output_sample(call: Site) -> int:
 
 
 @flops.contraction(_CONV, cause=_EXPORT)
+@with_formula("N Ho Wo x kh kw x C x (Co // groups)")
 def conv2d(call: Site) -> int:
-    """N Ho Wo x kh kw x C x (Co // groups)."""
+    """Return the MACs that the column Flops has for a convolution: batch size x output positions x
+    kernel positions x input channels x (output channels // groups).
+    """
     batch, channels = call.shape("0")[:2]
     out_channels, height, width = _torchstat_result_shape(call)[1:]
     window = _torchstat_window_positions(call) * channels * (out_channels // call.number("groups"))
@@ -264,19 +289,24 @@ def conv2d(call: Site) -> int:
 
 
 def _torchstat_filter_taps(call: Site) -> int:
-    """Return kernel positions times input channels per group of a convolution."""
+    """Return kernel positions x input channels per group of a convolution."""
     return _torchstat_window_positions(call) * (call.shape("0")[1] // call.number("groups"))
 
 
 def _output_elements_of_groups(call: Site, indices: tuple[int, ...]) -> int:
-    """Return positions times output channels, rounded down to a multiple of the groups."""
+    """Return the product of `indices` (sizes of axes) x output channels, with the channels rounded
+    down to a multiple of the groups.
+    """
     groups = call.number("groups")
     return prod(indices) * (_torchstat_result_shape(call)[1] // groups) * groups
 
 
 @madd.contraction(_CONV, cause=_EXPORT, name="conv2d")
+@with_formula("Ho Wo x Co x kh kw x (C // groups)")
 def conv2d_sample(call: Site) -> int:
-    """Ho Wo x Co x kh kw x (C // groups)."""
+    """Return the MACs in the column MAdd for a convolution of one example: output positions x
+    output channels x kernel positions x input channels per group.
+    """
     return _output_elements_of_groups(
         call, _torchstat_result_shape(call)[2:]
     ) * _torchstat_filter_taps(call)
@@ -288,27 +318,39 @@ madd.adds(_CONV, has("bias"), cause="bias.conv", name="conv2d.bias")(output_samp
 
 
 @madd.contraction(_TRANSPOSED, cause=_EXPORT, name="transposed")
+@with_formula("H W x Co x kh kw x (C // groups), H, W of the input")
 def torchstat_transposed_macs(call: Site) -> int:
-    """H W x Co x kh kw x (C // groups), H, W of the input."""
+    """Return the MACs in the column MAdd for a transposed convolution of one example: input
+    positions x output channels x kernel positions x input channels per group.
+    """
     return torchstat_transposed_adds(call) * _torchstat_filter_taps(call)
 
 
 @madd.adds(_TRANSPOSED, has("bias"), cause="bias.conv", name="transposed.bias")
 @madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
+@with_formula("H W x Co, a sum for each position of the input")
 def torchstat_transposed_adds(call: Site) -> int:
-    """H W x Co, a sum for each position of the input."""
+    """Return the number of sums in the column MAdd for a transposed convolution of one example:
+    input positions x output channels.
+    """
     return _output_elements_of_groups(call, call.shape("0")[2:])
 
 
 @flops.contraction(_LINEAR, cause=_EXPORT)
+@with_formula("N x in x out, of two axes")
 def linear(call: Site) -> int:
-    """N x in x out, of two axes."""
+    """Return the MACs that the column Flops has for a linear layer: batch size x input features x
+    output features.
+    """
     return prod(call.shape("0")) * _torchstat_result_shape(call)[1]
 
 
 @madd.contraction(_LINEAR, cause=_EXPORT, name="linear")
+@with_formula("in x out, of two axes")
 def linear_sample(call: Site) -> int:
-    """in x out, of two axes."""
+    """Return the MACs in the column MAdd for a linear layer and one example: input features x
+    output features.
+    """
     return call.shape("0")[1] * _torchstat_result_shape(call)[1]
 
 
@@ -316,8 +358,11 @@ madd.adds(_LINEAR, cause=_FIRST, name="linear.first", factor=-1)(output_sample)
 
 
 @madd.contraction(_BILINEAR, cause=_EXPORT, name="bilinear")
+@with_formula("out x (in1 x in2 + in2), of two axes")
 def bilinear_sample(call: Site) -> int:
-    """out x (in1 x in2 + in2), of two axes."""
+    """Return the MACs in the column MAdd for nn.Bilinear and one example: output features x (in1 x
+    in2 + in2), the sizes of the two inputs.
+    """
     first, second = call.shape("0")[1], call.shape("1")[1]
     return _torchstat_result_shape(call)[1] * (first * second + second)
 
@@ -345,8 +390,11 @@ madd.adds(_BATCH_NORM, cause="norm.batch", name="batch_norm", factor=4)(input_sa
 
 @madd.adds(_AVERAGE, cause="pool.avg", name="avg_pool")
 @madd.adds(_MAX, cause="pool.max", name="max_pool")
+@with_formula("kh kw x n(y) / N")
 def torchstat_pool_adds(call: Site) -> int:
-    """kh kw x n(y) / N."""
+    """Return the operations in the column MAdd for a pool of one example: window positions x
+    result elements.
+    """
     return _torchstat_window_positions(call) * output_sample(call)
 
 
@@ -356,14 +404,20 @@ madd.adds(_SOFTMAX, cause="softmax", name="softmax", factor=3)(input_sample)
 
 
 @madd.adds(_SOFTMAX, cause="softmax", name="softmax.first", factor=-1)
+@with_formula("1, since a sum of n terms has n - 1 additions")
 def one(call: Site) -> int:
-    """1, since a sum of n terms has n - 1 additions."""
+    """Return 1, the addition less in the sum of a softmax: a sum of n terms has n - 1
+    additions.
+    """
     return 1
 
 
 @flops.adds(_UPSAMPLE, cause="upsample.nearest", name="upsample")
+@with_formula("N Ho Wo: the channels are lost")
 def torchstat_upsample_positions(call: Site) -> int:
-    """N Ho Wo: the channels are lost."""
+    """Return the operations in the column Flops for nn.Upsample: batch size x output positions,
+    without the channels.
+    """
     return call.shape("0")[0] * prod(_torchstat_result_shape(call)[2:])
 
 
@@ -371,7 +425,7 @@ def torchstat_upsample_positions(call: Site) -> int:
 
 
 def _torchstat_tensor_bytes(call: Site, elements: int) -> int:
-    """Return the bytes of the elements, by the input's element size: model_hook.py, wrap_call."""
+    """Return `elements` in bytes, with the element size of the call's first input."""
     spec = call.input("0")
     if spec is None or not spec.numel:
         raise LookupError(f"{call.key} has no input 0")
@@ -383,28 +437,34 @@ def _torchstat_tensor_bytes(call: Site, elements: int) -> int:
 @read.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
 @write.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm")
 @write.adds(_BY_ELEMENT, cause=_TRAFFIC, name="input")
+@with_formula("n(x), in bytes")
 def input_bytes(call: Site) -> int:
-    """n(x), in bytes."""
+    """Return the size of the first input in bytes."""
     return _torchstat_tensor_bytes(call, prod(call.shape("0")))
 
 
 @write.adds(_LINEAR, cause=_TRAFFIC, name="row")
 @write.adds(_any_of(_CONV, _MAX, _AVERAGE), cause=_TRAFFIC, name="image")
+@with_formula("n(y), in bytes")
 def output_bytes(call: Site) -> int:
-    """n(y), in bytes."""
+    """Return the size of the result in bytes, with the element size of the input."""
     return _torchstat_tensor_bytes(call, prod(_torchstat_result_shape(call)))
 
 
 @read.adds(_any_of(_CONV, _LINEAR, _PRELU), cause=_TRAFFIC, name="parameters")
+@with_formula("N x trainable parameters, in bytes of the input's type")
 def parameter_bytes(call: Site) -> int:
-    """N x trainable parameters, in bytes of the input's type."""
+    """Return batch size x size of the trainable parameters in bytes, with the element size of the
+    input.
+    """
     sizes = {part.storage: part.numel for part in call.module.params if part.trainable}
     return _torchstat_tensor_bytes(call, call.shape("0")[0] * sum(sizes.values()))
 
 
 @read.adds(_BATCH_NORM, cause=_TRAFFIC, name="batch_norm", factor=2)
+@with_formula("N x C, in bytes")
 def channel_bytes(call: Site) -> int:
-    """N x C, in bytes."""
+    """Return batch size x channels in bytes, with the element size of the input."""
     return _torchstat_tensor_bytes(call, prod(call.shape("0")[:2]))
 
 

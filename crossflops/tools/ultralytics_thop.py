@@ -1,5 +1,5 @@
-"""ultralytics-thop 2.2.3: hooks on modules by rules for classes and their subclasses, and a mode
-for products of functions.
+"""Define the convention of ultralytics-thop 2.2.3: hooks on modules by class and subclass, and a
+mode that sees products of functions.
 
 A rule about a module that contains modules is added to theirs. Functions count where no module
 with a rule is around, and in the total alone. A rule reads the first argument of a module, by
@@ -29,7 +29,7 @@ from crossflops.rules.conditions import (
     setting,
     under,
 )
-from crossflops.rules.rule import Parameters, Tool
+from crossflops.rules.rule import Parameters, Tool, with_formula
 from crossflops.tools import layers
 from crossflops.tools.contractions import einsum_extents
 
@@ -56,7 +56,9 @@ hooked = thop.rules(
 
 
 def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
-    """Return the shape of a call's argument at `index`, or of one named in `names`."""
+    """Return the shape of the argument at position `index` or with one of these names; raise
+    LookupError if it is not a tensor of known shape.
+    """
     spec = call.input(str(index))
     for name in names:
         spec = spec or call.input(name)
@@ -68,19 +70,23 @@ def argument(call: Site, index: int = 0, *names: str) -> tuple[int, ...]:
 
 
 def _ultralytics_result_shape(call: Site) -> tuple[int, ...]:
-    """Return the shape of a call's result; raise LookupError unless it is one tensor."""
+    """Return the shape of a call's result; raise LookupError if it returns something else than one
+    tensor.
+    """
     if call.call.returns not in ("", "tensor"):
         raise LookupError(f"{call.key} does not return one tensor")
     return call.result.shape or ()
 
 
+@with_formula("n(x)")
 def ultralytics_input_elements(call: Site) -> int:
-    """n(x)."""
+    """Return the number of elements of the first input."""
     return prod(argument(call))
 
 
+@with_formula("n(y)")
 def output_elements(call: Site) -> int:
-    """n(y)."""
+    """Return the number of elements of the result."""
     return prod(_ultralytics_result_shape(call))
 
 
@@ -91,25 +97,28 @@ _LINEAR, _VMAPPED = kind_of(*layers.LINEAR), under(VMAP)
 
 
 def _ultralytics_kernel_extents(call: Site) -> tuple[int, ...]:
-    """Return the kernel size along each axis of a convolution.
+    """Return the kernel sizes of a convolution, one for each spatial axis.
 
-    In detail: the extents of the kernel: of the weight, or of the setting where the weight is
-    computed.
+    They are read from the weight, or from the setting if the weight is computed.
     """
     weights = [parameter.shape for parameter in call.module.params if parameter.name == "weight"]
     return weights[0][2:] if weights else call.extents("kernel_size")
 
 
 def _ultralytics_filter_taps(call: Site, shape: tuple[int, ...]) -> int:
-    """Return kernel size times input channels per group, for an input of this shape."""
+    """Return kernel positions x channels per group of a convolution, with the channels read from
+    `shape`.
+    """
     kernel = _ultralytics_kernel_extents(call)
     return shape[-1 - len(kernel)] // call.number("groups") * prod(kernel)
 
 
 @hooked.contraction(_CONVOLUTION, cause=_EXPORT)
 @hooked.contraction(_CONVOLUTION, _VMAPPED, cause="function.vmap", name="convolution.vmapped")
+@with_formula("n(y) x (C // groups) x K, C the axis of x before the spatial ones")
 def convolution(call: Site) -> int:
-    """n(y) x (C // groups) x K, C the axis of x before the spatial ones.
+    """Return the MACs that the tool counts for a convolution: result elements x input channels per
+    group x kernel positions.
 
     calc_func.py: calculate_conv2d_flops.
     """
@@ -118,8 +127,11 @@ def convolution(call: Site) -> int:
 
 @hooked.contraction(_TRANSPOSED, cause=_EXPORT)
 @hooked.contraction(_TRANSPOSED, _VMAPPED, cause="function.vmap", name="transposed.vmapped")
+@with_formula("n(x) x (C // groups) x K, C the axis of y before the spatial ones")
 def transposed(call: Site) -> int:
-    """n(x) x (C // groups) x K, C the axis of y before the spatial ones."""
+    """Return the MACs that the tool counts for a transposed convolution: input elements x output
+    channels per group x kernel positions.
+    """
     return ultralytics_input_elements(call) * _ultralytics_filter_taps(
         call, _ultralytics_result_shape(call)
     )
@@ -127,8 +139,9 @@ def transposed(call: Site) -> int:
 
 @hooked.contraction(_LINEAR, cause=_EXPORT)
 @hooked.contraction(_LINEAR, _VMAPPED, cause="function.vmap", name="linear.vmapped")
+@with_formula("in_features x n(y)")
 def linear(call: Site) -> int:
-    """in_features x n(y).
+    """Return the MACs that the tool counts for a linear layer: input features x result elements.
 
     basic_hooks.py: count_linear.
     """
@@ -142,7 +155,9 @@ _GATES = "rnn.gate-elementwise"
 
 
 def _ultralytics_gate_count(call: Site) -> int:
-    """Return the number of gates of a recurrent layer: 1 for RNN, 3 for GRU, 4 for LSTM."""
+    """Return the number of gates of a recurrent layer or cell: 1 for RNN, 3 for GRU, 4 for
+    LSTM.
+    """
     for base in call.module.bases:
         kind = base.rpartition(".")[2].removesuffix("Cell")
         if base.startswith("torch.nn.modules.rnn.") and kind in ("RNN", "GRU", "LSTM"):
@@ -151,10 +166,10 @@ def _ultralytics_gate_count(call: Site) -> int:
 
 
 def _ultralytics_cell_evaluations(call: Site) -> int:
-    """Return how often a recurrent cell is evaluated in one layer and direction.
+    """Return how often a recurrent layer evaluates its cell in one layer and one direction: steps
+    x batch size, if there is a batch.
 
-    In detail: the evaluations of a cell: rows of packed data, otherwise steps, times samples if
-    there are any.
+    For packed data it is the number of rows.
 
     rnn_hooks.py: _cell_evaluations.
     """
@@ -164,7 +179,8 @@ def _ultralytics_cell_evaluations(call: Site) -> int:
 
 
 def _layer_inputs(call: Site) -> list[int]:
-    """Return the input width of every layer and direction of a recurrent module.
+    """Return the input width of a recurrent layer for each of its layers and directions, in this
+    order.
 
     A projection is the next layer's input.
     """
@@ -175,21 +191,27 @@ def _layer_inputs(call: Site) -> list[int]:
 
 
 def _samples(call: Site) -> int:
-    """Return the rows of a 2-D input, or 1 for another rank."""
+    """Return the batch size of a recurrent cell: the rows of a 2-D input, or 1 for another
+    input.
+    """
     shape = argument(call)
     return shape[0] if len(shape) == 2 else 1
 
 
 def _evaluations(call: Site) -> int:
-    """Return how often a recurrent module evaluates its cell, over layers and steps."""
+    """Return how often a recurrent layer or cell evaluates its cell, over all steps, samples,
+    layers and directions.
+    """
     if _CELL.holds(call):
         return _samples(call)
     return _ultralytics_cell_evaluations(call) * len(_layer_inputs(call))
 
 
 @hooked.contraction(_RECURRENT, cause="rnn.fused", source=_RNN)
+@with_formula("steps x the sum over layers, directions of g H (I + R) + H P, R = P or H")
 def recurrent(call: Site) -> int:
-    """steps x the sum over layers, directions of g H (I + R) + H P, R = P or H.
+    """Return the MACs that the tool counts for a recurrent layer: batch size x steps x the sum
+    over layers and directions, with projections.
 
     rnn_hooks.py: _count_lstm_cell and its kin.
     """
@@ -200,8 +222,10 @@ def recurrent(call: Site) -> int:
 
 
 @hooked.contraction(_CELL, cause="rnn.fused", source=_RNN)
+@with_formula("B x g H (I + H), B = 1 for a vector")
 def cell(call: Site) -> int:
-    """B x g H (I + H), B = 1 for a vector.
+    """Return the MACs that the tool counts for a recurrent cell: batch size x g H (I + H), for g
+    gates, H units and input width I.
 
     rnn_hooks.py: count_lstm_cell and its kin.
     """
@@ -211,8 +235,11 @@ def cell(call: Site) -> int:
 
 @hooked.adds(_CELL, cause=_GATES, name="cell.gates", source=_RNN)
 @hooked.adds(_RECURRENT, cause=_GATES, name="recurrent.gates", source=_RNN)
+@with_formula("steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H")
 def ultralytics_gate_adds(call: Site) -> int:
-    """steps x layers x directions, or B, x the terms of a cell: RNN H, GRU 7 H, LSTM 8 H."""
+    """Return the elementwise operations that the tool counts for a recurrent layer or cell: per
+    evaluation of the cell H (RNN), 7 H (GRU) or 8 H (LSTM) for H units.
+    """
     return (
         _evaluations(call)
         * {1: 1, 3: 7, 4: 8}[_ultralytics_gate_count(call)]
@@ -222,8 +249,11 @@ def ultralytics_gate_adds(call: Site) -> int:
 
 @hooked.adds(_CELL, setting(bias=True), cause="bias.rnn", name="cell.bias", source=_RNN)
 @hooked.adds(_RECURRENT, setting(bias=True), cause="bias.rnn", name="recurrent.bias", source=_RNN)
+@with_formula("steps x layers x directions, or B, x 2 g H")
 def ultralytics_recurrent_bias(call: Site) -> int:
-    """steps x layers x directions, or B, x 2 g H."""
+    """Return the additions that the tool counts for the biases of a recurrent layer or cell: per
+    evaluation of the cell 2 g H, for g gates and H units.
+    """
     return _evaluations(call) * 2 * _ultralytics_gate_count(call) * call.number("hidden_size")
 
 
@@ -233,8 +263,10 @@ _ATTENTION = kind_of(f"{layers.NN}.activation.MultiheadAttention")
 
 
 @hooked.contraction(kind_of(f"{layers.NN}.linear.Bilinear"), cause=_EXPORT)
+@with_formula("(in1_features + 1) x in2_features x n(y)")
 def bilinear(call: Site) -> int:
-    """(in1_features + 1) x in2_features x n(y).
+    """Return the MACs that the tool counts for nn.Bilinear: (first input size + 1) x second input
+    size x result elements.
 
     basic_hooks.py: count_bilinear.
     """
@@ -243,8 +275,8 @@ def bilinear(call: Site) -> int:
 
 
 class _Attention(NamedTuple):
-    """The sizes B, L, E, heads, kdim + vdim, S', and the number of positions appended to the
-    keys.
+    """The sizes of one attention call: batch size B, queries L, width E, heads, kdim + vdim,
+    attended keys S', and how many keys were appended.
     """
 
     batch: int
@@ -256,19 +288,25 @@ class _Attention(NamedTuple):
     appended: int
 
     def products(self) -> int:
-        """Return the MACs of an attention: projections, scores and weighted values."""
+        """Return the MACs that the tool counts for this attention: projections, scores and
+        weighted values.
+        """
         projections = 2 * self.queries * self.width
         projections += (self.attended - self.appended) * self.sources
         return self.batch * self.width * (projections + 2 * self.queries * self.attended)
 
     def softmax(self) -> int:
-        """Return the work of the attention's softmax over all its rows."""
+        """Return the operations that the tool counts for the softmax of this attention."""
         return _softmax_work(self.batch * self.heads * self.queries, self.attended)
 
 
 @hooked.contraction(_ATTENTION, cause=_EXPORT)
+@with_formula(
+    "B x E x (2 L E + S (kdim + vdim) + 2 L S'), S' the attended positions, appended ones too"
+)
 def attention(call: Site) -> int:
-    """B x E x (2 L E + S (kdim + vdim) + 2 L S'), S' the attended positions, appended ones too.
+    """Return the MACs that the tool counts for nn.MultiheadAttention or its function: projections,
+    scores and weighted values.
 
     basic_hooks.py: count_multihead_attention; profile.py: _count_multi_head_attention.
     """
@@ -276,13 +314,16 @@ def attention(call: Site) -> int:
 
 
 @hooked.adds(_ATTENTION, cause=_SCALE, name="attention.softmax")
+@with_formula("B x heads x L rows of 3 S' - 1")
 def attention_softmax(call: Site) -> int:
-    """B x heads x L rows of 3 S' - 1."""
+    """Return the operations that the tool counts for the softmax of an attention: batch size x
+    heads x queries x (3 S' - 1), for S' attended keys.
+    """
     return _ultralytics_attention_sizes(call).softmax()
 
 
 def _ultralytics_attention_sizes(call: Site) -> _Attention:
-    """Return the sizes of an attention, from a module's or a function's call."""
+    """Return the sizes of an attention, from the call of a module or of a function."""
     return (
         _attention_sizes_of_module(call)
         if call.call.level == "module"
@@ -291,7 +332,7 @@ def _ultralytics_attention_sizes(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_module(call: Site) -> _Attention:
-    """Return the sizes of a MultiheadAttention module's call."""
+    """Return the sizes of an attention, from the call of an nn.MultiheadAttention."""
     settings = call.module.settings
     batch_first = settings.get("batch_first") is True
     biased = any(parameter.name == "bias_k" for parameter in call.module.params)
@@ -307,10 +348,9 @@ def _attention_sizes_of_module(call: Site) -> _Attention:
 
 
 def _attention_sizes_of_function(call: Site) -> _Attention:
-    """Return the sizes of an attention from a function call's arguments.
+    """Return the sizes of an attention, from the arguments of multi_head_attention_forward.
 
-    In detail: the sizes from a function's arguments by index or by name; the function has no
-    `batch_first`.
+    The function has no `batch_first`.
     """
     biased = any(spec.name in ("7", "bias_k") for spec in call.inputs)
     appended = biased + bool(_ultralytics_setting_value(call, 9, "add_zero_attn"))
@@ -326,12 +366,14 @@ def _attention_sizes_of_function(call: Site) -> _Attention:
 
 
 def _ultralytics_setting_value(call: Site, index: int, name: str) -> Scalar:
-    """Return a setting of a call that was given by position or by name."""
+    """Return the argument of a call at position `index` or with this name, None if it was not
+    passed.
+    """
     return call.settings.get(str(index), call.settings.get(name))
 
 
 def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
-    """Return the batch size and the number of queries of an attention, from its result."""
+    """Return (batch size, number of queries) of an attention, from the shape of its result."""
     result = call.result.shape or ()
     if len(result) == 2:
         return 1, result[0]
@@ -339,7 +381,9 @@ def _queries(call: Site, batch_first: bool) -> tuple[int, int]:
 
 
 def _attention_key_length(call: Site, batch_first: bool, appended: int) -> int:
-    """Return the number of keys of an attention, from the returned weights or from its keys."""
+    """Return the number of keys of an attention, with the appended ones, from the returned weights
+    or else from the argument `key`.
+    """
     if len(call.outputs) > 1:
         return (call.outputs[1].shape or ())[-1]
     keys = argument(call, 1, "key")
@@ -371,12 +415,14 @@ hooked.adds(_PRELU, cause="act.piecewise-other", name="prelu")(ultralytics_input
 
 
 def _softmax_work(rows: int, features: int) -> int:
-    """Return the softmax work of rows: f exponentials, f - 1 additions, f divisions per row."""
+    """Return the operations of a softmax over `rows` rows of f features: 3 f - 1 per row
+    (exponentials, additions, divisions).
+    """
     return rows * (2 * features + max(features - 1, 0))
 
 
 def _softmax_rows_and_features(call: Site) -> tuple[int, int]:
-    """Return the rows of a softmax, and the features of its axis (the channels of Softmax2d)."""
+    """Return (rows, elements in a row) of a softmax; Softmax2d has its channels as a row."""
     shape = argument(call)
     axis = -3 if _SOFTMAX_2D.holds(call) else call.module.settings.get("dim")
     if axis is None:
@@ -389,8 +435,10 @@ def _softmax_rows_and_features(call: Site) -> tuple[int, int]:
 
 @hooked.adds(_SOFTMAX_2D, cause="softmax", name="softmax_2d")
 @hooked.adds(_SOFTMAX, cause="softmax")
+@with_formula("rows x (3 f - 1), f the features of the axis")
 def softmax(call: Site) -> int:
-    """rows x (3 f - 1), f the features of the axis.
+    """Return the operations that the tool counts for nn.Softmax or nn.Softmax2d: rows x (3 f - 1),
+    for f elements in a row.
 
     basic_hooks.py: count_softmax.
     """
@@ -398,14 +446,20 @@ def softmax(call: Site) -> int:
 
 
 @hooked.adds(_LOG_SOFTMAX, cause="softmax")
+@with_formula("rows x 3 f: one logarithm more for each row")
 def log_softmax(call: Site) -> int:
-    """rows x 3 f: one logarithm more for each element."""
+    """Return the operations that the tool counts for nn.LogSoftmax: 3 f per row of f elements,
+    which is one logarithm more than for a softmax.
+    """
     return softmax(call) + _softmax_rows_and_features(call)[0]
 
 
 @hooked.adds(_SOFTMIN, cause="softmax")
+@with_formula("rows x (3 f - 1) + n(x): all elements are negated first")
 def softmin(call: Site) -> int:
-    """rows x (3 f - 1) + n(x): all elements are negated first."""
+    """Return the operations that the tool counts for nn.Softmin: those of a softmax, plus one
+    negation for each input element.
+    """
     return softmax(call) + ultralytics_input_elements(call)
 
 
@@ -413,8 +467,10 @@ def softmin(call: Site) -> int:
 
 
 @hooked.adds(kind_of(*layers.AVERAGE_POOLS), cause="pool.avg")
+@with_formula("n(all windows) + n(y)")
 def average(call: Site) -> int:
-    """n(all windows) + n(y).
+    """Return the operations that the tool counts for an average pool: the positions in all windows
+    + the result elements.
 
     basic_hooks.py: count_avgpool. Along each axis a window is cut off where the input ends, or its
     padding if that is counted.
@@ -433,10 +489,9 @@ def average(call: Site) -> int:
 
 
 def _pool_axis_count(call: Site) -> int:
-    """Return the number of spatial axes of a pooling.
+    """Return the number of spatial axes of an average pool.
 
-    In detail: the number of axes of a pool; a kernel that is one number is that of AvgPool3d or
-    AvgPool2d.
+    A kernel that is one number belongs to AvgPool3d or AvgPool2d.
     """
     kernel = call.module.settings["kernel_size"]
     if isinstance(kernel, list):
@@ -445,7 +500,9 @@ def _pool_axis_count(call: Site) -> int:
 
 
 def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
-    """Return a setting's value for each axis; repeat a single number for all axes."""
+    """Return the setting `name` as one number for each of `axes` axes; a single number applies to
+    all axes.
+    """
     extents = call.extents(name)
     return extents if isinstance(call.module.settings[name], list) else extents * axes
 
@@ -453,15 +510,19 @@ def _extents_per_axis(call: Site, name: str, axes: int) -> tuple[int, ...]:
 def _positions_in_windows(
     size: int, count: int, kernel: int, stride: int, padding: int, padded: bool
 ) -> int:
-    """Return how many positions of an axis the windows of a pool contain in all."""
+    """Return how many positions all windows of a pool have together along one axis; padding counts
+    only if `padded` is true.
+    """
     low, high = (-padding, size + padding) if padded else (0, size)
     starts = (index * stride - padding for index in range(count))
     return sum(max(min(start + kernel, high) - max(start, low), 0) for start in starts)
 
 
 @hooked.adds(kind_of(*layers.ADAPTIVE_POOLS), cause="pool.adaptive", name="adaptive")
+@with_formula("n(all windows) + n(y): window j is [floor(j I / O), ceil((j + 1) I / O))")
 def adaptive_average(call: Site) -> int:
-    """n(all windows) + n(y): window j is [floor(j I / O), ceil((j + 1) I / O)).
+    """Return the operations that the tool counts for an adaptive average pool: the positions in
+    all windows + the result elements.
 
     basic_hooks.py: count_adap_avgpool.
     """
@@ -486,13 +547,13 @@ _TRANSPARENT = ("einops.einsum", "torch.autograd.Function.apply", HOOKS, VMAP)
 
 
 def condition_outside_classes(*classes: str) -> Condition:
-    """Return the condition: no registered module of these classes, or of a subclass, encloses the
-    call.
+    """Return a condition that holds for calls that no registered module of these classes, or of a
+    subclass, encloses.
     """
     known = frozenset(classes)
 
     def holds(site: Site) -> bool:
-        """Return whether no enclosing module with the tool's hook is of a known class."""
+        """Return whether no module of these classes, hooked by the tool, encloses the call."""
         early = False  # pre-hooks that the model had before run ahead of the tool's own
         for call in site.around:
             if call.target == PRE_HOOK:
@@ -509,10 +570,14 @@ def condition_outside_classes(*classes: str) -> Condition:
 
 
 def function_nesting_condition(expected: bool = True) -> Condition:
-    """Return the condition: a function of PyTorch encloses the call (or none does)."""
+    """Return a condition that holds for calls inside a function of PyTorch, or, if `expected` is
+    false, for calls outside any.
+    """
 
     def holds(site: Site) -> bool:
-        """Return whether a function that PyTorch defines encloses the call, or else does not."""
+        """Return whether a function of PyTorch encloses the call, or, if `expected` is false,
+        whether none does.
+        """
         functions = [call for call in site.around if call.level == "function"]
         outer = functions[1:] if site.call.level == "function" else functions
         return any(not fits(call.target, _TRANSPARENT) for call in outer) == expected
@@ -521,7 +586,9 @@ def function_nesting_condition(expected: bool = True) -> Condition:
 
 
 def _classes_with_rule(*kinds: str) -> tuple[str, ...]:
-    """Return the names of the module classes that rules of these kinds count."""
+    """Return the names of the module classes that have a rule of one of these kinds, such as
+    "core".
+    """
     rules = (rule for rule in hooked.rules if rule.kind in kinds)
     about = (condition for rule in rules for condition in rule.where if condition.whom)
     return tuple(dict.fromkeys(name for condition in about for name in condition.names))
@@ -552,8 +619,10 @@ _PRODUCTS = (
     _PRODUCTS, of_complex(), cause="contraction.complex", name="products.complex"
 )
 @functions.contraction(_PRODUCTS, _VMAPPED, cause="function.vmap", name="products.vmapped")
+@with_formula("n(y) x the last axis of the first operand")
 def ultralytics_product_macs(call: Site) -> int:
-    """n(y) x the last axis of the first operand.
+    """Return the MACs that the tool counts for a matrix product by a function: result elements x
+    last axis of the first operand.
 
     profile.py: _count_matmul.
     """
@@ -563,8 +632,10 @@ def ultralytics_product_macs(call: Site) -> int:
 @functions.contraction(
     "torch.nn.functional.scaled_dot_product_attention", cause=_EXPORT, name="sdpa"
 )
+@with_formula("n(y) // Dv x Sk x (D + Dv)")
 def dot_product_attention(call: Site) -> int:
-    """n(y) // Dv x Sk x (D + Dv).
+    """Return the MACs that the tool counts for scaled_dot_product_attention: result rows x keys x
+    (head size of queries + head size of values).
 
     profile.py: _count_sdpa.
     """
@@ -578,8 +649,12 @@ for name, operand in (("einsum.several", "3"), ("einsum.listed", "1.2")):
 
 
 @functions.contraction("torch.einsum", cause="einsum.path-estimate")
+@with_formula(
+    "prod(extents of the labels that both operands have, or that one has and the result keeps)"
+)
 def einsum(call: Site) -> int:
-    """prod(extents of the labels that both operands have, or that one has and the result keeps).
+    """Return the MACs that the tool counts for an einsum of two operands: the product of the sizes
+    of the labels that both have or the result keeps; 0 for other numbers of operands.
 
     Nothing for one operand, and nothing for more than two. profile.py: _count_einsum.
     """
@@ -595,7 +670,9 @@ def einsum(call: Site) -> int:
 
 
 def _ultralytics_equation(call: Site) -> str:
-    """Return the equation, also for lists of numbers: einsum(a, [0, 1], b, [1, 2])."""
+    """Return the equation of an einsum as text, also if it was given as lists of integers:
+    einsum(a, [0, 1], b, [1, 2]).
+    """
     written = call.settings.get("0")
     if isinstance(written, str):
         return written
@@ -607,7 +684,7 @@ def _ultralytics_equation(call: Site) -> str:
 
 
 def _subscript_letters(call: Site, location: str) -> str:
-    """Return einsum subscripts that were given as a list of integers as letters."""
+    """Return einsum subscripts as letters, from the list of integers at `location`."""
     subscripts = call.settings[location]
     if not isinstance(subscripts, list):
         raise TypeError(f"{call.key} has no subscripts at {location}")

@@ -1,4 +1,5 @@
-"""XLA's cost analysis of a program of JAX: of the one that it is given, and of the compiled one.
+"""Define the conventions of XLA's cost analysis of a JAX program: of the lowered program, and of
+the compiled one.
 
 `jax.jit(f).lower(*args).cost_analysis()["flops"]`, and the same after `.compile()`. The analysis
 visits every instruction once, also in the body of a loop, and adds up in single precision.
@@ -43,12 +44,12 @@ FLOPS_PER_MAC = 2  # kFmaFlops
 
 
 def _input(call: Call, index: int) -> Shape:
-    """Return the shape of a call's input; raise ValueError if it is unknown."""
+    """Return the shape of the input at `index`; raise ValueError if it is unknown."""
     return _xla_tensor_shape(call.inputs[index])
 
 
 def _xla_result_shape(call: Call) -> Shape:
-    """Return the shape of a call's first output; raise ValueError if it is unknown."""
+    """Return the shape of the first result; raise ValueError if it is unknown."""
     return _xla_tensor_shape(call.outputs[0])
 
 
@@ -60,17 +61,23 @@ def _xla_tensor_shape(spec: Any) -> Shape:
 
 
 def _xla_setting_sizes(call: Call, name: str) -> Sequence[int]:
-    """Return a setting of an XLA instruction that is a list of sizes."""
+    """Return the setting `name` of an XLA instruction, which is a list of sizes."""
     return cast(Sequence[int], call.settings[name])
 
 
 def _xla_window_sides(call: Call) -> Sequence[Mapping[str, int]]:
-    """Return size, stride, padding and dilation of each side of an instruction's window."""
+    """Return the window of an XLA instruction: for each axis its size, stride, padding and
+    dilation; () without a window.
+    """
     return cast(Sequence[Mapping[str, int]], call.settings.get("window", ()))
 
 
 def dot(call: Call) -> int:
-    """Return n(out) x the contracted sizes: GetDotFlops, without its factor of two."""
+    """Return the MACs that XLA counts for a dot product: result elements x sizes of the summed
+    axes.
+
+    In the tool: GetDotFlops, without its factor of two.
+    """
     first = _input(call, 0)
     return prod(first[axis] for axis in _xla_setting_sizes(call, "lhs_contracting")) * prod(
         _xla_result_shape(call)
@@ -78,8 +85,10 @@ def dot(call: Call) -> int:
 
 
 def xla_convolution_macs(call: Call) -> int:
-    """Return (Ci / groups) x Co x (N / batch groups) x valid positions: GetConvolutionFlops,
-    halved.
+    """Return the MACs that XLA counts for a convolution: input channels per group x output
+    channels x batch size per group x pairs of filter and result positions that read an element.
+
+    In the tool: GetConvolutionFlops, halved.
     """
     image, result = _input(call, 0), _xla_result_shape(call)
     channels = image[_xla_integer_setting(call, "input_feature")] // _xla_integer_setting(
@@ -97,12 +106,13 @@ def xla_convolution_macs(call: Call) -> int:
 
 
 def _xla_integer_setting(call: Call, name: str) -> int:
-    """Return a setting of an XLA instruction that is an integer."""
+    """Return the setting `name` of an XLA instruction, which is an integer."""
     return cast(int, call.settings[name])
 
 
 def _xla_valid_positions(call: Call) -> int:
-    """Return how many pairs of filter and result position read a true element of the image.
+    """Return how many pairs of filter position and result position read a real element of the
+    image, not padding.
 
     Taps on padding are not counted, nor are taps on the holes that a dilation of the image makes.
     """
@@ -120,7 +130,9 @@ def _xla_valid_positions(call: Call) -> int:
 def _valid_positions_of_axis(
     window: Mapping[str, int], image: int, weights: int, result: int
 ) -> int:
-    """Return how many pairs of filter and result position along one axis read an element."""
+    """Return how many pairs of filter position and result position along one axis read a real
+    element of the image.
+    """
     first, step = -window["padding_low"], window["window_dilation"]
     return sum(
         _valid_positions_of_tap(
@@ -133,7 +145,8 @@ def _valid_positions_of_axis(
 def _valid_positions_of_tap(
     stride: int, first: int, dilation: int, image: int, result: int
 ) -> int:
-    """Return how many result positions read a true element of the image at one filter tap.
+    """Return how many result positions along one axis read a real element of the image at one
+    filter position.
 
     Counts `o` below `result` with `o * stride + first == dilation * i` and `i` below `image`.
     """
@@ -148,13 +161,19 @@ def _valid_positions_of_tap(
 
 
 def xla_elementwise_flops(call: Call) -> int:
-    """Return n(out): HandleElementwiseOp."""
+    """Return the FLOPs that XLA counts for an elementwise instruction: the number of result
+    elements.
+
+    In the tool: HandleElementwiseOp.
+    """
     return prod(_xla_result_shape(call))
 
 
 def applications(call: Call) -> int:
-    """Return how often a reducer is applied: HandleReduce, HandleReduceWindow, HandleScatter,
-    HandleMap.
+    """Return how often the function of a reduction (reduce, reduce-window, scatter, map) is
+    applied.
+
+    In the tool: HandleReduce, HandleReduceWindow, HandleScatter, HandleMap.
 
     For a select-and-scatter it is how often its scatter is applied.
     """
@@ -170,9 +189,9 @@ def applications(call: Call) -> int:
 
 
 def _xla_window_flops(call: Call) -> int:
-    """Return the FLOPs of a windowed reduction.
+    """Return how often the function of a windowed reduction is applied, as XLA counts it.
 
-    In detail: (window - 1) x n(out), and less for a window that is as wide as the whole dimension.
+    That is (window positions - 1) x result elements, and less for a window as wide as the axis.
     """
     elements = prod(_xla_result_shape(call))
     window = _xla_window_sides(call)
@@ -187,17 +206,27 @@ def _xla_window_flops(call: Call) -> int:
 
 
 def selections(call: Call) -> int:
-    """Return n(source) x (window - 1), how often the select is applied: HandleSelectAndScatter."""
+    """Return how often the select function of a select-and-scatter is applied: source elements x
+    (window positions - 1).
+
+    In the tool: HandleSelectAndScatter.
+    """
     return prod(_input(call, 1)) * (prod(side["size"] for side in _xla_window_sides(call)) - 1)
 
 
 def scalar_flops(opcodes: Scalar) -> int:
-    """Return the flops of a function of scalars: one for each elementwise instruction in it."""
+    """Return the FLOPs that XLA counts for one application of a reducer: the number of elementwise
+    instructions among `opcodes`.
+    """
     return sum(opcode in ELEMENTWISE for opcode in cast(Sequence[str], opcodes))
 
 
 def xla_reduction_flops(call: Call) -> int:
-    """Return the flops of a reducer x how often it is applied: ProcessSubcomputation."""
+    """Return the FLOPs that XLA counts for a reduction: FLOPs of its function x how often it is
+    applied.
+
+    In the tool: ProcessSubcomputation.
+    """
     operations = applications(call) * scalar_flops(call.settings["applied"])
     if call.target == "select-and-scatter":
         operations += selections(call) * scalar_flops(call.settings["selecting"])
@@ -205,39 +234,61 @@ def xla_reduction_flops(call: Call) -> int:
 
 
 def sort(call: Call) -> int:
-    """Return n ceil(log2 n), n of the first operand as a whole: HandleSort."""
+    """Return the FLOPs that XLA counts for a sort: n ceil(log2 n), for n elements of the first
+    operand.
+
+    In the tool: HandleSort.
+    """
     elements = prod(_input(call, 0))
     return elements * (elements - 1).bit_length() if elements else 0
 
 
 def fft(call: Call) -> int:
-    """Return 8 n(in) x floor(log2) of every length, multiplied: HandleFft."""
+    """Return the FLOPs that XLA counts for an FFT: 8 x input elements x product of floor(log2) of
+    the lengths.
+
+    In the tool: HandleFft.
+    """
     logarithms = prod(length.bit_length() - 1 for length in _xla_setting_sizes(call, "fft_length"))
     return 4 * FLOPS_PER_MAC * logarithms * prod(_input(call, 0))
 
 
 def cholesky(call: Call) -> int:
-    """Return n(a) x its last size / 3, truncated: HandleCholesky."""
+    """Return the FLOPs that XLA counts for a Cholesky factorization: matrix elements x last axis /
+    3, rounded down.
+
+    In the tool: HandleCholesky.
+    """
     return prod(_input(call, 0)) * _input(call, 0)[-1] // 3
 
 
 def triangular_solve(call: Call) -> int:
-    """Return 2 n(b) x the last size of a: HandleTriangularSolve."""
+    """Return the FLOPs that XLA counts for a triangular solve: 2 x elements of b x last axis of a.
+
+    In the tool: HandleTriangularSolve.
+    """
     return FLOPS_PER_MAC * _input(call, 0)[-1] * prod(_input(call, 1))
 
 
 def all_reduce(call: Call) -> int:
-    """Return n(out), as two replicas are assumed: HandleAllReduce."""
+    """Return the FLOPs that XLA counts for an all-reduce: the number of result elements, as for
+    two devices.
+
+    In the tool: HandleAllReduce.
+    """
     return sum(prod(_xla_tensor_shape(spec)) for spec in call.outputs)
 
 
 def custom_call(call: Call) -> int:
-    """Return -1, which means "unknown" and is added to the sum: HandleCustomCall."""
+    """Return -1, which XLA adds to its sum for a custom call and which means "unknown".
+
+    In the tool: HandleCustomCall.
+    """
     return -1
 
 
 def _flops_from_macs(amount: Callable[[Call], int]) -> Callable[[Call], int]:
-    """Return a formula that gives 2 FLOPs for each MAC of another one."""
+    """Return a function that gives 2 FLOPs for each MAC of the function `amount`."""
     return lambda call: FLOPS_PER_MAC * amount(call)
 
 
@@ -257,7 +308,7 @@ KINDS: dict[str, Callable[[Call], int]] = {
 
 
 def flops(call: Call) -> int:
-    """Return the flops of an instruction of any kind; 0 for a kind that is not counted."""
+    """Return the FLOPs that XLA counts for an instruction; 0 for a kind that it does not count."""
     return KINDS[call.target](call) if call.target in KINDS else 0
 
 
@@ -276,7 +327,8 @@ _FACTS = (
 
 
 def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iterator[Call]:
-    """Yield the compiled instructions in their order, then those that compilation `removed`.
+    """Yield the compiled instructions in their order, then the instructions that compilation
+    removed, each with settings that say what compilation changed.
 
     `change` is "kept", "rewritten" (inserted or removed), "again" (inserted beside an equal one),
     "once" (removed beside an equal one), or "" for an instruction that costs nothing or is in a
@@ -291,7 +343,9 @@ def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iter
     equal = {_key_with_names(partner) for partner in pairs.values()}
 
     def kind(call: Call, repeated: str) -> str:
-        """Return how XLA changed an instruction: `repeated`, "rewritten", or "" without FLOPs."""
+        """Return how compilation changed an instruction: `repeated` if the other program has an
+        equal one, else "rewritten"; "" if it has no FLOPs.
+        """
         return (
             ""
             if not _has_counted_flops(call)
@@ -313,22 +367,22 @@ def _compare_programs(lowered: Iterable[Call], compiled: Iterable[Call]) -> Iter
 
 
 def _has_counted_flops(call: Call) -> bool:
-    """Return whether XLA counts FLOPs other than 0 for an instruction."""
+    """Return whether XLA adds a number other than 0 to its sum for an instruction."""
     return call.settings.get("chosen") is True and flops(call) != 0
 
 
 def _key_with_names(call: Call) -> Key:
-    """Return target, FLOPs and names of an instruction as a key for comparison."""
+    """Return (kind, FLOPs, names) of an instruction, to find equal instructions."""
     return (call.target, flops(call), call.settings["names"])
 
 
 def _key_without_names(call: Call) -> Key:
-    """Return target and FLOPs of an instruction as a key for comparison."""
+    """Return (kind, FLOPs) of an instruction, to find equal instructions."""
     return (call.target, flops(call))
 
 
 def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
-    """Return by compiled instruction the lowered one that does the same work.
+    """Return {key of a compiled instruction: lowered instruction that does the same work}.
 
     First those with equal names, then those with equal FLOPs.
     """
@@ -342,7 +396,9 @@ def _instruction_pairs(before: Iterable[Call], after: list[Call]) -> Pairs:
 
 
 def _pairs_by_key(before: list[Call], after: list[Call], key: Callable[[Call], Key]) -> Pairs:
-    """Return by compiled instruction's key the lowered instruction with an equal key."""
+    """Return {key of a compiled instruction: lowered instruction for which the function `key`
+    gives the same value}; each is used once.
+    """
     waiting: dict[Key, list[Call]] = defaultdict(list)
     for call in reversed(before):
         waiting[key(call)].append(call)
@@ -350,7 +406,9 @@ def _pairs_by_key(before: list[Call], after: list[Call], key: Callable[[Call], K
 
 
 def _with_lowered_facts(call: Call, before: Call) -> Call:
-    """Return a compiled instruction with settings, module and parent of its lowered one."""
+    """Return a copy of a compiled instruction with the module, the parent and some settings of its
+    lowered instruction `before`.
+    """
     facts = {name: before.settings[name] for name in _FACTS if name in before.settings}
     paired = msgspec.structs.replace(
         call,
@@ -363,21 +421,23 @@ def _with_lowered_facts(call: Call, before: Call) -> Call:
 
 
 def _to_compiled_call(call: Call) -> Call:
-    """Return an instruction as one of the compiled program, outside any loop or branch."""
+    """Return a copy of a lowered instruction as part of the compiled program, outside all loops
+    and branches.
+    """
     key = f"compiled:({call.key.partition(':')[2]})"
     settings = {**call.settings, "nest": []}
     return msgspec.structs.replace(call, key=key, level="compiled", settings=settings)
 
 
 def _with_change_facts(call: Call, change: str, lowered: bool, removed: bool) -> Call:
-    """Return an instruction with settings that say how compilation changed it."""
+    """Return a copy of an instruction with the settings `change`, `lowered` and `removed`."""
     facts = {"change": change, "lowered": lowered, "removed": removed}
     return msgspec.structs.replace(call, settings={**call.settings, **facts})
 
 
 def with_branches(calls: Sequence[Call]) -> list[Call]:
-    """Return the instructions, each with `chosen`: whether all branches around it are the most
-    expensive ones.
+    """Return copies of the instructions with the setting `chosen`: whether all branches around it
+    are the most expensive ones, which XLA counts.
 
     Of branches with equal cost the first one counts. `branched` are those in any branch.
     """
@@ -402,12 +462,16 @@ def with_branches(calls: Sequence[Call]) -> list[Call]:
 
 
 def _xla_branches(call: Call) -> Sequence[Branch]:
-    """Return the branches of a conditional instruction."""
+    """Return the branches that enclose an instruction, as (key of the condition, number of the
+    branch, how many branches).
+    """
     return cast(Sequence[Branch], call.settings.get("branches", ()))
 
 
+@with_formula("The instructions of a program as the analysis counts them")
 def read_xla_program(calls: Sequence[Call], trace: Trace) -> list[Call]:
-    """The instructions of a program as the analysis counts them.
+    """Return the instructions of a program as XLA's analysis counts them; those of a compiled
+    program are compared with the lowered program.
 
     Those of a compiled program are compared with the lowered one of the same setting.
     """
@@ -429,7 +493,8 @@ _DIGITS = 24  # of a single-precision number, in binary
 
 
 def nearest_float32(value: float) -> float:
-    """Return the single-precision number nearest to a value; of two the one whose last bit is 0.
+    """Return the single-precision number nearest to a value; of two equally near ones, the one
+    whose last bit is 0.
 
     A whole number of any size is rounded once; by way of a double it might be rounded twice.
     """
@@ -444,7 +509,7 @@ def nearest_float32(value: float) -> float:
 
 
 def float32_instruction_flops(call: Call, amount: int) -> float:
-    """Return the single-precision value that XLA stores for an instruction of `amount` FLOPs.
+    """Return the FLOPs of an instruction as the single-precision number that XLA stores.
 
     For a reduction it is a product of two single-precision numbers: the amount of the reducer, and
     how often it is applied.
@@ -459,7 +524,8 @@ def float32_instruction_flops(call: Call, amount: int) -> float:
     "the sum in single precision of all amounts, in the order in which XLA visits instructions"
 )
 def xla_total_flops(shares: Sequence[Share]) -> int:
-    """Return the sum in single precision, in the order in which XLA visits the instructions.
+    """Return the total FLOPs that XLA prints: the sum in single precision, in the order in which
+    XLA visits the instructions.
 
     What a function counts is added up by itself, then to what its caller has so far. Instructions
     that compilation removed stand behind the others, with nothing left of what they held.
@@ -478,14 +544,16 @@ def xla_total_flops(shares: Sequence[Share]) -> int:
 
 
 def _amounts_by_instruction(shares: Sequence[Share]) -> Iterator[tuple[Call, int]]:
-    """Yield each instruction with the sum of its shares."""
+    """Yield each instruction with the sum of its amounts in `shares`, in FLOPs."""
     for _, group in groupby(shares, key=lambda share: share.call.key):
         booked = list(group)
         yield booked[0].call, sum(int(share.amount) for share in booked)
 
 
 def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
-    """Return how many enclosing functions are the same, from the outermost inwards."""
+    """Return how many enclosing functions two instructions have in common, from the outermost
+    inwards.
+    """
     pairs = zip(first, second, strict=False)
     return next(
         (index for index, (left, other) in enumerate(pairs) if left != other),
@@ -494,7 +562,9 @@ def _common_function_depth(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def _add_inner_sums(sums: list[float], times: int) -> None:
-    """Add the innermost function's FLOPs to its caller's, for the last `times` functions."""
+    """Remove the last sum and add it to the one before, `times` times, in single precision; `sums`
+    has the FLOPs of nested functions.
+    """
     for _ in range(times):
         inner = sums.pop()
         sums[-1] = nearest_float32(sums[-1] + inner)
@@ -510,7 +580,9 @@ _CONTRACTIONS = ("dot", "convolution")
 
 
 def _tool(name: str, level: Level) -> Tool:
-    """Return the description of XLA's cost analysis at one level as a tool."""
+    """Return the description of XLA's cost analysis as a tool, for the lowered or the compiled
+    program.
+    """
     return Tool(
         name,
         edition="0.10",
@@ -532,29 +604,36 @@ def _tool(name: str, level: Level) -> Tool:
 lowered, compiled = _tool("xla-lowered", "lowered"), _tool("xla-compiled", "compiled")
 
 
+@with_formula("F // 2, F the FLOPs of the analysis, which leaves out positions of padding")
 def contraction(call: Site) -> int:
-    """F // 2, F the FLOPs of the analysis, which leaves out positions of padding."""
+    """Return the MACs that XLA counts for a dot product or a convolution: half of its FLOPs."""
     return flops(call.call) // FLOPS_PER_MAC
 
 
+@with_formula("F, the FLOPs of the analysis for the instruction")
 def xla_instruction_flops(call: Site) -> int:
-    """F, the FLOPs of the analysis for the instruction."""
+    """Return the FLOPs that XLA counts for the instruction."""
     return flops(call.call)
 
 
+@with_formula("F, the FLOPs of the analysis; 0 for products, convolutions and library calls")
 def xla_other_flops(call: Site) -> int:
-    """F, the FLOPs of the analysis; 0 for products, convolutions and library calls."""
+    """Return the FLOPs that XLA counts for the instruction, or 0 for dot products, convolutions
+    and custom calls.
+    """
     return 0 if call.target in {*_CONTRACTIONS, "custom-call"} else flops(call.call)
 
 
 @with_formula("F for an added instruction, -F for a removed one")
 def xla_change_flops(call: Site) -> int:
-    """Return F of an instruction that compilation put in, -F of one that it removed."""
+    """Return the FLOPs of an instruction that compilation added, or minus the FLOPs of one that it
+    removed.
+    """
     return -flops(call.call) if call.settings["removed"] else flops(call.call)
 
 
 def _analysis(level: Level, *where: Condition) -> Rules:
-    """Return a group of rules for the XLA instructions on one level of calls."""
+    """Return a new group with all rules of XLA's analysis, for instructions on this level."""
     rules = Rules(level, *where)
     _contractions(rules)
     _declare_component_rules(rules)
@@ -562,7 +641,7 @@ def _analysis(level: Level, *where: Condition) -> Rules:
 
 
 def _contractions(rules: Rules) -> None:
-    """Add the rules for dot products and convolutions of XLA to the group."""
+    """Add the rules for dot products and convolutions to the group."""
     both, handlers = _CONTRACTIONS, f"{_SOURCE}: GetDotFlops, GetConvolutionFlops"
     branch, dearest = "control.branch", f"{_SOURCE}: HandleConditional"
     cheaper = recorded_as("in a branch that is not the most expensive", chosen=False)
@@ -598,7 +677,9 @@ _WORDS = {
 
 
 def _xla_settings_text(settings: Mapping[str, Any]) -> str:
-    """Return the settings of an instruction in words, "" where it has no special setting."""
+    """Return a text for pages that names the settings of an instruction, such as "in the backward
+    pass"; "" if there is nothing to name.
+    """
     words = [
         _WORDS[name].format(value) for name, value in settings.items() if value and name in _WORDS
     ]
@@ -608,8 +689,8 @@ def _xla_settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def _declare_component_rules(rules: Rules) -> None:
-    """Declare the rules for work other than contractions; the first matching kind in this order
-    counts.
+    """Add the rules for work other than dot products and convolutions to the group; of rules that
+    fit, the first one counts.
 
     The layer that encloses an instruction, the enclosing function of jax.nn, and the target of a
     bias are settings of the call.
@@ -618,7 +699,9 @@ def _declare_component_rules(rules: Rules) -> None:
     def adds(
         name: str, cause: str, handler: str, targets: tuple[str, ...], **settings: Any
     ) -> None:
-        """Add a rule of XLA's handler for other instructions, under the given settings."""
+        """Add one rule for the instructions with these targets and settings; without targets, for
+        all except dot products, convolutions and custom calls.
+        """
         source = f"{_SOURCE}: {handler}"
         where = recorded_as(_xla_settings_text(settings), chosen=True, **settings)
         rules.adds(targets, where, cause=cause, name=name, source=source)(

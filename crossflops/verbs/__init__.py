@@ -1,4 +1,4 @@
-"""The verbs, in order: open a target, trace, count, predict, ask the tools, reconcile, report.
+"""Run the verbs: open a target, trace it, count it, predict the tools, run them, explain, report.
 
 In: one `Request`, and the options of the verb as one frozen value. Out: a report.
 May import: bench, files, errors, export, facade, frontends, hardware, ir, ledger, limits, load,

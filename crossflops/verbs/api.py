@@ -1,4 +1,5 @@
-"""The verbs as functions: their arguments become one request, and the verb does the rest.
+"""Offer the verbs as Python functions, which make one request of their arguments and pass it to
+the verb.
 
 A verb is imported when it is called: to count a file needs nothing of the others.
 """
@@ -43,7 +44,9 @@ R = TypeVar("R")
 
 
 def _find_configured_formulas() -> tuple[str, ...]:
-    """Return the files of custom formulas that the configuration names."""
+    """Return the files with formulas of the user that the configuration names, () if it names
+    none.
+    """
     if not is_configured("formulas"):
         return ()
     from crossflops.plugins.formula_files import formulas_of_configuration
@@ -52,7 +55,8 @@ def _find_configured_formulas() -> tuple[str, ...]:
 
 
 def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
-    """Return the verb so that its `formulas` and the configured ones are used while it runs.
+    """Return a function like `verb` that also uses the formulas of the configuration and of its
+    argument `formulas`, as long as it runs.
 
     Args:
         verb: A function with the keyword `formulas`: files, or modules that register theirs.
@@ -63,7 +67,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(verb)
     def call_verb(*args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the verb's result, with the formulas of configuration and caller in effect."""
+        """Return the result of the verb, run with the formulas of configuration and caller."""
         provided: Any = kwargs.get("formulas") or ()
         own = [provided] if isinstance(provided, str | Path) else provided
         sources = (*_find_configured_formulas(), *own)
@@ -105,7 +109,8 @@ def count(
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "ShownReport":
-    """Count a model, and with `as_` ("thop@0.0.31") also as a tool does, without the tool.
+    """Return the count of a model; with `as_` ("thop@0.0.31") also the number that this tool would
+    print, without running it.
 
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
@@ -181,7 +186,7 @@ def efficiency(
     formulas: Sequence[str | Path] = (),
     **asked: Any,
 ) -> "ShownEfficiency":
-    """Compare a count with a device's peak, as `crossflops efficiency` does.
+    """Return the rate, MFU and bounds of a model on a device, as `crossflops efficiency` does.
 
     Args:
         target: A model object or a target string, as in `count`. Without it the work is provided:
@@ -233,7 +238,7 @@ def identify(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownIdentification":
-    """Find the tool, unit, setting or input size that prints a published figure.
+    """Return the tool, unit, setting or input size that prints a published figure of a model.
 
     Args:
         figure: The figure as it was printed: "4.11G", "17.6 GFLOPs", "300M".
@@ -286,7 +291,8 @@ def audit(
     jobs: int | None = 1,
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownAudit":
-    """Reproduce the published figures of a CSV file, and name its contradictions.
+    """Return for each published figure in a CSV file the convention that prints it, and the
+    contradictions in the file.
 
     Args:
         table: The file; its columns are found by their names.
@@ -358,7 +364,8 @@ def compare(
     teach_tools: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> "ShownReport":
-    """Count a model, let tools count it, and account for every difference.
+    """Return the count of a model, the number that each tool prints for it, and the causes of
+    every difference.
 
     Each tool runs in a worker process. Its prediction is fixed before it starts. Tools that count
     an ONNX file get the normalized model, or the target if that is a file.
@@ -473,7 +480,7 @@ def bench(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownBench":
-    """Run a model, and return how fast it is and where its time goes.
+    """Run a model; return how fast it is and how much time each of its nodes takes.
 
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
@@ -558,7 +565,7 @@ def profile(
     on_progress: Callable[[str], None] | None = None,
     **options: Any,
 ) -> "ShownProfile":
-    """Train a model of PyTorch for some steps, and return where its work and its time go.
+    """Train a PyTorch model for some steps; return the work and the time of each module.
 
     A copy is trained, in this process and in the mode of `setting`. The rates are compared with
     `peak_tflops`, or with the peak of the `device`; without both the peak of this machine is
@@ -651,7 +658,8 @@ def export(
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "Files":
-    """Write the normalized model ("onnx") or node data ("model-explorer") to a file.
+    """Write the normalized model ("onnx") or its counts for a viewer ("model-explorer") to a file;
+    return the written files.
 
     Of a model "onnx" is the counted graph with its weights; of an ONNX file a copy, in which
     `annotate` changes only the metadata of the nodes. The model is counted only if a count is
@@ -701,4 +709,4 @@ def export(
 
 
 def _ignore_api_progress(_: str) -> None:
-    """Ignore a progress message."""
+    """Ignore a progress message; used if the caller gives no `on_progress`."""

@@ -1,4 +1,4 @@
-"""The verb `audit`: the figures of a table, each reproduced by the conventions that can.
+"""Run the verb `audit`: reproduce the figures of a table, each by the conventions that print it.
 
 Every model is counted once for each input. What was counted lies in a folder, if one is given, so
 that an audit that was ended goes on where it stood.
@@ -65,7 +65,8 @@ class _Task(NamedTuple):
 def audit_table(
     path: Path, choice: AuditChoice, on_progress: Callable[[str], None] = lambda _: None
 ) -> Audit:
-    """Return the audit of a CSV file.
+    """Return the audit of a CSV file: which convention prints each of its figures, and where they
+    contradict each other.
 
     Raises InputError for a file that is not such a table, for a pattern that no model matches and
     for a limit that leaves none, UnknownNameError for a convention that there is not.
@@ -91,7 +92,9 @@ def audit_table(
 
 
 def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRow]:
-    """Return the rows of the models that the request is about."""
+    """Return the rows of the table that the request chooses by --only and --limit; raise
+    InputError if there is none.
+    """
     rows = list(table.rows)
     for pattern in choice.only:
         if not any(fnmatchcase(row.model, pattern) for row in rows):
@@ -109,8 +112,8 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
 def _count_builds(
     builds: Sequence[Build], choice: AuditChoice, on_progress: Callable[[str], None]
 ) -> dict[Build, ModelNumbers | str]:
-    """Return the numbers of every model, or the reason; those in the store are not counted
-    again.
+    """Return {(target, image size, input): numbers of its conventions, or a text why there are
+    none}; stored results are not counted again.
     """
     tasks = [_Task(build, choice.as_, _store_file(choice.store, build)) for build in builds]
     numbers_by_build: dict[Build, ModelNumbers | str] = {}
@@ -137,7 +140,9 @@ def _count_builds(
 
 
 def count_stored(task: _Task) -> ModelNumbers | str:
-    """Count a model and keep the result; return it, or the reason why there is none."""
+    """Count a model, store the result if there is a store; return its numbers, or a text why there
+    are none.
+    """
     target, image_size, shape = task.build
     numbers: ModelNumbers | None = None
     reason = ""
@@ -161,7 +166,7 @@ def count_stored(task: _Task) -> ModelNumbers | str:
 
 
 def _store_key(task: _Task) -> dict[str, str]:
-    """Return what a stored result depends on: the release of crossflops and the request."""
+    """Return the versions and the request on which a stored result depends, as {name: text}."""
     versions = framework_versions(is_file=True)
     target, image_size, shape = task.build
     return {**versions, "target": target, "input": shape or str(image_size or ""),
@@ -169,6 +174,9 @@ def _store_key(task: _Task) -> dict[str, str]:
 
 
 def _store_file(store: str, build: Build) -> str:
+    """Return the path of the file in which the result of this model is stored, "" without a
+    store.
+    """
     if not store:
         return ""
     plain = re.sub(r"[^\w.-]+", "-", build[0])[:_LETTERS]
@@ -177,7 +185,9 @@ def _store_file(store: str, build: Build) -> str:
 
 
 def _read_stored(task: _Task) -> _StoredCount | None:
-    """Return what an earlier run counted; None if there is nothing that still holds."""
+    """Return the stored result of this model; None if there is none, or if it is from other
+    versions or another request.
+    """
     file = Path(task.file) if task.file else None
     if file is None or not file.is_file():
         return None

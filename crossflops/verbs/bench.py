@@ -1,4 +1,4 @@
-"""The verb `bench`: run a model at some batch sizes, and account for the time of one.
+"""Run the verb `bench`: run a model at some batch sizes, and explain the time of one of them.
 
 A request becomes the ONNX file that onnxruntime is given, at some batch, and its count. The time
 of one run stands node by node beside that count: of a run, or from a trace.
@@ -73,7 +73,8 @@ from crossflops.verbs.provenance import build_request_record, framework_versions
 
 
 def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Request:
-    """Return the request with this batch size.
+    """Return a copy of the request that runs the model with this batch size; `dim` names the batch
+    dimension of an ONNX file.
 
     Of an ONNX file that is the dimension `dim`; else the one name that stands first in inputs;
     else the first size of every input that has the first size of the first one. Of another target
@@ -106,17 +107,21 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 
 def _is_named(request: Request) -> bool:
-    """Return whether the target is the name of a model in a known library."""
+    """Return whether the target is a name in a library of models, such as "timm:resnet50"."""
     return request.target is not None and library_of(full_target_name(request.target)) is not None
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
-    """Return the batch size: the first dimension of the first input with any, else 1."""
+    """Return the batch size: the first dimension of the first input that has dimensions, 1 if none
+    has.
+    """
     return next((shape[0] for shape in inputs if shape), 1)
 
 
 def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[TensorSpec, ...]:
-    """Return the input specifications with this batch size as their first dimension."""
+    """Return the input specifications with `batch` as first dimension, wherever that was the batch
+    size before.
+    """
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError(
@@ -131,13 +136,13 @@ def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[Tens
 
 
 def _batch_dimension_names(inputs: Sequence[Any]) -> list[str]:
-    """Return the names of the symbolic first dimensions of ONNX inputs, each name once."""
+    """Return the names of the symbolic first dimensions of the ONNX inputs, each name once."""
     firsts = (value.type.tensor_type.shape.dim[:1] for value in inputs)
     return list(dict.fromkeys(dim.dim_param for dims in firsts for dim in dims if dim.dim_param))
 
 
 def _spec_from_value_info(value: Any) -> TensorSpec:
-    """Return the name and the shape of an ONNX input as a specification, without a dtype."""
+    """Return the name and the shape of an ONNX input as a tensor spec without a dtype."""
     dims = value.type.tensor_type.shape.dim
     return TensorSpec(value.name, "", tuple(dim.dim_value for dim in dims))
 
@@ -171,7 +176,9 @@ class Runnable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runnable:
-    """Count the model and prepare it to run in a runtime, as an ONNX file if needed."""
+    """Return the model, counted and prepared to run in a runtime: as an ONNX file in `folder` for
+    onnxruntime, else by its target.
+    """
     request.refuse_unused()
     source = request.source()
     refuse_mode(source, request.setting)
@@ -191,7 +198,9 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
 
 
 def _framework_runnable(request: Request, source: Source, folder: str, runtime: str) -> Runnable:
-    """Count a model that a worker will build again from its target in its own framework."""
+    """Return a model that a worker will build again from its target and run in its own framework,
+    with its count.
+    """
     if isinstance(source.model, OnnxFile):
         raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
@@ -206,7 +215,9 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
 
 
 def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
-    """Return the model prepared to train, with the count of its training step."""
+    """Return a model that a worker will train, with the count of its training step; raise
+    InputError for a model object.
+    """
     if request.given is not None:
         raise InputError(
             "this runtime needs an importable target; a model object cannot be "
@@ -218,7 +229,9 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
 
 
 def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
-    """Count an ONNX file that will run, with sizes and branches from one run if needed."""
+    """Return an ONNX file prepared to run, with its count; sizes and branches that depend on data
+    are taken from one run.
+    """
     notes: tuple[str, ...] = ()
     file = source.model
     native = None if request.inputs_file else count_source(source, request.setting, ())
@@ -238,7 +251,9 @@ def _file_runnable(request: Request, source: Source, folder: str) -> Runnable:
 
 
 def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[CountedModel, str]:
-    """Count the file with the sizes and branches of one run; return the count and a note."""
+    """Return (count of the file with sizes and branches of one run, note on it); if the run fails,
+    `otherwise` and the reason.
+    """
     try:
         settled, run = observe_request(request)
     except NormalizeError as error:
@@ -250,7 +265,9 @@ def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[Count
 
 
 def _depends_on_data(native: CountedModel) -> bool:
-    """Return whether a node is uncounted or has only an upper bound, so that values decide."""
+    """Return whether a node is uncounted or has only an upper bound, so that one run can say
+    more.
+    """
     return any(
         not isinstance(count, CountedNode) or count.exactness == "bound"
         for count in native.ledger.counts
@@ -293,12 +310,16 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goal(self) -> Goal:
-        """The goal of a batch search: most examples/s, within a latency if one is given."""
+        """The goal of a search for a batch size: most examples per second, with a limit of the
+        latency if one is given.
+        """
         return Goal(None if self.max_latency_ms is None else self.max_latency_ms / 1e3)
 
     @property
     def peak(self) -> BenchPeak | None:
-        """The peak that the user gives, for float32, or None. Raises InputError."""
+        """The peak that the user gives for float32, None without one; raises InputError for an
+        invalid number.
+        """
         if self.peak_tflops is None:
             return None
         if not 1e-18 <= self.peak_tflops <= 1e18:
@@ -308,7 +329,7 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """The bench options as flags with values, for the record of the request."""
+        """The options of `bench` as {name: value}, for the record of the request."""
         if self.trace is not None:
             return {"trace": self.trace, "peak_tflops": self.peak_tflops}
         flags = {**asdict(self), "batches": self.batches or None, "seconds": self.limits.seconds}
@@ -318,12 +339,14 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step_optimizer(self) -> str | None:
-        """The optimizer of a training step, or None without training."""
+        """The name of the optimizer of the training step; None if the model is not trained."""
         return self.optimizer if self.train else None
 
 
 def refuse_training(request: Request, conditions: Conditions) -> None:
-    """Raise InputError for an untrainable model, and for options that a step does not use."""
+    """Raise InputError if the model cannot be trained, or if an option has no effect on a training
+    step.
+    """
     refuse_unless_trainable(request)
     idle = {
         "--runtime": conditions.runtime not in (ONNX, _OWN),
@@ -350,7 +373,9 @@ class Attempts:
         self.ran: dict[int, Ran] = {}
 
     def runnable(self, batch: int | None) -> Runnable:
-        """Return the model prepared for a batch size, once; None means that of its inputs."""
+        """Return the model prepared for this batch size, None meaning the size of its inputs; each
+        size is prepared once.
+        """
         if batch not in self._ready:
             request, config = self._request, self._conditions
             if batch is not None:
@@ -363,16 +388,20 @@ class Attempts:
         return self._ready[batch]
 
     def trace_batch(self, batch: int) -> None:
-        """Run a timed batch size again under the profiler, for a trace."""
+        """Run the model once more at this batch size, under the profiler, to get kernel times."""
         config = msgspec.structs.replace(self._conditions, limits=_BRIEF)
         self._run(self.runnable(batch), config, profiled=True)
 
     def run_batch(self, batch: int | None, profiled: bool = False) -> Measurement | Unfit:
-        """Run a batch size in a worker; with `profiled` also under the profiler."""
+        """Run the model at this batch size in a worker; return its times, or why it did not run.
+        With `profiled` it also gets kernel times.
+        """
         return self._run(self.runnable(batch), self._conditions, profiled)
 
     def _run(self, ready: Runnable, conditions: Conditions, profiled: bool) -> Measurement | Unfit:
-        """Run the model at one batch size in a worker, store the result, return its times."""
+        """Run the prepared model in a worker and keep the result by batch size; return its times,
+        or why it did not run.
+        """
         ran = _run_in_worker(ready, conditions, profiled)
         if isinstance(ran, Unfit):
             return ran
@@ -384,7 +413,9 @@ class Attempts:
 
 
 def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> Ran | Unfit:
-    """Run a prepared model in a worker process; return its measurements, or why it failed."""
+    """Run the prepared model in a worker process; return all measurements, or why it did not
+    run.
+    """
     if conditions.train:
         fields = asdict(_model_order(ready, conditions, profiled=False))
         order = TrainingOrder(**{**fields, "runtime": _OWN, "optimizer": conditions.optimizer})
@@ -395,7 +426,9 @@ def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> R
 
 
 def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
-    """Build the order for the worker that runs an ONNX file, with or without the profiler."""
+    """Return the order that tells a worker how to run an ONNX file, with or without the
+    profiler.
+    """
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
         allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
@@ -406,7 +439,9 @@ def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Orde
 
 
 def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
-    """Build the order for the worker that runs a model of a framework, maybe with a trace."""
+    """Return the order that tells a worker how to run a model of a framework, with or without the
+    profiler.
+    """
     request = ready.request
     assert request.target is not None
     into_folder = profiled and runtime_frontend(conditions.runtime).traces_into_folder
@@ -422,7 +457,8 @@ def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Ord
 
 
 def write_trace_copy(trace: Path, target: Path) -> Path:
-    """Copy a trace to a file that ends in .json, else into a folder, as TensorBoard looks for it.
+    """Copy a trace to `target`, which is a .json file or a folder for TensorBoard; return the path
+    of the copy.
 
     Raises CrossflopsError where it cannot be written.
     """
@@ -439,7 +475,7 @@ def write_trace_copy(trace: Path, target: Path) -> Path:
 
 @imports_restored()
 def bench_request(request: Request, conditions: Conditions, on_progress: Progress) -> Bench:
-    """Run a model, or read a trace of it: see `crossflops.bench`."""
+    """Return the result of `bench`: run the model, or read the trace that `conditions` name."""
     if conditions.trace is None:
         benched = measure_batches(request, conditions, on_progress)
     else:
@@ -454,7 +490,7 @@ def bench_request(request: Request, conditions: Conditions, on_progress: Progres
 
 
 def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
-    """Measure the latency of the model on its inputs, or return why it did not run."""
+    """Return the measurements of the model on its inputs, or why it did not run."""
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         timing = attempts.run_batch(None)
@@ -464,7 +500,8 @@ def time_single_run(request: Request, conditions: Conditions) -> Ran | Unfit:
 def measure_batches(
     request: Request, conditions: Conditions, on_progress: Progress = lambda _: None
 ) -> Bench:
-    """Measure the speed of a model at its batch sizes, and the time of its nodes.
+    """Return the speed of the model at each requested batch size, and the kernel times of the best
+    one.
 
     Raises NormalizeError when the model runs at no batch.
     """
@@ -502,10 +539,14 @@ def measure_batches(
 def _try_batches(
     attempts: Attempts, conditions: Conditions, on_progress: Progress
 ) -> tuple[list[Measurement | Unfit], int | None]:
-    """Run the requested batch sizes; return all results and the largest that fits."""
+    """Run the requested batch sizes; return (all results, largest batch size that fits, None if
+    unknown).
+    """
 
     def attempt(batch: int) -> Measurement | Unfit:
-        """Announce and run the model at one batch size; return times, or why it failed."""
+        """Report progress and run the model at this batch size; return its times, or why it did
+        not run.
+        """
         on_progress(f"running batch {batch}")
         return attempts.run_batch(batch)
 
@@ -524,7 +565,7 @@ def _try_batches(
 
 
 def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
-    """Return the error that says why no batch size ran, with a hint for memory or time."""
+    """Return the error that says why no batch size ran, with a hint about memory or time."""
     unfit = next((run for run in tried if isinstance(run, Unfit)), None)
     message = (
         f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "no run succeeded"
@@ -539,7 +580,9 @@ def _build_bench_report(
     ready: Runnable, ran: Ran, conditions: Conditions, tried: Sequence[Measurement | Unfit],
     chosen: Measurement, largest: int | None,
 ) -> Bench:  # fmt: skip
-    """Build the report of `bench`: work, conditions, all batch sizes, and the chosen one."""
+    """Return the result of `bench` for the chosen batch size, without kernel times: work,
+    conditions, and all batch sizes.
+    """
     macs, flops, by_precision = _work_of_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
@@ -573,7 +616,7 @@ def _build_bench_report(
 
 
 def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
-    """Return MACs, FLOPs and MACs by precision of one run or one training step."""
+    """Return (MACs, FLOPs, {precision: MACs}) of one run, or of one training step."""
     if ready.step is not None and ran.phases is not None:
         return training_step_work(ready.step, ran.phases)
     ledger = ready.counted.ledger
@@ -581,7 +624,9 @@ def _work_of_run(ready: Runnable, ran: Ran) -> tuple[int, int, dict[str, int]]:
 
 
 def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
-    """Return names, dtypes and shapes of the inputs of the run, or of the count without it."""
+    """Return name, dtype and shape of each input of the run, or of the counted model if the run
+    has none.
+    """
     if ran.inputs:
         return tuple(InputInfo(name, spec.dtype, spec.shape) for name, spec in ran.inputs.items())
     specs = ready.counted.graph.inputs
@@ -589,7 +634,9 @@ def _run_input_infos(ready: Runnable, ran: Ran) -> tuple[InputInfo, ...]:
 
 
 def cpus() -> int:
-    """Return the number of threads: OMP_NUM_THREADS, else the CPUs that this process may use."""
+    """Return the number of threads to use: OMP_NUM_THREADS, else the number of CPUs that this
+    process may use.
+    """
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdecimal() and int(threads):
         return int(threads)
@@ -606,7 +653,7 @@ _OF_RUNS = {"batches": "--batch", "batch_dim": "--batch-dim", "max_latency_ms": 
 
 
 def _check_trace_options(conditions: Conditions, request: Request) -> None:
-    """Raise an error if an option that only a run uses is given together with --trace."""
+    """Raise InputError if an option is given that has no effect when a trace is read."""
     usual = Conditions()
     flag = next(
         (f for name, f in _OF_RUNS.items() if getattr(conditions, name) != getattr(usual, name)),
@@ -631,7 +678,7 @@ _DTYPES = {  # precision of a peak -> that of the count
 
 
 def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
-    """Return the measured peak of this machine with a number of threads, or why none.
+    """Return the measured peak of this machine with so many threads, or a text why there is none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
     rate of one times their number is taken, which is the most that they can do. With
@@ -659,7 +706,7 @@ def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
 
 
 def max_peaks(first: BenchPeak, other: BenchPeak) -> BenchPeak:
-    """Return a peak with the higher rate of two measurements for each precision."""
+    """Return a peak that has for each precision the higher FLOP/s of two measurements."""
     rates = {name: max(rate, other.rates.get(name, 0.0)) for name, rate in first.rates.items()}
     return BenchPeak(
         rates=rates, bandwidth=first.bandwidth, source=first.source, is_peak=first.is_peak
@@ -673,7 +720,8 @@ _OF_STEPS = "the loss is the sum of all float outputs; MFU leaves out recomputed
 def with_kernel_account(
     bench: Bench, ready: Runnable, ran: Ran, provided: BenchPeak | None
 ) -> Bench:
-    """Return the bench result with kernel profile, assumptions, warnings and errors.
+    """Return a copy of the result with kernel times, assumptions, warnings and errors; the peak is
+    `provided` or measured.
 
     Without a peak that is given, that of this machine is taken; where a kernel or a whole run was
     faster, it is measured once more, since the machine may have been busy the first time.
@@ -710,7 +758,9 @@ def with_kernel_account(
 
 
 def _warn_of_threads(threads: int) -> list[str]:
-    """Return a warning if a run has more threads than this process has CPUs."""
+    """Return a list with one warning if the run has more threads than this process has CPUs, else
+    [].
+    """
     known = usable_cpus()
     if threads <= known:
         return []
@@ -721,7 +771,9 @@ def _warn_of_threads(threads: int) -> list[str]:
 
 
 def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak | None) -> Bench:
-    """Return the bench result with kernel times as shares of the peak, and profiler time."""
+    """Return a copy of the result with the peak, the kernel times as shares of it, and the phases
+    of a training step.
+    """
     profile, measurement = (
         _kernel_profile_of_run(ready, ran, peak) if ran.profile else None,
         bench.measurement,
@@ -739,12 +791,14 @@ def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak 
 
 
 def _is_above_peak(bench: Bench) -> bool:
-    """Return whether the run or one of its kernels is faster than the peak of the device."""
+    """Return whether the run or one of its kernels is faster than the peak."""
     return bool(bench.above_peak or (bench.profile and bench.profile.above_peak))
 
 
 def _coverage_warning(profile: KernelProfile) -> str:
-    """Return the warning that counted nodes cover only a part of the run time, in percent."""
+    """Return the warning that says, in percent, how much of the run time is in kernels of counted
+    nodes and where the rest is.
+    """
     rest = profile.run_seconds - profile.profiler_seconds
     added = 100 * profile.added_seconds / rest
     between = 100 * max(profile.outside_seconds - profile.profiler_seconds, 0.0) / rest
@@ -756,7 +810,7 @@ def _coverage_warning(profile: KernelProfile) -> str:
 
 
 def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
-    """Yield the warnings about a run: no kernel times, unstable times, and uncounted nodes."""
+    """Yield the warnings about a run: missing kernel times, unstable times, uncounted nodes."""
     yield from ran.notes
     if not ran.profile and ran.phases is None:
         yield f"no times of kernels: {ran.runtime} does not report which nodes its time belongs to"
@@ -776,7 +830,9 @@ def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
 
 
 def _ledger_with_dead_nodes(counted: CountedModel) -> Ledger:
-    """Return the ledger with nodes that run without effect on an output, at no cost."""
+    """Return a copy of the ledger that also has the nodes without effect on an output, with a cost
+    of 0.
+    """
     dead = (
         msgspec.structs.replace(row, cost=ZERO) if isinstance(row, CountedNode) else row
         for row in count_dead(counted.graph)
@@ -785,7 +841,9 @@ def _ledger_with_dead_nodes(counted: CountedModel) -> Ledger:
 
 
 def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) -> KernelProfile:
-    """Match the kernels of a profiled run to the counted nodes; return times and rates."""
+    """Return the kernel times of a profiled run, with the counted nodes of each kernel and its
+    FLOP/s.
+    """
     assert ran.profile is not None
     trace, ledger = read_trace_events(ran.profile), _ledger_with_dead_nodes(ready.counted)
     source = f"the profile of {ran.runtime}"
@@ -806,7 +864,8 @@ _OWN = "torch"
 
 
 def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> Bench:
-    """Match kernels of an onnxruntime or torch trace file to nodes; return a bench result.
+    """Return the result of `bench` for a trace file of onnxruntime or torch: kernel times of the
+    counted nodes; nothing is run.
 
     Nothing is run, but onnxruntime, where it is there, is asked which graph it makes of the file:
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
@@ -832,7 +891,9 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
 def _profile_of_trace(
     ready: Runnable, traced: list[dict[str, Any]], trace: str, peak: BenchPeak | None
 ) -> tuple[KernelProfile, tuple[str, ...]]:
-    """Match the kernels of a saved trace to the counted nodes; return the profile and notes."""
+    """Return (kernel times of a saved trace with their counted nodes, notes on how they were
+    matched).
+    """
     ledger = _ledger_with_dead_nodes(ready.counted)
     if not is_onnxruntime(traced):
         calls = match_torch_operators(traced, ready.counted.trace, 0)
@@ -844,7 +905,9 @@ def _profile_of_trace(
 
 
 def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedGraph, str]:
-    """Find the optimization level whose graph has most of the kernels; return it, a note."""
+    """Return (graph of the onnxruntime optimization level that has most of the kernels, note on
+    the choice).
+    """
     ran = [(kernel.name, kernel.op) for kernel in times.kernels]
     names = {name for name, _ in ran}
     best: tuple[int, str, ExecutedGraph] | None = None
@@ -872,7 +935,9 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
 
 
 def _save_graph_at_level(ready: Runnable, optimization: str) -> ExecutedGraph | None:
-    """Let onnxruntime optimize the model without running it; return its graph, or None."""
+    """Return the graph to which onnxruntime optimizes the model at this level, without running it;
+    None if that fails.
+    """
     order = FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, allocated=ready.hollow,
         batch=ready.batch, optimization=optimization, threads=1, unrun=True, folder=ready.folder,
@@ -891,7 +956,9 @@ def _bench_from_trace(
     trace: str,
     peak: BenchPeak | None,
 ) -> Bench:
-    """Build the report of `bench` for a saved trace: the count and its kernel times."""
+    """Return the result of `bench` for a saved trace: the count and the kernel times, without run
+    times.
+    """
     graph, ledger = ready.counted.graph, ready.counted.ledger
     inputs = tuple(InputInfo(spec.name, spec.dtype, spec.shape or ()) for spec in graph.inputs)
     assumptions = (RULE, *ready.notes, *notes, *([f"peak: {peak.source}"] if peak else []))

@@ -1,4 +1,6 @@
-"""The count of a training step that `bench` times, and its phases beside their times."""
+"""Count the training step that `bench` times, and combine the work of its phases with their
+times.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +23,7 @@ _GRADIENTS = tuple(
 
 
 def refuse_unless_trainable(request: Request) -> None:
-    """Raise InputError for a file, and for a request of a run without gradients."""
+    """Raise InputError if the request is an ONNX file, or a run without gradients."""
     if request.is_file:
         raise InputError(
             "--train cannot be used with an ONNX file, which holds only a forward pass",
@@ -35,7 +37,8 @@ def refuse_unless_trainable(request: Request) -> None:
 
 
 def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]:
-    """Count a training step, and its optimizer if known; return the report and the count.
+    """Return (report, counted model) of a training step, with the optimizer's work if the
+    optimizer is known.
 
     Raises InputError for a model of another framework.
     """
@@ -54,7 +57,7 @@ def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]
 
 
 def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, dict[str, int]]:
-    """Return MACs, FLOPs and MACs by precision of a step, without recomputation."""
+    """Return (MACs, FLOPs, {precision: MACs}) of a training step, without recomputed work."""
     forward, backward = _phase_macs_by_precision(report, phases)
     macs = {name: forward.get(name, 0) + backward.get(name, 0) for name in forward | backward}
     work = _require_training_report(report)
@@ -65,7 +68,9 @@ def training_step_work(report: Report, phases: StepPhases) -> tuple[int, int, di
 def bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
-    """Return the phases of a training step: MACs, FLOPs, seconds, share of the peak."""
+    """Return the phases of a training step with their MACs, FLOPs, seconds and share of the
+    peak.
+    """
     work, times = _require_training_report(report), phases.passes
     forward, backward = _phase_macs_by_precision(report, phases)
     rows = [_phase_row("forward", times * work.forward_flops, phases.forward, forward, peak)]
@@ -92,7 +97,9 @@ def bench_step(
 
 
 def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str]:
-    """Yield notes on a timed step: no backward pass, or an optimizer without a count."""
+    """Yield a note if the timed step had no backward pass, or an optimizer whose work is
+    unknown.
+    """
     if phases is None:
         return
     if phases.backward is None:
@@ -102,20 +109,22 @@ def step_timing_notes(report: Report, phases: StepPhases | None) -> Iterator[str
 
 
 def _require_training_report(report: Report) -> TrainingReport:
-    """Return the training part of a report, which must have one."""
+    """Return the training part of a report; the report must have one."""
     assert isinstance(report.training, TrainingReport)
     return report.training
 
 
 def _gradient_work(work: Training, flops: bool = False) -> int:
-    """Return the MACs, or FLOPs, of the gradients of inputs and weights in a training step."""
+    """Return the MACs of the gradients in a training step, or with `flops` their FLOPs."""
     return sum(getattr(work, pair[flops]) for pair in _GRADIENTS)
 
 
 def _phase_macs_by_precision(
     report: Report, phases: StepPhases
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the forward MACs and the gradient MACs of a step, each by precision."""
+    """Return ({precision: MACs of the forward pass}, {precision: MACs of the gradients}) of a
+    training step.
+    """
     forward: dict[str, int] = {}
     backward: dict[str, int] = {}
     for node in report.nodes:
@@ -131,7 +140,7 @@ def _phase_macs_by_precision(
 def _phase_row(
     phase: str, flops: int, seconds: float, macs: Mapping[str, int], peak: BenchPeak | None
 ) -> PhaseRow:
-    """Build the row of a phase: MACs, FLOPs, seconds, FLOP/s, and its share of the peak."""
+    """Return the row of a phase with its MACs, FLOPs, seconds, FLOP/s and share of the peak."""
     total = sum(macs.values())
     return PhaseRow(
         phase=phase,
@@ -146,7 +155,9 @@ def _phase_row(
 def _phase_peak_share(
     macs: Mapping[str, int], seconds: float, peak: BenchPeak | None
 ) -> float | None:
-    """Return the share of the peak: ideal seconds of the MACs / measured seconds."""
+    """Return the share of the peak that a phase reaches: seconds at the peak / measured seconds;
+    None if a peak is unknown.
+    """
     rates = peak.rates if peak is not None else {}
     if not macs or not seconds or not rates.keys() >= macs.keys():
         return None

@@ -1,4 +1,5 @@
-"""Where budgets stand: tables of a configuration, each about a model, or a pattern of files.
+"""Read budgets from configuration files: each is a table about one model, or about a pattern of
+files.
 
 The table is `[budgets]` of `crossflops.toml`, or `[tool.crossflops.budgets]` of `pyproject.toml`,
 with a table for each target. `target` names the model where a model has several budgets, and
@@ -53,7 +54,7 @@ _RULES_HINT = 'write rules = ["macs <= 1G"]'
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """The rules about a model. `name` is the key of its entry in the baseline.
+    """The rules about one model; `name` is its key in the baseline.
 
     `options` say how the model is built and run; `model` is there for an object. `file` is the
     configuration, "" where there is none.
@@ -75,7 +76,9 @@ class Budget(msgspec.Struct, frozen=True):
         return full.union(rule.name for part in self.parts for rule in part.rules)
 
     def request(self, conventions: Sequence[str] = ()) -> Request:
-        """Return the request to count the model of the budget with tool conventions."""
+        """Return the request that counts the model of the budget, also by these tool
+        conventions.
+        """
         model = self.target if self.model is None else self.model
         return Request.from_arguments(model, **self.options, as_=tuple(conventions))
 
@@ -83,7 +86,8 @@ class Budget(msgspec.Struct, frozen=True):
 def make_budget(
     name: str, target: str, provided: Mapping[str, Any], where: str, file: str = ""
 ) -> Budget:
-    """Build a budget from a table of a configuration or from keyword arguments.
+    """Return the budget that a table of a configuration, or keyword arguments, define; raise
+    InputError for an invalid entry.
 
     `where` names the table in messages.
     """
@@ -117,7 +121,9 @@ def make_budget(
 
 
 def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...]:
-    """Parse a non-empty list of texts into budget rules; an error names the table `where`."""
+    """Return the rules that a list of texts states; raise InputError, naming `where`, if it is
+    empty or not a list of texts.
+    """
     if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
         raise InputError(f"{where} must have a list of rules", hint)
     if not rules:
@@ -126,7 +132,9 @@ def _parse_rule_list(rules: Any, where: str, hint: str) -> tuple[BudgetRule, ...
 
 
 def _parse_budget_rule(text: str, where: str) -> BudgetRule:
-    """Parse a text such as "macs <= 1G" into a budget rule; errors name the table `where`."""
+    """Return the rule that a text such as "macs <= 1G" states; an error message begins with
+    `where`.
+    """
     try:
         return BudgetRule.from_text(text)
     except InputError as error:
@@ -134,7 +142,7 @@ def _parse_budget_rule(text: str, where: str) -> BudgetRule:
 
 
 def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
-    """Yield the rules of a table from patterns of modules or operators to lists of rules."""
+    """Yield for each pattern of modules or operators in the table the rules about them."""
     kind = _PARTS[key]
     example = "encoder.*" if kind == "module" else "Conv"
     hint = f'write {key} = {{"{example}" = ["macs <= 1G"]}}'
@@ -154,7 +162,8 @@ _NUMBERS_OF_MODELS = (*NATIVE, RESIDUAL)
 
 
 def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) -> None:
-    """Raise UnknownNameError if a rule names a number that does not exist.
+    """Raise UnknownNameError if the rule names a number that is not in `known` and is not a tool
+    convention.
 
     A number of a convention may name its edition: thop@0.0.31.
     """
@@ -180,7 +189,9 @@ def _refuse_number(rule: BudgetRule, known: Sequence[str], of: str, where: str) 
 
 
 def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
-    """Return the nearest configuration file with budgets, and its table of budgets."""
+    """Return (nearest configuration file with budgets, its table of budgets), from this folder
+    upwards; raise InputError if there is none.
+    """
     for file, table in _configurations(folder):
         return file, table
     if beneath := _budget_files_beneath(folder):
@@ -199,7 +210,9 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
 
 
 def _budget_files_beneath(folder: Path) -> list[str]:
-    """Return the paths of configuration files below the folder that set budgets."""
+    """Return the paths of the configuration files below the folder that have budgets, relative to
+    it.
+    """
     from crossflops.verbs.revisions import files_called
 
     with contextlib.chdir(folder):
@@ -209,7 +222,8 @@ def _budget_files_beneath(folder: Path) -> list[str]:
 
 
 def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
-    """Return the budgets by file and name; a configuration nearer to the model wins.
+    """Return {configuration file: {budget name: budget}}; a budget moves to the configuration that
+    is nearest to its model.
 
     A model in a folder that has a budget for it by itself is held against that.
     """
@@ -224,7 +238,8 @@ def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, 
 
 
 def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Path, list[Budget]]:
-    """Return the nearest configuration with a budget for a target, and these budgets.
+    """Return (nearest configuration file with a budget for the target, these budgets); the list is
+    empty if there is none.
 
     Those from the file `below` on are not looked at.
     """
@@ -246,7 +261,9 @@ def budgets_of(target: str, start: Path, below: Path | None = None) -> tuple[Pat
 
 
 def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield the configuration files with budgets from the folder upwards, nearest first."""
+    """Yield (configuration file, its table of budgets) from the folder upwards, the nearest
+    first.
+    """
     seen: set[Path] = set()
     for index in (folder, *folder.parents):
         file, table = find_config_table(_TABLE, index)
@@ -256,7 +273,7 @@ def _configurations(folder: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _from_folder(target: str, start: Path, folder: Path) -> str:
-    """Return a target path relative to `start` as a path relative to `folder`."""
+    """Return the target, whose path is relative to `start`, with a path relative to `folder`."""
     path, colon, rest = target.partition(":")
     index = start / path
     if not index.exists():
@@ -265,12 +282,14 @@ def _from_folder(target: str, start: Path, folder: Path) -> str:
 
 
 def _normalize_target_path(target: str) -> str:
-    """Return the target with a normalized path: ./a//m.onnx is a/m.onnx."""
+    """Return the target with a normalized path: "./a//m.onnx" becomes "a/m.onnx"."""
     return os.path.normpath(target)
 
 
 def refuse_target(target: str, start: Path) -> None:
-    """Raise UnknownNameError: no configuration has a budget for this target."""
+    """Raise UnknownNameError or InputError, because no configuration has a budget for this
+    target.
+    """
     try:
         file, table = configuration(start)
     except InputError as error:
@@ -279,7 +298,8 @@ def refuse_target(target: str, start: Path) -> None:
 
 
 def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
-    """Return the budgets of a table of this file. A pattern has one for each matching file.
+    """Return the budgets of this configuration file; a target with a pattern gives one budget for
+    each matching file.
 
     A file that has a table of its own is not taken by a pattern.
     """
@@ -312,7 +332,9 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
 def _origins(
     budgets: Sequence[Budget], table: str, others: Mapping[str, str], file: Path
 ) -> dict[str, str]:
-    """Return the table by budget name. Raises InputError if two tables set one budget."""
+    """Return {budget name: `table`} for these budgets; raise InputError if another table already
+    sets one of them.
+    """
     for budget in budgets:
         if budget.name in others:
             raise InputError(
@@ -323,7 +345,9 @@ def _origins(
 
 
 def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> None:
-    """Raise InputError for [budgets.model.onnx], where TOML needs quotes."""
+    """Raise InputError for a table such as [budgets.model.onnx], where TOML needs quotes around a
+    name with dots.
+    """
     for key, value in provided.items():
         if key not in _KEYS and isinstance(value, dict):
             message = f"{where} has a table {key}; a name with dots must be in quotes"
@@ -331,7 +355,9 @@ def _refuse_bare_dots(name: str, provided: Mapping[str, Any], where: str) -> Non
 
 
 def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Iterator[Budget]:
-    """Yield the budget once for each file that its glob pattern matches, or as it is."""
+    """Yield one budget for each file that its target's pattern matches; the budget itself without
+    a pattern or a match.
+    """
     if not glob.has_magic(budget.target) or (folder / budget.target).exists():
         yield budget
         return
@@ -347,12 +373,13 @@ def _expand_target_pattern(budget: Budget, folder: Path, named: set[str]) -> Ite
 def _with_lines(
     rules: Sequence[BudgetRule], file: str, key: str, part: str
 ) -> tuple[BudgetRule, ...]:
-    """Return the rules, each with the number of the line where the file states it."""
+    """Return copies of the rules with the line number at which the file states each."""
     return tuple(replace(rule, line=_line_of(file, key, part, rule.text)) for rule in rules)
 
 
 def _line_of(file: str, key: str, part: str, rule: str) -> int:
-    """Return the line number of a rule in a configuration, or of its table.
+    """Return the line number of a rule in a configuration file, or of its table's heading; 0 if
+    neither is found.
 
     0 where the budget stands in no table of its own.
     """
@@ -378,7 +405,7 @@ def _line_of(file: str, key: str, part: str, rule: str) -> int:
 
 
 def _is_heading(text: str, key: str) -> bool:
-    """Return whether the line is the TOML heading of the budget table with this name."""
+    """Return whether a TOML heading is that of the budget table with this name."""
     name = text.partition("budgets.")[2]
     quoted = re.match(r"\s*[\"']([^\"']*)[\"']|\s*([\w-]+)", name)
     return quoted is not None and _normalize_target_path(quoted[1] or quoted[2]) == key

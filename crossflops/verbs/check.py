@@ -1,4 +1,4 @@
-"""The verb `check`: the budgets of a configuration, held against a count and a baseline.
+"""Run the verb `check`: compare the budgets of a configuration with a count and a baseline.
 
 Where the budgets stand, and what they may say, is in `budget_configuration`.
 """
@@ -56,7 +56,8 @@ def check_budgets(
     if_budgeted: bool = False,
     revision: str = "",
 ) -> Checks:
-    """Check every rule about these targets, or about all; `update` writes the baseline first.
+    """Return the outcome of each rule about these targets, or about all budgets without targets;
+    `update` first writes the baseline.
 
     Each target has the configuration nearest to it; without targets, that of `folder` (the current
     one) or above holds. With `if_budgeted` a target without a budget is named, and else refused.
@@ -97,7 +98,9 @@ def _hold_in(
     is_whole: bool = False,
     revision: str = "",
 ) -> Checks:
-    """Check budgets in the folder of their file; return rows with paths from `start`."""
+    """Return the outcomes of the budgets of one configuration file; its folder is the current
+    folder meanwhile. Paths are relative to `start`.
+    """
     with contextlib.chdir(file.parent):
         if revision:
             checks = hold_since(budgets, revision, on_progress)
@@ -107,7 +110,9 @@ def _hold_in(
     is_below = not below.startswith(os.pardir) and below != os.curdir
 
     def path_from_start(name: str) -> str:
-        """Return a path below the configuration's folder as a path from the current folder."""
+        """Return a path that is relative to the configuration's folder as one that is relative to
+        `start`.
+        """
         return os.path.normpath(os.path.join(below, name)) if is_below and name else name
 
     rows = (
@@ -129,7 +134,8 @@ def hold_budgets(
     on_progress: Callable[[str], None],
     is_whole: bool = False,
 ) -> Checks:
-    """Check budgets against the baseline file; with `update` write the baseline first.
+    """Return the outcomes of budgets compared with the baseline file; `update` first writes the
+    baseline.
 
     `is_whole` says that these are all budgets of the configuration: entries of others are dropped
     from the baseline then, but those of tests.
@@ -156,7 +162,8 @@ def hold_budgets(
 def hold_since(
     budgets: Sequence[Budget], revision: str, on_progress: Callable[[str], None]
 ) -> Checks:
-    """Check budgets against the counts of the same models at a git revision.
+    """Return the outcomes of budgets compared with the counts of the same models at a git
+    revision.
 
     Raises InputError for a revision that is not here.
     """
@@ -178,13 +185,15 @@ def hold_since(
 
 
 def _replace_target_path(target: str, names: Mapping[str, str]) -> str:
-    """Return the target with its file path replaced by the path that it has now."""
+    """Return the target with its file path replaced as `names` says ({path: other path})."""
     path, colon, rest = target.partition(":")
     return names.get(path, path) + colon + rest
 
 
 def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) -> Earlier:
-    """Count the model of a budget as it was at a git revision checked out into a folder."""
+    """Return the count of a budget's model at a git revision, whose files are in `folder`, or why
+    it is unknown.
+    """
     from crossflops.verbs.revisions import count_in, path_at_revision, refuse_pointer
 
     then = msgspec.structs.replace(budget, target=old)
@@ -224,13 +233,13 @@ def _earlier_at_revision(budget: Budget, old: str, revision: str, folder: Path) 
 
 
 def _ignore_check_progress(_: str) -> None:
-    """Ignore a progress message."""
+    """Ignore a progress message; used for counts that are not shown."""
 
 
 def _record_all(
     budgets: Sequence[Budget], on_progress: Callable[[str], None]
 ) -> dict[str, RecordedCount | CrossflopsError]:
-    """Count the model of every budget; return by budget name the numbers, or the error."""
+    """Return {budget name: numbers of its model, or the error that prevented the count}."""
     counts: dict[str, RecordedCount | CrossflopsError] = {}
     for budget in budgets:
         try:
@@ -241,7 +250,9 @@ def _record_all(
 
 
 def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
-    """Return the error with a hint where a missing model file has moved to, if found."""
+    """Return the error of a missing model file, with a hint where a file of that name is; other
+    errors unchanged.
+    """
     from crossflops.verbs.revisions import files_called
 
     if glob.has_magic(budget.target) and is_file(budget.target):
@@ -263,7 +274,9 @@ def _earlier_in_baseline(
     counts: Mapping[str, RecordedCount | CrossflopsError],
     baseline: Baseline,
 ) -> Earlier:
-    """Return the baseline count of a budget, or that of a missing file with equal counts."""
+    """Return the count that the baseline has for a budget; for a new name, that of a missing file
+    with the same numbers.
+    """
     models, now = baseline.models, counts[budget.name]
     if budget.name in models or not isinstance(now, RecordedCount) or budget.origin:
         return Earlier(record=models.get(budget.name))
@@ -275,13 +288,15 @@ def _earlier_in_baseline(
 
 
 def _is_lost_file(name: str) -> bool:
-    """Return whether a baseline entry is named by a model file that does not exist."""
+    """Return whether the name of a baseline entry is a path to a model file that no longer
+    exists.
+    """
     path = name.partition(":")[0]
     return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
 
 
 def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
-    """Return whether two counts have the same request and modules, and no different number."""
+    """Return whether two counts have equal requests and modules, and no number that differs."""
     known = (
         entry.values.items() <= now.values.items() or entry.values.items() >= now.values.items()
     )
@@ -291,7 +306,9 @@ def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:
 def _budget_checks(
     budget: Budget, now: RecordedCount | CrossflopsError, earlier: Earlier
 ) -> Iterator[Check]:
-    """Yield a check for each rule of a budget, or failed checks if the count failed."""
+    """Yield the outcome of each rule of a budget; failed checks if the model could not be
+    counted.
+    """
     if isinstance(now, RecordedCount):
         rows = hold_rules(budget.name, budget.rules, budget.parts, now, earlier)
     else:
@@ -300,7 +317,9 @@ def _budget_checks(
 
 
 def _with_keys(row: Check, budget: Budget) -> Check:
-    """Return the check with command-line options in its error as configuration keys."""
+    """Return the check; in its error, options of the command line are replaced by the keys of the
+    configuration file.
+    """
     if not budget.file:
         return row
     return msgspec.structs.replace(
@@ -309,7 +328,7 @@ def _with_keys(row: Check, budget: Budget) -> Check:
 
 
 def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None) -> Baseline:
-    """Write counts into the baseline file under a lock; return the new baseline.
+    """Write the counts `now` into the baseline file, under a lock; return the new baseline.
 
     Of all names that are `known`, entries of others are dropped, but those of tests.
     """
@@ -328,7 +347,8 @@ def _update(path: Path, now: Mapping[str, RecordedCount], known: set[str] | None
 
 
 def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) -> RecordedCount:
-    """Count the model of a budget; measure file size, latency or residual if a rule needs it.
+    """Return all numbers of a budget's model; file size, latency and residual are measured only if
+    a rule is about them.
 
     A number that cannot be measured is `missing` with the reason, and the others are there.
     """
@@ -351,7 +371,9 @@ def _measure_budget_numbers(budget: Budget, on_progress: Callable[[str], None]) 
 
 @contextlib.contextmanager
 def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[None]:
-    """Record an error of the block as the reason why the number `name` is missing."""
+    """Catch an error of the block and store it in `missing` as the reason why the number `name` is
+    unknown.
+    """
     try:
         yield
     except CrossflopsError as error:
@@ -359,7 +381,8 @@ def _keeping_error(missing: dict[str, tuple[str, str]], name: str) -> Iterator[N
 
 
 def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Report:
-    """Count a model by the tool conventions of its rules; record the missing ones.
+    """Return the report of a budget's model, with the tool conventions of its rules; store in
+    `missing` why one has no number.
 
     Each of these is asked for by itself then, since that alone says why there is none.
     """
@@ -379,7 +402,9 @@ def _count_for_budget(budget: Budget, missing: dict[str, tuple[str, str]]) -> Re
 
 
 def _file_bytes(budget: Budget) -> int:
-    """Return the bytes of an ONNX file and its external data. Raises InputError."""
+    """Return the size of an ONNX file and its external data in bytes; raise InputError if the
+    target is not such a file.
+    """
     from crossflops.export.onnx_file import data_locations
     from crossflops.load import read_onnx_model
 
@@ -403,7 +428,7 @@ def _file_bytes(budget: Budget) -> int:
 
 
 def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
-    """Return the median time of a run in onnxruntime, as `bench` takes it, in milliseconds."""
+    """Return the median time of a run in onnxruntime in milliseconds, measured as `bench` does."""
     from crossflops.bench.timing import Ran
     from crossflops.verbs.bench import Conditions, time_single_run
 
@@ -419,12 +444,14 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
 
 
 def _budget_conventions(budget: Budget) -> tuple[str, ...]:
-    """Return the tool conventions whose numbers the rules of a budget name, sorted."""
+    """Return the names of the tool conventions that the rules of a budget are about, sorted."""
     return tuple(sorted(budget.numbers - {*NATIVE, RESIDUAL, NODES}))
 
 
 def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str], None]) -> Report:
-    """Run the tools on a budget's model; add their results and residuals to the report."""
+    """Return a copy of the report with the results and the residuals of the installed tools, which
+    are run.
+    """
     from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 
     compared = compare_with_tools(budget.request(), Comparison(), on_progress)
@@ -439,7 +466,8 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
 
 def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Read the baseline file; return an empty one if it is missing, or broken and `anew`.
+    """Return the baseline in the file; an empty one if the file is missing, or, with `anew`,
+    invalid.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """
@@ -464,12 +492,16 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
 
 
 def _decode_baseline_schema(data: bytes) -> Any:
-    """Return the name of the schema in baseline JSON, or the current schema without one."""
+    """Return the name of the schema that the JSON of a baseline states; the current schema if it
+    states none.
+    """
     return msgspec.json.decode(data, type=dict[str, Any]).get("schema", SCHEMA)
 
 
 def _unreadable_baseline_reason(path: Path, error: Exception) -> str:
-    """Return why a baseline file is unreadable: git conflict, Git LFS pointer, or the error."""
+    """Return a text that says why a baseline file cannot be read: git conflict, Git LFS pointer,
+    or the error.
+    """
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if _CONFLICT in data:

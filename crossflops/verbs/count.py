@@ -1,4 +1,4 @@
-"""The native count of a model: normalized, run where that is asked for, counted, warned about."""
+"""Make the native count of a model: normalize it, run it if requested, count it, and warn."""
 
 import warnings
 from collections import Counter
@@ -67,7 +67,7 @@ _DRAWS = "the file draws random numbers without a seed: sizes can differ in anot
 
 
 def observe_request(request: Request) -> tuple[Request, Run]:
-    """Run an ONNX file once; return the request with observed sizes, and the run.
+    """Run an ONNX file once; return (request with the sizes of that run, record of the run).
 
     The values of its inputs are those of the request's file, where it has one.
 
@@ -92,7 +92,8 @@ def observe_request(request: Request) -> tuple[Request, Run]:
 
 
 def run_of_bytes(data: bytes, feeds: Mapping[str, Any]) -> Observation:
-    """Run an ONNX model on arrays by input name (else random); return what was observed.
+    """Run an ONNX model on the arrays in `feeds`, by input name (random values for others); return
+    the observed shapes and values.
 
     Raises what `bench.processes.observe` raises.
     """
@@ -133,7 +134,7 @@ class CountedModel(msgspec.Struct, frozen=True):
 
 
 class ModelBuild:
-    """The model of a request: built once, for any number of counts and questions.
+    """The model of a request, built once for all counts and questions.
 
     It is built without numbers where shapes are enough, and once more with them where it turns
     out to need some.
@@ -157,13 +158,16 @@ class ModelBuild:
         )
 
     def count(self, setting: Setting, views: Sequence[Setting] = ()) -> CountedModel:
-        """Count the model in a setting, and observe its runs in the settings `views`."""
+        """Return the count of the model in a setting; `views` are settings in which its real runs
+        are observed.
+        """
         return self.ask(lambda source: self._count(source, setting, views))
 
     def ask(
         self, compute: Callable[[Source], _Answer], need: str = "the model needs its weights"
     ) -> _Answer:
-        """Apply a function to the built model; build it with weight values if those are needed.
+        """Return the result of `compute` for the built model; if that needs values of weights, the
+        model is built again with them.
 
         Raises InputError where it needs values, and the request is to have none; the message
         begins with `need`.
@@ -180,7 +184,9 @@ class ModelBuild:
         return compute(self._build_source())
 
     def _build_source(self) -> Source:
-        """Build the model once, with or without weight values, and return it."""
+        """Return the built model; it is built at the first call, with or without values of its
+        weights.
+        """
         if self._source is None:
             if self._has_values:
                 self._source = self._request.source()
@@ -191,7 +197,9 @@ class ModelBuild:
         return self._source
 
     def _count(self, source: Source, setting: Setting, views: Sequence[Setting]) -> CountedModel:
-        """Count the model in a setting; record which weight values were used, if any."""
+        """Return the count of the model in a setting, with a record of which values its weights
+        had.
+        """
         request = self._request
         refuse_mode(source, setting)
         if request.weights is not None and request.given is None and not source.weights:
@@ -207,12 +215,14 @@ class ModelBuild:
 
 
 def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) -> CountedModel:
-    """Convert a model to a graph and count it in a setting; also record observed runs."""
+    """Return the count of a model in a setting; `observed` are settings in which its real runs are
+    observed.
+    """
     return count_recording(record_model(source, setting, observed))
 
 
 def count_recording(recording: Recording) -> CountedModel:
-    """Convert a recorded model to a graph and count it."""
+    """Return the count of a recorded model: it is converted to a graph and counted."""
     model, graph, trace = convert_recording(recording, run_of_bytes)
     run = None
     if trace.runtime or trace.notes:
@@ -221,7 +231,9 @@ def count_recording(recording: Recording) -> CountedModel:
 
 
 def write_program(counted: CountedModel, path: Path, hint: str) -> None:
-    """Write the ONNX model that a graph was read from. Raises InputError without one."""
+    """Write the ONNX model from which the graph was read to `path`; raise InputError, with this
+    hint, if there is none.
+    """
     if isinstance(counted.program, bytes):
         from crossflops.export.program import save_uniform
 
@@ -235,7 +247,9 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
 
 
 def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> list[View]:
-    """Return the settings in which a convention needs the kernels of a real run."""
+    """Return the views that these conventions need, each once: settings in which a real run is
+    observed, and on which level.
+    """
     return sorted(
         {view for convention in conventions if (view := convention.view(setting))},
         key=lambda view: (view.id, view.level),
@@ -243,7 +257,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
 
 
 def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
-    """Build the report of a count, with memory use and the totals of tool conventions."""
+    """Return the report of a count, with its memory use and the totals of tool conventions."""
     memory = footprint(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
@@ -257,17 +271,21 @@ def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] =
 
 
 def _is_of_pytorch(trace: Trace) -> bool:
-    """Return whether the trace is of a PyTorch model and has calls."""
+    """Return whether the trace is of a PyTorch model with recorded calls."""
     return trace.framework == "torch" and bool(trace.calls)
 
 
 def _is_file(counted: CountedModel) -> bool:
-    """Return whether the model is an ONNX file, which has no exported program and no calls."""
+    """Return whether the counted model is an ONNX file: it has neither an exported program nor
+    recorded calls.
+    """
     return counted.program is None and not counted.trace.calls
 
 
 def _dead_macs(counted: CountedModel) -> int | UnsetType:
-    """Return the MACs on which no output depends; UNSET if the framework hides them."""
+    """Return the MACs on which no output depends; UNSET if they cannot be known for this
+    framework.
+    """
     if _is_of_pytorch(counted.trace):
         return sum(_dead_macs_by_module(counted).values())
     if not _is_file(counted):
@@ -277,7 +295,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
 
 
 def _tell_dead_nodes(graph: Graph) -> None:
-    """Warn of nodes of an ONNX file on which no output depends."""
+    """Warn if an ONNX file has nodes on which no output depends."""
     dead = count_dead(graph)
     for kind, unit in (("macs", "MACs"), ("flops", "FLOPs")):
         amounts = {
@@ -300,7 +318,7 @@ def _tell_dead_nodes(graph: Graph) -> None:
 def _dead_macs_by_module(
     counted: CountedModel, with_recomputation: bool = False
 ) -> dict[str, int]:
-    """Return by module the MACs of operators that run without effect on an output.
+    """Return {module path: MACs of its operators on which no output depends}.
 
     Of an operator that has no node, and of one of whose parts some have none, those of the parts,
     where they are known. What reaches an output by empty tensors alone has no node either. With
@@ -330,7 +348,8 @@ def _dead_macs_by_module(
 
 
 def _node_with_open_sizes(counted: CountedModel) -> str:
-    """Return the first node whose output shape its inputs do not determine, or "".
+    """Return the name and operator of the first node whose result shape depends on values, as a
+    text; "" if there is none.
 
     All that is not counted behind it waits for its sizes.
     """
@@ -347,7 +366,9 @@ def _node_with_open_sizes(counted: CountedModel) -> str:
 def _dead_work_message(
     dead: Mapping[str, int], unit: str = "MACs", indices: str = "modules"
 ) -> str:
-    """Return the warning that names where work without effect on an output is."""
+    """Return the warning that says how much work has no effect on an output, and in which modules
+    or nodes it is.
+    """
     largest = sorted(dead, key=lambda path: -dead[path])[:_NAMED]
     where = ", ".join(f"{dead[path]} in {path or 'the model itself'}" for path in largest)
     more = f", and in {len(dead) - _NAMED} more {indices}" if len(dead) > _NAMED else ""
@@ -361,7 +382,9 @@ def _dead_work_message(
 def fold_by_convention(
     convention: "Convention", counted: CountedModel, setting: Setting
 ) -> ConventionCount:
-    """Return the total and the amounts that a tool's convention gives for the count."""
+    """Return the total that a tool's convention gives for the model, and its amount for each call
+    or node.
+    """
     if convention.formula is not None:
         raise InputError(
             f"{convention.tool} is a formula over the config of a language model, which is not "
@@ -405,7 +428,7 @@ def fold_by_convention(
 
 
 def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Prediction":
-    """Predict what a tool books for each node of the graph, by its convention.
+    """Return the prediction of a tool's convention for the nodes of the graph.
 
     Raises PredictionError where the tool itself would fail.
     """
@@ -418,7 +441,7 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
 
 
 def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
-    """Return the total and the amounts by node that a convention of nodes gives."""
+    """Return the total that a convention of graph nodes gives, and its amount for each node."""
     prediction = predict_in_graph(convention, counted)
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
@@ -442,7 +465,8 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 @contextmanager
 def collecting_warnings() -> Iterator[list[str]]:
-    """Collect the texts of CrossflopsWarnings within the block, and show each once.
+    """Yield a list that gets the texts of all CrossflopsWarnings of the block; afterwards each
+    warning is shown once.
 
     They are heard whatever is filtered, and shown as always, then.
     """
@@ -457,7 +481,7 @@ def collecting_warnings() -> Iterator[list[str]]:
 
 
 def _issue_warning_once(warning: warnings.WarningMessage, sentences: list[str]) -> None:
-    """Issue a warning of the count once, and add its text to the list of sentences."""
+    """Show a warning and add its text to `sentences`, unless its text is already in there."""
     sentence = str(warning.message)
     if sentence in sentences:
         return
@@ -468,7 +492,9 @@ def _issue_warning_once(warning: warnings.WarningMessage, sentences: list[str]) 
 
 
 def build_for(request: Request) -> ModelBuild:
-    """Return the builder of the requested model, with values if a real run is needed."""
+    """Return the builder of the requested model; it builds with values of weights if a convention
+    needs a real run.
+    """
     return ModelBuild(
         request, is_run=bool(views_to_observe(_request_conventions(request), request.setting))
     )
@@ -476,7 +502,8 @@ def build_for(request: Request) -> ModelBuild:
 
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """Count the model of a request; return its report, and the count in its mode.
+    """Return (report, counted model) of a request, with everything that it asks for: conventions,
+    training step, workload.
 
     `build` is the model of the request, where the caller has more to ask of it.
 
@@ -534,7 +561,9 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
-    """Return the options of training in a request, with None for those at default."""
+    """Return {name: value} of the training options in a request; the value is None for an option
+    that is not given.
+    """
     return {
         "train": request.train or None,
         "frozen": request.frozen or None,
@@ -544,14 +573,16 @@ def flags_of_training(request: Request) -> dict[str, Any]:
 
 
 def name_of_loss(loss: str | Callable[..., Any]) -> str:
-    """Return the name of a loss function, or of the class of a callable object."""
+    """Return the name of a loss function, or of the class of a callable object, as text."""
     if isinstance(loss, str):
         return loss
     return str(getattr(loss, "__qualname__", type(loss).__qualname__))
 
 
 def refuse_training(request: Request) -> None:
-    """Raise InputError for options of training without it, UnknownNameError for an optimizer."""
+    """Raise InputError for training options without --train or with --no-grad, UnknownNameError
+    for an unknown optimizer.
+    """
     if not request.train and (request.frozen or request.trainable):
         which = "--frozen" if request.frozen else "--trainable"
         raise InputError(f"{which} requires --train", "add --train")
@@ -573,7 +604,7 @@ def refuse_training(request: Request) -> None:
 def exact_steps(
     native: CountedModel, frozen: Iterable[str], trainable: Iterable[str], own: OwnBackwards = ()
 ) -> "Steps":
-    """Count the exact training step of a counted model by node.
+    """Return the exact work of a training step, for each node of a counted model.
 
     `own` are the backward passes of its functions: see `crossflops.ledger.training.work`.
 
@@ -592,7 +623,8 @@ def exact_steps(
 def own_backwards_in_step(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> OwnBackwards:
-    """Return the work of custom autograd functions in the requested training step.
+    """Return the work of the model's custom autograd functions in the requested training step, ()
+    if it has none.
 
     What the loss of the request misses is severed from its graph.
     """
@@ -609,7 +641,9 @@ def own_backwards_in_step(
 
 
 def source_backward_costs(native: CountedModel, source: Source, setting: Setting) -> OwnBackwards:
-    """Return the work of a model's custom autograd functions in a training step."""
+    """Return the work of a model's custom autograd functions in a training step in this setting,
+    () if it has none.
+    """
     if not native.graph.functions:
         return ()
     return require_frontend(source.model).custom_backward_costs(source, setting)
@@ -618,7 +652,8 @@ def source_backward_costs(native: CountedModel, source: Source, setting: Setting
 def sever_missed_outputs(
     native: CountedModel, request: Request, build: ModelBuild
 ) -> CountedModel:
-    """Return the count with all outputs marked as unused that the loss does not use.
+    """Return a copy of the count in which the outputs that the requested loss does not use are
+    marked as unused.
 
     Raises InputError, TargetError.
     """
@@ -626,7 +661,7 @@ def sever_missed_outputs(
 
 
 def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ...]:
-    """Return for each output of the model, flattened, whether the loss depends on it.
+    """Return for each output tensor of the model whether the requested loss depends on it.
 
     Raises InputError, TargetError.
     """
@@ -640,14 +675,15 @@ def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ..
 def _source_outputs_in_loss(
     source: Source, loss: Callable[..., Any], setting: Setting
 ) -> tuple[bool, ...]:
-    """Return for each output of a model whether the loss function depends on it."""
+    """Return for each output tensor of a built model whether the loss function depends on it."""
     if isinstance(source.model, OnnxFile):
         raise InputError("--loss cannot be used with an ONNX file", "leave out --loss")
     return require_frontend(source.model).loss_reached_outputs(source, loss, setting)
 
 
 def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel:
-    """Return the count with the outputs marked as unused that are not `reached`.
+    """Return a copy of the count in which the outputs that are not `reached` are marked as unused
+    by the loss.
 
     Raises InputError where which they are is not known.
     """
@@ -666,7 +702,9 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
 def with_training(
     report: Report, native: CountedModel, exact: "Steps", optimizer: str = ""
 ) -> Report:
-    """Return the report with the work of the training step and of the optimizer."""
+    """Return a copy of the report with the work of the training step, and of the optimizer if one
+    is named.
+    """
     from crossflops.ledger.training.rule_of_thumb import differences
 
     thumb = (
@@ -689,7 +727,9 @@ def with_training(
 
 
 def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
-    """Return the report with the 6 N D estimate of a training step, if it has tokens."""
+    """Return a copy of the report with the estimate 6 N D of its training step; unchanged if the
+    inputs are not tokens.
+    """
     from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
@@ -705,7 +745,7 @@ def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
 
 
 def _request_conventions(request: Request) -> list["Convention"]:
-    """Return the tool conventions that a request names with --as."""
+    """Return the tool conventions that the request names by --as."""
     if not request.as_:
         return []
     from crossflops.tools.registry import conventions_from_texts
@@ -716,7 +756,8 @@ def _request_conventions(request: Request) -> list["Convention"]:
 def mode_counter(
     build: ModelBuild, setting: Setting, views: Sequence[View]
 ) -> Callable[[bool], CountedModel]:
-    """Return a function that counts the model in train or eval mode, each once.
+    """Return a function that returns the count of the model in train or eval mode; each mode is
+    counted once.
 
     Args:
         build: The model.
@@ -726,7 +767,7 @@ def mode_counter(
     modes: dict[bool, CountedModel] = {}
 
     def count_mode(training: bool) -> CountedModel:
-        """Return the count in train or eval mode, counted once and then reused."""
+        """Return the count of the model in train mode if `training` is true, else in eval mode."""
         if training not in modes:
             own_views = [view for view in views if view.training == training]
             own_setting = msgspec.structs.replace(setting, training=training)
@@ -739,12 +780,12 @@ def mode_counter(
 def _count_report(
     build: ModelBuild, setting: Setting, conventions: Sequence["Convention"]
 ) -> tuple[Report, CountedModel]:
-    """Count the model, also by tool conventions; return the report and the count."""
+    """Return (report, counted model); the report has the totals of these tool conventions."""
     mode = mode_counter(build, setting, views_to_observe(conventions, setting))
     native = mode(setting.training)
 
     def fold(convention: "Convention") -> ConventionCount:
-        """Return the total that a tool with this convention gives for the model."""
+        """Return the total that this tool convention gives for the model."""
         return fold_by_convention(convention, mode(convention.setting(setting).training), setting)
 
     formulas = [convention for convention in conventions if convention.formula is not None]
@@ -769,7 +810,8 @@ def _count_report(
 def _each_folded(
     conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
 ) -> list[ConventionCount]:
-    """Return the totals by convention; warn of those that cannot count the model.
+    """Return the totals of the conventions; warn of each that cannot count the model, and raise
+    its error if none can.
 
     Raises InputError where none can.
     """
@@ -787,7 +829,9 @@ def _each_folded(
 
 
 def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run | UnsetType]:
-    """Return the request with definite sizes, and the formulas or run they are from."""
+    """Return (request with all sizes known, polynomials for --vary or UNSET, run for --observe or
+    UNSET).
+    """
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:

@@ -1,4 +1,4 @@
-"""Devices that are known here: of the catalogue, of the user's own, and this machine itself."""
+"""Find devices: of the catalogue, of the user's own catalogue, and this machine."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,8 @@ _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
 def additional_devices(
     name: str | None, catalogue: str | Path | None = None
 ) -> tuple[Device, ...]:
-    """Return the user's devices, and this measured machine if its name is given.
+    """Return the devices of the user's catalogue; if `name` is the id of this machine, with this
+    machine as measured.
 
     To measure this machine takes some seconds, unless it was measured before. Raises InputError
     for a file that cannot be understood.
@@ -35,14 +36,17 @@ def additional_devices(
 
 
 def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
-    """Find a device by name in the catalogue and among the user's devices."""
+    """Return the device with this name, of the catalogue or of the user's own; raise
+    UnknownNameError if there is none.
+    """
     return find_device(name, additional_devices(name, catalogue))
 
 
 def this_machine(
     catalogue: str | Path | None = None, *, measure: bool = False, folder: Path = Path("/")
 ) -> Machine:
-    """Describe this machine: CPU, GPUs, matching catalogue devices, measured peak.
+    """Return a description of this machine: CPU, GPUs, the catalogue devices that match, and, with
+    `measure`, its measured peaks.
 
     Raises NoCpuError where the system says nothing and nothing is measured.
     """
@@ -78,7 +82,7 @@ def this_machine(
 
 
 def _device(look: Callable[[], Device]) -> Device | str:
-    """Return the device that a lookup finds, or a text why there is none."""
+    """Return the device that `look` finds, or a text why it finds none."""
     try:
         return look()
     except AmbiguousDeviceError as error:
@@ -88,14 +92,17 @@ def _device(look: Callable[[], Device]) -> Device | str:
 
 
 def _device_display_name(device: Device | str) -> str:
-    """Return the name of a device, with its alternatives joined by ", or "."""
+    """Return the name of a device and of those that it may be as well, joined by ", or "; a text
+    unchanged.
+    """
     if isinstance(device, str):
         return device
     return ", or ".join((device.label, *device.also))
 
 
 def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
-    """Return a warning if units x clock from the driver contradict the catalogue's peak.
+    """Return a list with one warning if units x clock of the driver contradict the peak of the
+    catalogue, else [].
 
     2 FLOPs x FP32 units x highest clock, as vendors print it.
     """
@@ -114,7 +121,7 @@ def _driver_peak_doubts(gpu: Gpu, additional: tuple[Device, ...]) -> list[str]:
 
 
 def slice_of(gpu: Gpu, additional: tuple[Device, ...] = ()) -> Device:
-    """Return the catalogue device of a GPU; of a MIG slice, its share of the device.
+    """Return the catalogue device of a GPU; for a MIG slice, a device with its share of the peaks.
 
     Raises UnknownNameError where it is not in the catalogue.
     """

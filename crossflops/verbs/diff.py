@@ -1,4 +1,4 @@
-"""The verb `diff`: two models, or two saved reports, and what is between them."""
+"""Run the verb `diff`: compare two models, or two saved reports."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -25,7 +25,8 @@ _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 def diff(
     first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
-    """Compare two models or reports; `most` is the allowed relative growth of a total.
+    """Return the differences between two models or reports; `most` is the allowed growth of a
+    total, 0.1 for 10 %.
 
     Of two models the causes are given, too. Raises what counting raises, and InputError for a file
     that is no report of a count.
@@ -51,7 +52,9 @@ def diff(
 def _count_or_read_side(
     side: Side, on_progress: Callable[[str], None]
 ) -> tuple[Report, CountedModel | None]:
-    """Count one side of a diff, or read its saved report; return report and count."""
+    """Return (report, counted model) of one side of a diff; the latter is None if the report was
+    read from a file or a revision.
+    """
     name, source = side
     on_progress(f"counting {name}")
     if isinstance(source, Request):
@@ -62,7 +65,9 @@ def _count_or_read_side(
 
 
 def _read_report_file(source: Path) -> Report:
-    """Read a saved report; raise an error if it cannot be read or has another schema."""
+    """Return the report that was saved in a file; raise InputError if it cannot be read or has
+    another schema.
+    """
     try:
         report = Report.from_json(contents(source))
     except OSError as error:
@@ -78,7 +83,8 @@ def _read_report_file(source: Path) -> Report:
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
-    """Parse one side of a diff: a report file or a model, maybe with "REVISION:".
+    """Return one side of a diff, (text, source): a request or a report file, at a git revision if
+    the text begins with "REVISION:".
 
     `request` makes one of a target. Raises InputError.
     """
@@ -88,13 +94,16 @@ def side_of(text: str, request: Callable[[str], Request]) -> Side:
 
 
 def requests_of(sides: Sequence[Side]) -> list[Request]:
-    """Return the requests of those sides of a diff that are models, not reports."""
+    """Return the requests of the sides that are models; sides that are report files are left
+    out.
+    """
     sources = [_side_source(side) for side in sides]
     return [source for source in sources if isinstance(source, Request)]
 
 
 def fit_side_options(sides: Sequence[Side]) -> list[Side]:
-    """Return both sides of a diff, each without options that only the other uses.
+    """Return both sides of a diff; a side's request loses the options that only the other side can
+    use.
 
     Raises InputError for an option that neither has a use for.
     """
@@ -111,7 +120,7 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
 
 
 def _side_source(side: Side) -> Request | Path:
-    """Return the request, or the path of the report, of one side, without its git revision."""
+    """Return the request or the report path of one side of a diff, without its git revision."""
     _, of = side
     return of.source if isinstance(of, TargetAtRevision) else of
 
@@ -119,10 +128,10 @@ def _side_source(side: Side) -> Request | Path:
 def _with_source(
     of: Request | Path | TargetAtRevision, request: Request
 ) -> Request | TargetAtRevision:
-    """Return a side of a diff with another request, at the same git revision if any."""
+    """Return a side of a diff with another request, at the same git revision if it has one."""
     return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
 
 
 def is_report(text: str) -> bool:
-    """Return whether the text is the path of a report: .json or .json.gz."""
+    """Return whether the text is the path of a report, which ends in .json or .json.gz."""
     return text.lower().endswith((".json", ".json.gz")) and ":" not in Path(text).name

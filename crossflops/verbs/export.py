@@ -1,4 +1,4 @@
-"""The verb `export`: a model normalized and counted -> a file that is no report."""
+"""Run the verb `export`: write a normalized and counted model to a file that is not a report."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,8 @@ class Files(list[Path]):
 
 
 def export_request(request: Request, requested: FileRequest) -> Files:
-    """Write the model or its counts to a file; run it next to the model on --verify.
+    """Write the model or its counts to a file; return the written files, with --verify also how
+    well the file agrees with the model.
 
     Returns the files that were written.
     """
@@ -81,7 +82,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
 
 
 def _tell_unloadable(file: Path) -> None:
-    """Warn if no runtime can load the exported ONNX file."""
+    """Warn if the exported ONNX file cannot be loaded by a runtime."""
     from crossflops.export.loading import describe_unloadable
     from crossflops.frontends.onnx.binding import warn_about_file
     from crossflops.load import read_onnx_model
@@ -91,7 +92,7 @@ def _tell_unloadable(file: Path) -> None:
 
 
 def _check_export_options(requested: FileRequest) -> None:
-    """Raise an error if options of `export` do not fit its format, such as a wrong suffix."""
+    """Raise InputError if options of `export` do not fit the format, such as a wrong suffix."""
     to, file = requested.to, requested.file
     if to not in SUFFIXES:
         raise InputError(f"unknown format {to!r}", f"choose one of {', '.join(SUFFIXES)}")
@@ -114,7 +115,7 @@ def _check_export_options(requested: FileRequest) -> None:
 
 
 def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode | UncountedNode]]]:
-    """Yield each node of the graph with the counts of itself and of the nodes inside it."""
+    """Yield (node, counts of it and of the nodes inside it) for each node of the graph."""
     for node in graph.nodes:
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
@@ -125,7 +126,9 @@ def _export_from_file(
     requested: FileRequest,
     parameters: "ParameterNotes | None" = None,
 ) -> list[Path]:
-    """Write an ONNX file as annotated ONNX or as viewer data; return the written paths."""
+    """Write an ONNX file as annotated ONNX or as data for a viewer; return the paths of the
+    written files.
+    """
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
@@ -154,7 +157,9 @@ def _export_from_file(
 
 
 def _refuse_sizes(source: Source) -> None:
-    """Raise InputError for --input, --dim, --trips or --branch, which a copy cannot keep."""
+    """Raise InputError for --input, --dim, --trips or --branch, which have no effect on a copy of
+    the file.
+    """
     file = source.model
     sized = {"--input": file.specs, "--dim": file.dims, "--trips and --branch": file.control}
     for flag, value in sized.items():
@@ -165,7 +170,9 @@ def _refuse_sizes(source: Source) -> None:
 
 
 def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
-    """Export a model of a framework as ONNX or viewer data; return the written paths."""
+    """Write a model of a framework as ONNX or as data for a viewer; return the paths of the
+    written files.
+    """
     from crossflops.export.onnx_file import node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
@@ -195,7 +202,9 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
 def _from_converted(
     model: bytes, setting: Setting, requested: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
-    """Export an ONNX model made by a converter, as ONNX or as viewer data."""
+    """Write an ONNX model, made by a converter, as ONNX or as data for a viewer; return the paths
+    of the written files.
+    """
     with tempfile.TemporaryDirectory(prefix="crossflops-") as scratch:
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
@@ -204,7 +213,9 @@ def _from_converted(
 
 
 def _require_weights(model: Any) -> None:
-    """Raise an error if parameters of the model are on the meta device and have no values."""
+    """Raise InputError if a parameter of the model is on the meta device, so that it has no values
+    to write.
+    """
     named = model.named_parameters() if hasattr(model, "named_parameters") else ()
     hollow = [name for name, weight in named if weight.is_meta]
     if hollow:

@@ -1,4 +1,4 @@
-"""Formulas over an architecture, asked about a model that was counted."""
+"""Compute formulas over an architecture for a model that was counted."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,14 +19,15 @@ _IDS = "input_ids"
 
 
 def read_source_architecture(source: Source) -> LanguageArchitecture:
-    """Return the architecture of a language model. Raises InputError for any other model."""
+    """Return the architecture of a language model; raise InputError for another model."""
     return require_frontend(source.model).architecture(source.model)
 
 
 def ask_formulas(
     conventions: Sequence["Convention"], architecture: LanguageArchitecture, report: Report
 ) -> FormulaReport:
-    """Compute formulas for a language model, with the causes of their difference to native.
+    """Return the numbers of the formulas for a language model, with the causes of their
+    differences from the native count.
 
     Raises InputError where the inputs are no sequences of tokens.
     """
@@ -43,7 +44,9 @@ def ask_formulas(
 
 
 def _token_shape(report: Report) -> tuple[int, int]:
-    """Return batch size and sequence length, the shape of the token ids in a report."""
+    """Return (number of sequences, tokens in each), the shape of the token ids in the report;
+    raise InputError without token ids.
+    """
     for spec in report.model.inputs:
         if spec.name == _IDS and len(spec.shape) == 2:
             return spec.shape[0], spec.shape[1]
@@ -54,7 +57,9 @@ def _token_shape(report: Report) -> tuple[int, int]:
 
 
 def folds_of_formulas(answers: FormulaReport) -> tuple[ConventionCount, ...]:
-    """Return the totals of the formulas that have one, as convention counts."""
+    """Return the totals of the formulas as totals by convention; formulas without a number are
+    left out.
+    """
     return tuple(
         ConventionCount(
             tool=account.tool,

@@ -1,4 +1,4 @@
-"""The verb `identify`: which tool, unit, setting, input size or rounding prints a figure.
+"""Run the verb `identify`: find which tool, unit, setting, input size or rounding prints a figure.
 
 The model is counted as requested. If no number of it prints the figure, it is counted at other
 inputs and in other settings, where these can reach the figure at all.
@@ -35,7 +35,7 @@ _WEAK = ("coarse", "binary")
 
 
 class _Trial(NamedTuple):
-    """Another request that may print the figure, and what differs in it."""
+    """Another request that may print the figure, and a text that says what is different in it."""
 
     request: Request
     words: str
@@ -48,7 +48,8 @@ def identify_figure(
     is_thorough: bool = False,
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> Identification:
-    """Return the numbers of a model that print as a figure, the most plausible first.
+    """Return the numbers of a model that print as the figure, the most plausible first, and those
+    that nearly do.
 
     Other inputs and settings are tried where none does, or if `is_thorough`.
 
@@ -98,12 +99,16 @@ def identify_figure(
 
 
 def _reading_identity(reading: FigureReading) -> str:
-    """Return what tells a reading from the same number in another setting."""
+    """Return a text that is equal for the same number of the same convention, also in another
+    setting.
+    """
     return f"{reading.convention} {reading.amount}"
 
 
 def _is_strong(reading: FigureReading) -> bool:
-    """Return whether a reading is more than a coincidence of few digits."""
+    """Return whether a reading is convincing: the number counts work or parameters, and its
+    rounding is usual.
+    """
     counts_work = bool(reading.number.per_mac) or reading.number.unit == PARAMS
     return counts_work and reading.rounding not in _WEAK
 
@@ -111,7 +116,9 @@ def _is_strong(reading: FigureReading) -> bool:
 def _near_candidates(
     figure: PublishedFigure, request: Request, model: ModelNumbers, exact: Sequence[FigureReading]
 ) -> Iterator[Candidate]:
-    """Yield the nearest reading of each number that does not print the figure by itself."""
+    """Yield for each convention that does not print the figure the nearest reading without one or
+    two of its causes.
+    """
     known = {(reading.number.tool, reading.number.edition) for reading in exact}
     for reading in find_near_readings(figure, model, NEAR):
         name = (reading.number.tool, reading.number.edition)
@@ -123,6 +130,9 @@ def _near_candidates(
 def _candidate(
     reading: FigureReading, request: Request, model: ModelNumbers, is_given: bool
 ) -> Candidate:
+    """Return the candidate for a figure that a reading gives, with the command that prints its
+    number.
+    """
     number = reading.number
     return Candidate(
         tool=number.tool,
@@ -140,18 +150,19 @@ def _candidate(
 
 
 def _command_amount(reading: FigureReading) -> Amount:
-    """Return the number that the command prints."""
+    """Return the number that the command of a reading prints, without the reading's factor."""
     if reading.switch:
         return _plain_amount(reading.amount / reading.factor)
     return reading.number.total
 
 
 def _plain_amount(amount: Fraction) -> Amount:
+    """Return the amount as an integer, or as a float if it is not whole."""
     return amount.numerator if amount.denominator == 1 else float(amount)
 
 
 def command_of(reading: FigureReading, request: Request) -> str:
-    """Return the command that prints the number of a reading."""
+    """Return the command line that prints the number of a reading, as one text."""
     words = ["crossflops", "count", request.target or "MODEL", *_option_words(request)]
     if reading.number.tool != NATIVE:
         words += ["--as", f"{reading.number.tool}@{reading.number.edition}"]
@@ -159,7 +170,7 @@ def command_of(reading: FigureReading, request: Request) -> str:
 
 
 def _option_words(request: Request) -> list[str]:
-    """Return the options of a request as they are typed."""
+    """Return the options of a request as words of a command line."""
     words: list[str] = []
     for spec in request.specs:
         words += ["--input", input_option_text(spec)]
@@ -185,7 +196,9 @@ def _option_words(request: Request) -> list[str]:
 def _trials(
     figure: PublishedFigure, request: Request, model: ModelNumbers, out_of_reach: list[str]
 ) -> Iterator[_Trial]:
-    """Yield other image sizes, settings and batches; name those that are out of reach."""
+    """Yield requests with other image sizes, settings and batch sizes that may print the figure;
+    add those that cannot to `out_of_reach`.
+    """
     far: list[str] = []
     for side in IMAGE_SIDES:
         trial = _resize_trial(request, model, side)
@@ -212,7 +225,9 @@ def _trials(
 
 
 def _growth(figure: PublishedFigure, model: ModelNumbers) -> list[Fraction]:
-    """Return how many times the work of each number the figure is, its unit doubled or not."""
+    """Return the ratios figure / number and figure / (2 x number), for each number of the model
+    that counts work.
+    """
     totals = [
         Fraction(number.total) for number in model.numbers if number.per_mac and number.total
     ]
@@ -220,12 +235,15 @@ def _growth(figure: PublishedFigure, model: ModelNumbers) -> list[Fraction]:
 
 
 def _image_side(model: ModelNumbers) -> int | None:
-    """Return the side of the square images that a model gets; None for other inputs."""
+    """Return the height of the model's square input image in pixels; None for other inputs."""
     shape = model.inputs[0].split("x") if len(model.inputs) == 1 else []
     return int(shape[-1]) if len(shape) == 4 and shape[-1] == shape[-2] else None
 
 
 def _resize_trial(request: Request, model: ModelNumbers, side: int) -> _Trial | None:
+    """Return the request with square images of this side; None if it already has that size or its
+    input cannot be changed.
+    """
     if _image_side(model) in (None, side):
         return None
     words = f"at image size {side}"
@@ -239,6 +257,9 @@ def _resize_trial(request: Request, model: ModelNumbers, side: int) -> _Trial | 
 
 
 def _batch_trial(request: Request, model: ModelNumbers, batch: int) -> _Trial | None:
+    """Return the request with this batch size; None if its batch is not 1 or its input cannot be
+    changed.
+    """
     words = f"at batch {batch}"
     if len(request.specs) == 1 and (request.specs[0].shape or ())[:1] == (1,):
         return _Trial(
@@ -251,17 +272,20 @@ def _batch_trial(request: Request, model: ModelNumbers, batch: int) -> _Trial | 
 
 
 def _reshape_request(request: Request, shape: tuple[int, ...]) -> Request:
+    """Return a copy of the request whose first input has this shape."""
     spec: TensorSpec = msgspec.structs.replace(request.specs[0], shape=shape)
     return msgspec.structs.replace(request, specs=(spec,))
 
 
 def _has_usual_input(request: Request) -> bool:
-    """Return whether a library of models chose the input, so that it can choose another size."""
+    """Return whether a model library chooses the input, so that it can also choose another
+    size.
+    """
     return request.given is None and not request.is_file and not request.inputs_file
 
 
 def _setting_trials(request: Request) -> Iterator[_Trial]:
-    """Yield the request without gradients, and in training mode."""
+    """Yield the request with --no-grad and with --train-mode, each if it is not set yet."""
     setting = request.setting
     if request.given is not None:
         return

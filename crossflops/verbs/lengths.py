@@ -1,4 +1,4 @@
-"""Exact polynomials of counts in a length, piece by piece, and their exact sums.
+"""Fit exact polynomials to counts that depend on a length, piece by piece, and sum them exactly.
 
 A piece is made from the fewest points, and holds at its end and at a random length between, which
 were counted as well. Where a polynomial ends (a window is full), the next one begins.
@@ -21,7 +21,9 @@ Counter = Callable[[int], tuple[int, ...]]
 
 
 class PolynomialPiece(msgspec.Struct, frozen=True):
-    """The polynomials of all kinds of counts, in one length from `first` to `last`."""
+    """Polynomials in a length, one for each kind of count, which hold for lengths from `first` to
+    `last`.
+    """
 
     first: int
     last: int
@@ -29,12 +31,14 @@ class PolynomialPiece(msgspec.Struct, frozen=True):
 
     @property
     def degree(self) -> int:
-        """The highest power of any kind."""
+        """The highest power of the length in any of the polynomials."""
         return max((powers[0] for terms in self.terms for powers in terms), default=0)
 
 
 def value_at(terms: Terms, *sizes: int) -> int:
-    """Return the value of a polynomial at these sizes, which must be whole."""
+    """Return the value of a polynomial at these sizes; raise ValueError if it is not an
+    integer.
+    """
     total = Fraction(0)
     for powers, coefficient in terms.items():
         product = coefficient
@@ -47,7 +51,7 @@ def value_at(terms: Terms, *sizes: int) -> int:
 
 
 def sum_terms(terms: Terms) -> Terms:
-    """Return the polynomial S(n) = f(1) + f(2) + ... + f(n) of a polynomial f in one length.
+    """Return the polynomial S(n) = f(1) + f(2) + ... + f(n), for a polynomial f in one length.
 
     It has one degree more (Faulhaber), so that degree + 2 points determine it.
     """
@@ -61,7 +65,7 @@ def sum_terms(terms: Terms) -> Terms:
 
 
 def sum_pieces(pieces: Sequence[PolynomialPiece], kind: int, first: int, last: int) -> int:
-    """Return the sum of one kind of count over all lengths from first to last."""
+    """Return the sum of one kind of count over all lengths from `first` to `last`."""
     total = 0
     for piece in pieces:
         low, high = max(first, piece.first), min(last, piece.last)
@@ -74,7 +78,8 @@ def sum_pieces(pieces: Sequence[PolynomialPiece], kind: int, first: int, last: i
 def fit_pieces(
     count: Counter, first: int, last: int, hints: Sequence[int], subject: str
 ) -> tuple[PolynomialPiece, ...]:
-    """Return polynomials that cover all lengths from first to last.
+    """Return polynomial pieces that together cover all lengths from `first` to `last`; raise
+    InputError if too many are needed.
 
     Args:
         count: The counts of every kind at a length. It is asked for few lengths, some repeatedly.
@@ -105,7 +110,7 @@ def fit_pieces(
 def _fit_piece(
     count: Counter, first: int, last: int, hints: Sequence[int], rng: random.Random
 ) -> PolynomialPiece:
-    """Return the longest polynomial that begins at first."""
+    """Return the longest polynomial piece that begins at the length `first`."""
     if (piece := _fit_up_to(count, first, last, rng)) is not None:
         return piece
     beyond = last  # the smallest length that is known to lie on no polynomial from here
@@ -129,8 +134,8 @@ def _fit_piece(
 def _fit_up_to(
     count: Counter, first: int, last: int, rng: random.Random
 ) -> PolynomialPiece | None:
-    """Return the polynomials from first to last of the lowest degree that hold; None if none
-    does.
+    """Return the piece of lowest degree that holds from `first` to `last`, checked at further
+    lengths; None if none does.
     """
     checked_sizes = {last, rng.randint(first, last)} if last - first > HIGHEST else {last}
     for order in range(1, HIGHEST + 1):
@@ -146,6 +151,9 @@ def _fit_up_to(
 def _interpolate_piece(
     sizes: Sequence[int], values: Sequence[tuple[int, ...]], first: int, last: int
 ) -> PolynomialPiece:
+    """Return the piece whose polynomials go through these values at these sizes; `values` has one
+    tuple of counts for each size.
+    """
     terms = tuple(
         interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
         for column in _columns(values)
@@ -154,10 +162,12 @@ def _interpolate_piece(
 
 
 def _columns(values: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Return the values by kind of count: one tuple for each kind, with a value for each size."""
     return list(zip(*values, strict=True))
 
 
 def _holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
+    """Return whether the polynomials of the piece give the counts at this size."""
     counted = count(size)
     return all(
         sum(c * size ** powers[0] for powers, c in terms.items()) == value
@@ -166,7 +176,9 @@ def _holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
 
 
 def _extend_piece(count: Counter, piece: PolynomialPiece, beyond: int) -> PolynomialPiece:
-    """Return the piece up to its last length before `beyond`, found by halving."""
+    """Return a copy of the piece that goes on to the last length before `beyond` at which it still
+    holds.
+    """
     low, high = piece.last, beyond
     if high > low + 1 and not _holds(count, piece, low + 1):
         high = low + 1
@@ -177,7 +189,8 @@ def _extend_piece(count: Counter, piece: PolynomialPiece, beyond: int) -> Polyno
 
 
 def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ...]:
-    """Return the polynomials from a first to a last prompt by kind, None for a kind without one.
+    """Return for each kind of count its polynomial in the prompt length, None for a kind that has
+    none.
 
     A sort of tokens has none, since it compares n log n times. Five lengths are counted, of which
     at least one is a check.
@@ -195,7 +208,8 @@ def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ..
 def fit_second_length(
     count: Callable[[int, int], tuple[int, ...]], piece: PolynomialPiece, largest: int
 ) -> tuple[Terms | None, ...]:
-    """Return the polynomials of a piece in another length as well, whose powers come first.
+    """Return for each kind of count its polynomial in two lengths, the other length first; None
+    for a kind that has none.
 
     The piece holds at the `largest` of that length. None for a kind of count that has no
     polynomial in both; the others hold at one size that they were not made from.

@@ -1,4 +1,4 @@
-"""Every convention's number of one model at one input, predicted from one recording."""
+"""Predict the number of every convention for one model at one input, from one recorded run."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 def choose_conventions(texts: Sequence[str]) -> list["Convention"]:
-    """Return the conventions of these texts; of none all editions, without formulas over configs.
+    """Return the conventions that the texts name; without texts, all editions of all conventions
+    that are not formulas over a config.
 
     Raises UnknownNameError for a convention that there is not, InputError for a formula.
     """
@@ -48,7 +49,8 @@ def choose_conventions(texts: Sequence[str]) -> list["Convention"]:
 
 @imports_restored()
 def predict_model_numbers(request: Request, conventions: Sequence["Convention"]) -> ModelNumbers:
-    """Count the model once, and return the number of each convention that is about such models.
+    """Return the number that each fitting convention gives for the model, with the causes of its
+    difference; the model is counted once.
 
     A convention that cannot count the model is among the `refused`.
 
@@ -88,7 +90,7 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
 def _conventions_of_framework(
     conventions: Iterable["Convention"], native: CountedModel
 ) -> list["Convention"]:
-    """Return the conventions that are about models of this framework, or about nodes."""
+    """Return the conventions that count models of this model's framework, or graph nodes."""
     framework = native.trace.framework if native.trace.calls else ""
     return [
         convention
@@ -104,6 +106,9 @@ def _convention_number(
     setting: Setting,
     fold: ConventionCount,
 ) -> ConventionNumber:
+    """Return the number of one convention for the model, with the causes that lead to it from the
+    native count.
+    """
     return ConventionNumber(
         tool=convention.tool,
         edition=convention.edition,
@@ -118,7 +123,9 @@ def _convention_number(
 def _cause_amounts(
     convention: "Convention", own: CountedModel, native: CountedModel, setting: Setting
 ) -> tuple[CauseAmount, ...]:
-    """Return what each cause contributes, with the unit applied to its MACs."""
+    """Return the amount of each cause in a convention's number, in the unit of the convention; ()
+    if they cannot be found.
+    """
     from crossflops.reconcile.walk import reconcile
 
     try:

@@ -1,4 +1,4 @@
-"""The request and the versions of a result, for every verb."""
+"""Record the request and the versions of a result, for every verb."""
 
 import contextlib
 import functools
@@ -22,7 +22,9 @@ _ROOTS = ("/", "~", "./", "\\\\")  # how a path begins that tells of this machin
 
 
 def framework_versions(is_file: bool) -> dict[str, str]:
-    """Return the versions of crossflops and, unless for a file, of imported frameworks."""
+    """Return {distribution: version} of crossflops and, unless the model is a file, of the
+    imported frameworks.
+    """
     names = ["crossflops"]
     if not is_file:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
@@ -33,7 +35,7 @@ def framework_versions(is_file: bool) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def _distribution_version(name: str, folders: tuple[str, ...]) -> str:
-    """Return the version of a distribution in these folders, "" if it is not installed; cached.
+    """Return the version of an installed distribution, "" if it is not installed; it is cached.
 
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of
     a small count, is asked where no folder does.
@@ -50,7 +52,9 @@ def _distribution_version(name: str, folders: tuple[str, ...]) -> str:
 
 
 def _metadata_version(name: str) -> str:
-    """Return the version of an installed distribution, or ""."""
+    """Return the version of an installed distribution from its metadata, "" if it is not
+    installed.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -60,7 +64,9 @@ def _metadata_version(name: str) -> str:
 
 
 def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options of a verb that differ from their defaults, without the excluded."""
+    """Return {option: value} for the options that differ from their defaults, without those in
+    `exclude`.
+    """
     usual = asdict(type(options)())
     return {
         name: value
@@ -72,7 +78,7 @@ def non_default_options(options: Struct, exclude: Collection[str] = ()) -> dict[
 def build_request_record(
     verb: str, request: Request, model: ModelInfo, flags: Mapping[str, Any]
 ) -> RequestRecord:
-    """Build the record of a request for a report: verb, target, inputs and flags.
+    """Return the record of a request for a report: verb, target, inputs and options.
 
     Where no inputs were given they are those of the model.
     """
@@ -99,7 +105,8 @@ def build_request_record(
 
 
 def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> RequestRecord:
-    """Return the record of a verb with its flags added to those of the count `of`.
+    """Return the record `of` a count for another verb, with these options added; a new record if
+    `of` is not one.
 
     Without a model the target is "", and the work was given.
     """
@@ -109,7 +116,8 @@ def extend_request_record(verb: str, flags: Mapping[str, Any], of: object) -> Re
 
 
 def portable(text: str) -> str:
-    """Return the text with its paths made relative to this folder, or cut to their name.
+    """Return a target text with its paths relative to the current folder; paths outside of it are
+    cut to their last part.
 
     >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
@@ -118,7 +126,9 @@ def portable(text: str) -> str:
 
 
 def _relative_path(path: str) -> str:
-    """Return a path relative to the current folder; outside of it, only its last part."""
+    """Return the path relative to the current folder; outside of it, only its last part after a
+    marker.
+    """
     if not path.startswith(_ROOTS) and ".." not in Path(path).parts:
         return path
     absolute = Path(os.path.abspath(Path(path).expanduser()))
@@ -129,25 +139,27 @@ def _relative_path(path: str) -> str:
 
 
 def _model_class_name(request: Request) -> str:
-    """Return module and name of the model's class, or of a function."""
+    """Return the full name of the class of a given model, or of a given function."""
     assert request.given is not None
     return _full_name(request.given.model)
 
 
 def _full_name(value: Any) -> str:
-    """Return module and qualified name of a class or function, or of the class of an object."""
+    """Return "module.name" of a class or function, or of the class of another object."""
     kind = value if hasattr(value, "__qualname__") else type(value)
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _flags_with_values(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that have a value, by their names and as values for JSON."""
+    """Return {option: value} for the options that have a value, with values that JSON can hold."""
     provided = {name.rstrip("_"): value for name, value in flags.items() if value is not None}
     return {name: _to_json_value(value) for name, value in provided.items()}
 
 
 def _to_json_value(value: Any) -> Any:
-    """Return a value for JSON: paths made relative, other objects as their class name."""
+    """Return a value that JSON can hold: paths become relative, and other objects the name of
+    their class.
+    """
     match value:
         case None | bool() | int() | float():
             return value

@@ -1,4 +1,4 @@
-"""A CSV file of published figures, read by the names of its columns.
+"""Read a CSV file of published figures by the names of its columns.
 
 A head names its unit and its prefix: `gmacs`, `GFLOPs`, `FLOPs (G)`, `Params (M)`. The digits are
 those of the text in the cell.
@@ -40,7 +40,7 @@ _HINT = (
 
 
 class FigureColumn(NamedTuple):
-    """A column of figures: its head, and the unit and the power of ten that it states."""
+    """A column of figures: its heading, and the unit and the power of ten that it states."""
 
     head: str
     unit: str
@@ -55,7 +55,8 @@ class PublishedTable(msgspec.Struct, frozen=True):
 
 
 def read_published_table(path: Path, library: str = "") -> PublishedTable:
-    """Return the figures of a CSV file, a row for each.
+    """Return all figures of a CSV file, and the names of its columns that have none; raise
+    InputError for an invalid file.
 
     Lines that begin with `#` are comments. `library` is put before a model without a colon.
     Raises InputError for a file without columns that are known, or with a cell that is not a
@@ -97,6 +98,9 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
 
 
 def _text_lines(path: Path) -> list[tuple[int, str]]:
+    """Return (line number, text) for each line of a UTF-8 file; raise InputError if it cannot be
+    read.
+    """
     try:
         text = contents(path).decode("utf-8-sig")
     except OSError as error:
@@ -115,6 +119,9 @@ def _figures_of_row(
     figures: Mapping[int, FigureColumn],
     shape: Mapping[str, int | str],
 ) -> list[PublishedRow]:
+    """Return the figures in one row of the table; raise InputError for a row without a model or
+    with an invalid figure.
+    """
     if not model:
         raise InputError(f"{row_name}, names no model", "fill in the cell, or remove the line")
     target = f"{library}:{model}" if library and ":" not in model else model
@@ -142,13 +149,16 @@ def _figures_of_row(
 
 
 def _find_column(heads: Sequence[str], names: Sequence[str]) -> int | None:
-    """Return the index of the column with the first of these names."""
+    """Return the index of the column with the first of these names that exists; None if none
+    does.
+    """
     plain = [re.sub(r"[^a-z]", "", head.lower()) for head in heads]
     return next((plain.index(name) for name in names if name in plain), None)
 
 
 def figure_column(head: str) -> FigureColumn | None:
-    """Return the unit and the prefix that a head states; None if it names no figure.
+    """Return the unit and the power of ten that the heading of a column states, such as "FLOPs
+    (G)"; None if it is not about figures.
 
     >>> [figure_column(head)[1:] for head in ("gmacs", "FLOPs (G)", "param_count", "#Params(M)")]
     [('macs', 9), ('flops', 9), ('params', None), ('params', 6)]
@@ -170,7 +180,9 @@ def figure_column(head: str) -> FigureColumn | None:
 
 
 def _input_of(text: str, row_name: str) -> dict[str, int | str]:
-    """Return the fields of a row for its input: a side of a square image, or a shape."""
+    """Return the input that a cell states as fields of a row: {"image_size": side}, {"input":
+    shape}, or {} for an empty cell.
+    """
     if text.lower() in _EMPTY:
         return {}
     shape = re.sub(r"\s", "", text.lower()).strip("()[]").replace("×", "x").replace(",", "x")

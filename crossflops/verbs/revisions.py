@@ -1,4 +1,4 @@
-"""A model or a report as git keeps it at a revision.
+"""Count a model, or read a report, as git has it at a revision.
 
 It is checked out into a folder of its own, and code is counted there by a process of its own,
 since the modules of two revisions bear the same names.
@@ -42,7 +42,7 @@ class TargetAtRevision(msgspec.Struct, frozen=True):
 
 
 def revision_of(text: str) -> tuple[str, str]:
-    r"""Split "REVISION:TARGET" into git revision and target; ("", text) without a revision.
+    r"""Return (revision, target) for a text "REVISION:TARGET"; ("", text) if it names no revision.
 
     `HEAD~1:model.py:make`, `v1.0:model.onnx`: what has one colon names a file of that revision, or
     is a target. The letter of `C:\models\model.py:make` and `C:/model.onnx` is a drive. Raises
@@ -73,7 +73,7 @@ def revision_of(text: str) -> tuple[str, str]:
 
 
 def refuse_unknown(revision: str) -> None:
-    """Raise InputError for an unknown git revision, with the command to fetch it."""
+    """Raise InputError if git does not know the revision, with a hint how to fetch it."""
     if not _git("rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}").returncode:  # fmt: skip
         return
@@ -95,7 +95,9 @@ def refuse_unknown(revision: str) -> None:
 
 
 def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
-    """Return the hint for an unknown git revision: how to fetch it, or a similar name."""
+    """Return the hint for a revision that git does not know: how to fetch it, or a similar
+    name.
+    """
     if both := re.fullmatch(r"(.+?)\.{2,3}(.+)", revision):
         return (
             f"name one commit: `git merge-base {both[1]} {both[2]}` prints their common ancestor"
@@ -125,13 +127,14 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
 
 
 def _files_at(revision: str) -> list[str]:
-    """Return the model files below this folder that a git revision has."""
+    """Return the paths of the model files below this folder at a git revision."""
     listed = _git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
     return [name for name in listed if is_file(name)]
 
 
 def path_at_revision(revision: str, path: str) -> str | None:
-    """Return the path of a file at a git revision, from this folder; None if absent there.
+    """Return the path of a file at a git revision, relative to this folder; None if it does not
+    exist there.
 
     Git says so, since a checkout may be sparse, and a link may lead elsewhere. Raises InputError
     where git does not know: the file is of a submodule, or of no part of the repository.
@@ -161,7 +164,7 @@ def path_at_revision(revision: str, path: str) -> str | None:
 
 
 def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
-    """Return by present path the path that renamed files had at a git revision.
+    """Return {present path: path at the git revision} for the files that were renamed since then.
 
     Of `paths` those are seen, too, which git does not know yet: a copy of its index has them.
     """
@@ -184,7 +187,9 @@ def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
 
 
 def files_called(name: str) -> list[str]:
-    """Return the paths of all files of the git repository with this name."""
+    """Return the paths of all files in the git repository with this name, relative to this
+    folder.
+    """
     listed = _git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
                   f":(top,glob)**/{name}")  # fmt: skip
     paths = (repository() / path for path in listed.stdout.split("\0") if path)
@@ -193,7 +198,7 @@ def files_called(name: str) -> list[str]:
 
 
 def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) -> Report:
-    """Return the report of a model, or of a report file, at a git revision."""
+    """Return the report of a model, or the saved report, as it was at a git revision."""
     with checking_out_revision(side.revision) as folder:
         if not folder.is_dir():
             raise InputError(
@@ -207,7 +212,9 @@ def count_at_revision(side: TargetAtRevision, read: Callable[[Path], Report]) ->
 
 @contextmanager
 def checking_out_revision(revision: str) -> Iterator[Path]:
-    """Check a git revision out into a temporary worktree; yield the current folder in it."""
+    """Check out a git revision into a temporary worktree; yield the folder in it that corresponds
+    to the current folder.
+    """
     top = repository()
     with tempfile.TemporaryDirectory(prefix="crossflops-") as temporary:
         tree = Path(temporary, top.name)
@@ -226,7 +233,9 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
 
 
 def count_in(request: Request, folder: Path, revision: str) -> Report:
-    """Count a model in another process, in the folder of a checked-out revision."""
+    """Return the report of a model that another process counts in the folder of a checked-out
+    revision.
+    """
     refuse_pointer(request, folder, revision)
     if request.inputs_file is not None:
         request = msgspec.structs.replace(
@@ -254,7 +263,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
 
 
 def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
-    """Raise InputError if the revision has a Git LFS pointer instead of the model file."""
+    """Raise InputError if the model file at this revision is only a Git LFS pointer."""
     if not request.is_file or request.target is None:
         return
     try:
@@ -269,7 +278,9 @@ def refuse_pointer(request: Request, folder: Path, revision: str) -> None:
 
 
 def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
-    """Return the import folders of this repository in the checked-out revision."""
+    """Return those import folders of this repository that exist in the checked-out revision, as
+    paths in it.
+    """
     top = repository()
     depth = len(Path.cwd().resolve().relative_to(top).parts)
     tree = folder if not depth else folder.parents[depth - 1]
@@ -278,14 +289,16 @@ def _folders_at_revision(paths: list[str], folder: Path) -> list[str]:
 
 
 def paths_outside_repository() -> list[str]:
-    """Return the folders of PYTHONPATH that are outside this git repository."""
+    """Return the folders of PYTHONPATH that are outside of this git repository."""
     paths = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     top, absolute = repository(), map(os.path.abspath, paths)
     return [path for path in absolute if not Path(path).resolve().is_relative_to(top)]
 
 
 def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
-    """Yield the paths that are in the git repository and not in an installed package."""
+    """Yield those of the paths that are in the git repository `top` and not in an installed
+    package.
+    """
     parts = ("stdlib", "platstdlib", "purelib", "platlib")
     installed = {Path(sysconfig.get_path(part)).resolve() for part in parts}
     for path in (Path(text).resolve() for text in paths if text):
@@ -294,12 +307,14 @@ def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
 
 
 def repository() -> Path:
-    """Return the top folder of the git repository."""
+    """Return the path of the git repository's top folder."""
     return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
 
 def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    """Run a git command, with another index file if given; return its status and output."""
+    """Run a git command, with another index file if one is given; return its exit status and
+    output.
+    """
     # A hook of git has the index of the commit there, which a worktree would be written to.
     environment = {name: text for name, text in os.environ.items() if name != "GIT_INDEX_FILE"}
     if index is not None:
@@ -313,7 +328,9 @@ def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess
 
 
 def main() -> None:
-    """Count the request from stdin, and write a report or an error to a file."""
+    """Count the request that stdin gives, and write the report or the error to the file that it
+    names.
+    """
     from crossflops.verbs.count import native_count
 
     request, top, answer = pickle.loads(sys.stdin.buffer.read())
@@ -327,7 +344,9 @@ def main() -> None:
 
 
 def refuse_modules_of(top: Path) -> None:
-    """Raise InputError if a module was imported from the present state of the repository."""
+    """Raise InputError if a module was imported from the present files of the repository instead
+    of the revision.
+    """
     package = _PACKAGE
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)

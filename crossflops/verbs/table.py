@@ -1,4 +1,4 @@
-"""The verb `table`: several models counted one after the other, a row each, for a paper."""
+"""Run the verb `table`: count several models for a paper, one row for each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -25,7 +25,8 @@ def build_paper_table(
     latency: bool = False,
     jobs: int = 1,
 ) -> PaperTable:
-    """Count all models and return the table, with a column for each tool.
+    """Return a table with one row for each model and one column for each tool; with `latency` the
+    models are also timed.
 
     Each is also counted by the conventions of `tools`; one that cannot count a model leaves its
     cell empty, and the row says why. With `latency` each is run in onnxruntime, when all are
@@ -56,7 +57,9 @@ def _count_rows(
     on_progress: Callable[[str], None],
     jobs: int,
 ) -> Iterator[CountedRow]:
-    """Yield the row of each model in order; count framework models in parallel."""
+    """Yield the row of each model in the given order; models of frameworks are counted in `jobs`
+    parallel processes.
+    """
     elsewhere = [(name, request, tools) for name, request in requests if not request.is_file]
     if jobs == 1 or len(elsewhere) < _SIDE_BY_SIDE:
         elsewhere = []
@@ -71,7 +74,8 @@ def _count_rows(
 
 
 def choose_jobs(models: int) -> int:
-    """Return how many framework models to count in parallel, by CPUs and memory.
+    """Return how many models to count in parallel: limited by CPUs, memory, and half the number of
+    models.
 
     At most the CPUs that this process may use, one for each 4 GiB of memory, and one for every
     two models: a process takes seconds to import a framework.
@@ -84,7 +88,7 @@ def choose_jobs(models: int) -> int:
 
 
 def refuse_jobs(requests: Sequence[Request]) -> None:
-    """Raise InputError for --jobs with fewer than two framework models."""
+    """Raise InputError if --jobs has no effect: there are fewer than two models of a framework."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(
             "--jobs has no effect: it needs at least two framework models; files are counted "
@@ -100,7 +104,7 @@ _MEMORY_OF_A_MODEL = 4 * 1024**3  # bytes
 def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
-    """Return the rows with the median latency of each model, and how it was measured."""
+    """Return (rows with the median latency of each model in seconds, text how it was measured)."""
     from crossflops.verbs.bench import Conditions, cpus, time_single_run
 
     timed: list[PaperRow] = []

@@ -1,4 +1,4 @@
-"""A row of the verb `table`: one model, counted here or in a process of its own."""
+"""Count one model for a row of the verb `table`, in this process or another one."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,7 +21,9 @@ class CountedRow(NamedTuple):
 
 
 def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
-    """Count a model, also by tool conventions; return its row and notes."""
+    """Return the row of a model with its counts and its totals by tool; a tool that cannot count
+    it gets a note.
+    """
     notes: dict[str, str] = {}
     try:
         report = _count_with_tools(request, tools)
@@ -47,12 +49,14 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
 
 
 def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
-    """Return the report of a model with the totals under the conventions of the tools."""
+    """Return the report of a model, with the totals by the conventions of these tools."""
     return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
 
 
 def _refusal(request: Request, tool: str) -> dict[str, str]:
-    """Return the error of a tool's convention for the model by tool name; {} if it counts."""
+    """Return {tool: message} with the reason why a tool's convention cannot count the model, {} if
+    it can.
+    """
     try:
         _count_with_tools(request, (tool,))
     except InputError as error:

@@ -1,4 +1,5 @@
-"""A count as exact polynomials in named dimensions: counted at points, interpolated, checked.
+"""Fit a count as exact polynomials in named dimensions: count at some sizes, interpolate, and
+check at others.
 
 Polynomials go through counted points in whole numbers and fractions alone.
 """
@@ -34,7 +35,7 @@ _ELSEWHERE = 5  # random points at which all dimensions differ
 
 
 class _Point(NamedTuple):
-    """One count: its totals, and the cost of every node."""
+    """One count: its totals, and the cost of each node."""
 
     totals: tuple[int, ...]
     nodes: dict[str, tuple[int, ...]]
@@ -49,7 +50,7 @@ class _Line(NamedTuple):
 
 
 class _Counter:
-    """Counts of one file at many sizes, every size once."""
+    """Counts one file at many sizes, each combination of sizes once."""
 
     def __init__(self, file: OnnxFile, fixed: Mapping[str, int], setting: Setting) -> None:
         self._opened = OpenedFile(msgspec.structs.replace(file, dims={}))
@@ -58,7 +59,7 @@ class _Counter:
         self._known: dict[tuple[tuple[str, int], ...], _Point] = {}
 
     def point_at_sizes(self, sizes: Mapping[str, int]) -> _Point:
-        """Return totals and node costs for sizes of named dimensions, counted once for each."""
+        """Return the totals and the node costs for these sizes of named dimensions."""
         key = tuple(sorted(sizes.items()))
         if key not in self._known:
             with filter_warnings("ignore"):  # the report's own count tells them, once
@@ -68,12 +69,12 @@ class _Counter:
 
     @property
     def points(self) -> int:
-        """Number of combinations of sizes that were counted."""
+        """The number of combinations of sizes that were counted."""
         return len(self._known)
 
 
 def _point(graph: Graph, ledger: Ledger) -> _Point:
-    """Return the totals of a count, and the MACs, FLOPs and bytes of each of its nodes."""
+    """Return the totals of a count, and MACs, FLOPs, bytes read and bytes written of each node."""
     total = ledger.total
     sums = (total.macs, total.flops, total.bytes_read, total.bytes_written, graph.params)
     costs: dict[str, tuple[int, ...]] = {
@@ -90,7 +91,9 @@ def _point(graph: Graph, ledger: Ledger) -> _Point:
 
 
 def fit_formulas(request: Request) -> Formulas:
-    """Fit the totals of an ONNX file as polynomials of --vary. Raises InputError."""
+    """Return the totals of an ONNX file as polynomials in the dimensions of --vary; raise
+    InputError for another target.
+    """
     if request.observe:
         message = "--vary counts at many sizes and cannot be combined with --observe"
         raise InputError(message, "leave out one of the two")
@@ -106,7 +109,8 @@ def fit_formulas(request: Request) -> Formulas:
 def formulas(
     file: OnnxFile, names: Sequence[str], dims: Mapping[str, int], setting: Setting = Setting()
 ) -> Formulas:
-    """Fit the totals of an ONNX file as exact polynomials in named dimensions.
+    """Return the totals of an ONNX file as exact polynomials in the named dimensions; a dimension
+    without one has a reason.
 
     A polynomial is made from the fewest points and holds at further random ones, or it is none.
     Sizes with a stride have none: then it is tried on the multiples of 2, 4, ... 64.
@@ -136,14 +140,16 @@ def formulas(
 
 
 def _without_formula(dimension: Dimension, reason: str) -> Dimension:
-    """Return the dimension as one without a polynomial, with the reason."""
+    """Return a copy of the dimension that has no polynomial, with the reason."""
     return msgspec.structs.replace(dimension, multiple_of=None, reason=reason)
 
 
 def _fit_dimension_line(
     counter: _Counter, name: str, base: Mapping[str, int], rng: random.Random
 ) -> _Line:
-    """Fit the totals along one dimension, with the other dimensions at base sizes."""
+    """Return the degree of the totals along one dimension and the sizes that were counted, with
+    the other dimensions at `base`.
+    """
     problem: CrossflopsError | None = None
     node = reason = ""
     sizes: tuple[int, ...] = ()
@@ -172,7 +178,9 @@ def _fit_dimension_line(
 def _dimension(
     name: str, step: int | None, sizes: tuple[int, ...], node: str, reason: str
 ) -> Dimension:
-    """Build the record of a named dimension: its step, sampled range, and limiting node."""
+    """Return the record of a named dimension: the step of its sizes, their range, and the node
+    that limits it.
+    """
     return Dimension(
         name=name,
         multiple_of=step,
@@ -184,7 +192,9 @@ def _dimension(
 
 
 def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple[int, ...]:
-    """Return sizes to sample a polynomial at: multiples of `step`, near and far ones."""
+    """Return sizes at which to count: multiples of `step` from `start` on, near ones and, with
+    `far`, distant ones.
+    """
     first = -(-start // step)
     beyond = range(first + 3 + _REACH, first + _FAR)
     between = range(first + 3, first + 3 + _REACH)
@@ -196,7 +206,9 @@ def _sample_sizes(step: int, start: int, far: bool, rng: random.Random) -> tuple
 def _degree(
     counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
 ) -> int | None:
-    """Return the highest degree of the totals in a dimension; None if not polynomials."""
+    """Return the highest degree of the totals in this dimension; None if they are not polynomials
+    at these sizes.
+    """
     for enough in range(2 + _SPARE, len(sizes) + 1):
         points = [counter.point_at_sizes({**base, name: size}).totals for size in sizes[:enough]]
         degrees = [degree(sizes[:enough], values, _SPARE) for values in zip(*points, strict=True)]
@@ -209,7 +221,9 @@ def _degree(
 def _first_non_polynomial_node(
     counter: _Counter, name: str, base: Mapping[str, int], sizes: tuple[int, ...]
 ) -> str:
-    """Return the first node whose cost is not a polynomial of the dimension, or ""."""
+    """Return the key of the first node whose cost is not a polynomial in this dimension, "" if
+    there is none.
+    """
     points = [counter.point_at_sizes({**base, name: size}).nodes for size in sizes]
     for key in points[0]:
         costs = [point[key] for point in points if key in point]
@@ -220,7 +234,7 @@ def _first_non_polynomial_node(
 
 
 def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], node: str) -> bool:
-    """Return whether the node's cost is the same at two very large sizes.
+    """Return whether the cost of the node is the same at two very large sizes of this dimension.
 
     Then there may be a polynomial up to that end. A stride bends again and again.
     """
@@ -236,7 +250,8 @@ def _has_saturated_cost(counter: _Counter, name: str, base: Mapping[str, int], n
 def _fit_joint_polynomials(
     counter: _Counter, lines: Sequence[_Line], rng: random.Random
 ) -> dict[str, Polynomial]:
-    """Fit polynomials in all dimensions together; {} if they fail at other sizes.
+    """Return {kind of count: polynomial in all dimensions together}; {} if they do not hold at
+    other sizes.
 
     Along the lines through the base point a degree may be lower than elsewhere, so it may grow.
     """
@@ -260,7 +275,7 @@ def _fit_joint_polynomials(
 
 
 def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
-    """Return a random size of each dimension, as a multiple of the dimension's step."""
+    """Return a random size for each dimension, a multiple of the dimension's step."""
     sizes = {}
     for line in lines:
         step = line.dimension.multiple_of or 1
@@ -272,7 +287,7 @@ def _random_sizes(lines: Sequence[_Line], rng: random.Random) -> dict[str, int]:
 def _has_matching_totals(
     counter: _Counter, polynomials: Mapping[str, Polynomial], sizes: Mapping[str, int]
 ) -> bool:
-    """Return whether the polynomials give the totals that are counted at other sizes."""
+    """Return whether the polynomials give the totals that are counted at these sizes."""
     totals = counter.point_at_sizes(sizes).totals
     return all(
         evaluate(polynomials[kind], sizes) == total
@@ -286,7 +301,8 @@ Powers = tuple[int, ...]
 
 
 def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | None:
-    """Return the degree of the polynomial through the points; None if too few are spare.
+    """Return the degree of the polynomial through the points, if at least `spare` points more than
+    needed confirm it; else None.
 
     At least `spare` points more than the degree needs must lie on it, so that they are a check:
     Newton's divided differences of every order above the degree are zero.
@@ -297,7 +313,9 @@ def degree(indices: Sequence[int], values: Sequence[int], spare: int) -> int | N
 
 
 def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> list[Fraction]:
-    """Return the Newton coefficients (divided differences) of values at points."""
+    """Return the coefficients of Newton's polynomial (divided differences) through these values at
+    these points.
+    """
     row, coefficients = list(values), []
     for order in range(len(indices)):
         coefficients.append(row[0])
@@ -311,7 +329,8 @@ def _newton_coefficients(indices: Sequence[int], values: Sequence[Fraction]) -> 
 def interpolate(
     axes: Sequence[Sequence[int]], values: Mapping[tuple[int, ...], int | Fraction]
 ) -> dict[Powers, Fraction]:
-    """Return the coefficients of the polynomial through values on a grid of sizes.
+    """Return the polynomial through values on a grid of sizes, as {powers of the sizes:
+    coefficient}.
 
     `axes` are the sizes of each dimension, `values` what was counted at every combination.
     Newton's form is found along one axis after the other, then multiplied out.
@@ -344,7 +363,9 @@ def interpolate(
 
 
 def _basis(indices: Sequence[int]) -> list[list[Fraction]]:
-    """Return coefficients of the Newton basis: product of (x - index) over the first k."""
+    """Return the polynomials of Newton's basis as lists of coefficients: the product of (x -
+    index) over the first 0, 1, 2 ... indices.
+    """
     product, basis = [Fraction(1)], []
     for index in indices:
         basis.append(product)

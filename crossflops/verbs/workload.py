@@ -1,4 +1,5 @@
-"""The workload of a request: prefill and decoding with a cache, by counts of few single passes.
+"""Count the workload of a request: prefill, and decoding with a cache, from the counts of a few
+single passes.
 
 Every pass is counted as any model. Few lengths are counted; the others lie on exact polynomials
 that were checked at further lengths (`lengths`). A model of many layers is counted with one and
@@ -81,7 +82,7 @@ class CountedPass(msgspec.Struct, frozen=True):
 
 
 class PassCounter:
-    """Counts of the passes of one model at many lengths, every length once."""
+    """Counts single passes of one model at many lengths, each length once."""
 
     def __init__(self, source: Source, setting: Setting, batch: int) -> None:
         """Record the model. Raises InputError where it does not generate."""
@@ -93,32 +94,36 @@ class PassCounter:
 
     @property
     def pass_count(self) -> int:
-        """The number of passes that were counted."""
+        """The number of different passes that were counted."""
         return len(self._prefills) + len(self._steps)
 
     def prefill_at(self, prompt: int) -> _Counts:
-        """Return the amounts of a prefill."""
+        """Return MACs, FLOPs and bytes of a prefill of `prompt` tokens."""
         return self.prefill(prompt).amounts
 
     def step_at(self, prompt: int, context: int) -> _Counts:
-        """Return the amounts of a step. Of a decoder the prompt does not matter."""
+        """Return MACs, FLOPs and bytes of a decoding step after `context` tokens; for a decoder
+        the prompt has no effect.
+        """
         return self.step(prompt, context).amounts
 
     def step(self, prompt: int, context: int) -> CountedPass:
-        """Return a step."""
+        """Return the counted decoding step after `context` tokens; it is counted at the first
+        call.
+        """
         key = (prompt if self.passes.is_encoder_decoder else 0, context)
         if key not in self._steps:
             self.count_step(prompt, context)
         return self._steps[key]
 
     def prefill(self, prompt: int) -> CountedPass:
-        """Return a prefill."""
+        """Return the counted prefill of `prompt` tokens; it is counted at the first call."""
         if prompt not in self._prefills:
             self.count_prefill(prompt)
         return self._prefills[prompt]
 
     def count_prefill(self, prompt: int) -> CountedModel:
-        """Count a prefill, and return all of its count."""
+        """Count a prefill of `prompt` tokens and keep its amounts; return the counted model."""
         counted = self._count(self.passes.prefill(self._batch, prompt))
         kept = counted.graph.outputs[1:]
         own = kept[:-1] if self.passes.is_encoder_decoder else kept
@@ -129,7 +134,7 @@ class PassCounter:
         return counted
 
     def count_step(self, prompt: int, context: int) -> None:
-        """Count a step."""
+        """Count a decoding step after `context` tokens and keep its amounts."""
         known = next(iter(self._prefills.values()), None) or self.prefill(_SMALLEST)
         source = self.passes.step(prompt, context, known.kept)
         counted = self._count(source)
@@ -143,6 +148,7 @@ class PassCounter:
         self._steps[key] = CountedPass(_amounts(counted, read, written), after, *_memory(counted))
 
     def _count(self, source: Source) -> CountedModel:
+        """Return the count of one pass; raise InputError if one of its nodes cannot be counted."""
         with filter_warnings("ignore"):  # the report's own count tells them, once
             counted = count_source(source, self._setting, ())
         for row in counted.ledger.counts:
@@ -155,12 +161,15 @@ class PassCounter:
 
 
 def _amounts(model: CountedModel, read: int, append: int) -> _Counts:
+    """Return (MACs, FLOPs, bytes read, bytes written, cache bytes read, cache bytes written) of a
+    pass.
+    """
     cost = model.ledger.total
     return cost.macs, cost.flops, cost.bytes_read, cost.bytes_written, read, append
 
 
 def _memory(model: CountedModel) -> tuple[int, int]:
-    """Return the bytes of weights that a pass must read, and its peak of activations."""
+    """Return (bytes of the weights that a pass must read, peak of its activations in bytes)."""
     graph = model.graph
     rows = loads(graph, count_whole(graph), "fused-ideal", Formats())
     return sum(row.weights for row in rows), activation_peak(graph).nbytes
@@ -170,7 +179,7 @@ def _memory(model: CountedModel) -> tuple[int, int]:
 
 
 class LayeredCounter:
-    """Counts of a model of many layers, from models of one and two layers of each kind.
+    """Counts a model of many layers from models that have one or two layers of each kind.
 
     f(model) = f(one of each kind) + sum over kinds of (n - 1) (f(one more of it) - f(one of each))
     """
@@ -186,25 +195,30 @@ class LayeredCounter:
 
     @property
     def pass_count(self) -> int:
-        """The number of passes that were counted."""
+        """The number of different passes that were counted, over all small models."""
         return self._base.pass_count + sum(counter.pass_count for counter in self._more)
 
     def with_numbers(self, numbers: Sequence[int]) -> "LayeredCounter":
-        """Return a counter of a model with other numbers of the same layers."""
+        """Return a counter for a model that has these numbers of layers of each kind."""
         return LayeredCounter(self._base, self._more, numbers)
 
     def prefill_at(self, prompt: int) -> _Counts:
-        """Return the amounts of a prefill."""
+        """Return MACs, FLOPs and bytes of a prefill of `prompt` tokens."""
         return self._sum_over_layers(lambda counter: counter.prefill_at(prompt))
 
     def step_at(self, prompt: int, context: int) -> _Counts:
-        """Return the amounts of a step."""
+        """Return MACs, FLOPs and bytes of a decoding step after `context` tokens."""
         return self._sum_over_layers(lambda counter: counter.step_at(prompt, context))
 
     def step(self, prompt: int, context: int) -> CountedPass:
-        """Return a step. The peak of its activations is not a sum over layers: 0 is unknown."""
+        """Return a decoding step after `context` tokens; its activation peak is 0, which means
+        unknown, because layers do not add up to it.
+        """
 
         def sizes(counter: PassCounter) -> _Counts:
+            """Return (bytes of the cache, bytes of the weights) of this step in one of the small
+            models.
+            """
             counted = counter.step(prompt, context)
             return counted.cache_bytes, counted.weight_bytes
 
@@ -212,7 +226,9 @@ class LayeredCounter:
         return CountedPass(self.step_at(prompt, context), cache, weights, 0)
 
     def _sum_over_layers(self, count: Callable[[PassCounter], _Counts]) -> _Counts:
-        """Return a count of the whole model, from those of one and two layers of each kind."""
+        """Return the amounts of the whole model, from those that `count` gives for the small
+        models.
+        """
         base = count(self._base)
         total = list(base)
         for number, counter in zip(self._numbers, self._more, strict=True):
@@ -222,7 +238,7 @@ class LayeredCounter:
 
 
 class LayerKinds:
-    """The kinds of layers that the config of a decoder has, in their order."""
+    """The kinds of layers in the config of a decoder, in their order."""
 
     def __init__(self, config: Any) -> None:
         """Read a config of transformers."""
@@ -238,7 +254,7 @@ class LayerKinds:
         self.distinct = list(dict.fromkeys(self.kinds))
 
     def arguments(self, kinds: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-        """Return the arguments of a config with these layers."""
+        """Return {name: value} of config arguments that give the model these layers."""
         columns = zip(*kinds, strict=True)
         named = {name: list(column) for name, column in zip(self._lists, columns, strict=False)}
         return {_LAYERS: len(kinds), **named}
@@ -251,8 +267,8 @@ class LayerKinds:
 def _build_layered_counter(
     request: Request, whole_model: PassCounter, config: Any, last: int
 ) -> LayeredCounter | None:
-    """Return a counter by layers that agrees with the whole model's prefill, and with steps of a
-    model of more layers. None where there is none, or the model has few layers.
+    """Return a counter by layers that was checked against counts of whole models; None if it does
+    not agree or has no use.
     """
     layers = LayerKinds(config)
     named = request.given is None and str(request.target).startswith("hf:")
@@ -261,6 +277,7 @@ def _build_layered_counter(
         return None
 
     def counter(kinds: Sequence[tuple[Any, ...]]) -> PassCounter:
+        """Return a counter for a model that has only these layers."""
         arguments = {**request.arguments, **layers.arguments(kinds)}
         smaller = msgspec.structs.replace(request, arguments=arguments, sizes={})
         batch = request.sizes.get("batch", 1)
@@ -293,7 +310,8 @@ _OF_ONE_PASS = ("is counted without a key-value cache", "using the default input
 
 
 def count_generation(request: Request) -> tuple[Report, CountedModel]:
-    """Return the report of the prefill with the workload of the request, and the prefill's count.
+    """Return (report, counted model) of the prefill; the report has the whole workload of the
+    request.
 
     Raises InputError for options that do not apply, and where the model does not generate.
     """
@@ -320,7 +338,9 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
 
 
 def refuse_other_options(request: Request) -> None:
-    """Raise InputError for options that a workload does not use, and for one length alone."""
+    """Raise InputError for options that a workload does not use, and for --prompt without
+    --generate or the reverse.
+    """
     if request.prompt is None or request.generate is None:
         flag, other = "--prompt", "--generate"
         if request.prompt is None:
@@ -354,7 +374,8 @@ def refuse_other_options(request: Request) -> None:
 
 
 def count_workload(request: Request, source: Source) -> tuple[CountedModel, Workload]:
-    """Return the count of the prefill, and the workload, of a model that was built.
+    """Return (counted prefill, workload) of a built model: prefill and decoding, with their
+    polynomials.
 
     Raises InputError where the model does not generate, or its steps have no polynomials.
     """
@@ -409,7 +430,9 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
 def _prefill_phase(
     used: PassCounter | LayeredCounter, longest: CountedPass, prompt: int, batch: int
 ) -> GenerationPhase:
-    """Return the prefill; its polynomials hold for prompts longer than each shorter window."""
+    """Return the prefill as a phase of the workload, with polynomials that hold for prompts longer
+    than each window.
+    """
     full = [window + 1 for window in used.passes.windows if window < prompt]
     smallest = min(max([_SMALLEST, *full]), prompt)
     largest = max(prompt, smallest + SPAN - 1)
@@ -426,6 +449,9 @@ def _prefill_phase(
 def _fit_steps(
     used: PassCounter | LayeredCounter, prompt: int, last: int
 ) -> tuple[PolynomialPiece, ...]:
+    """Return polynomial pieces for the amounts of a decoding step, by the length of its
+    context.
+    """
     hints = [edge for window in used.passes.windows for edge in (window - 1, window)]
     last = max(last, _SMALLEST + SPAN - 1)
     return fit_pieces(
@@ -436,7 +462,8 @@ def _fit_steps(
 def _joint_terms(
     used: PassCounter | LayeredCounter, step: PolynomialPiece, prompt: int
 ) -> tuple[Terms | None, ...]:
-    """Return a piece of steps in prompt and context; those of a decoder have the context alone.
+    """Return for each kind of amount its polynomial in (prompt, context); for a decoder the prompt
+    has no effect.
 
     None for a kind of count that has no polynomial in both.
     """
@@ -446,6 +473,9 @@ def _joint_terms(
 
 
 def _context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> LengthPiece:
+    """Return the polynomials of a decoding step in prompt and context, with the range of contexts
+    for which they hold.
+    """
     formulas = (
         None if terms is None else polynomial(("prompt", "context"), terms) for terms in joint
     )
@@ -458,7 +488,9 @@ def _context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> L
 
 
 def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial | None:
-    """Return the sum of all steps as a polynomial in prompt and generate, None without terms."""
+    """Return the sum over all decoding steps as a polynomial in `prompt` and `generate`; None
+    without terms.
+    """
     if terms is None:
         return None
     high = max((powers[1] for powers in terms), default=0)
@@ -477,6 +509,7 @@ def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial |
 
 
 def _work(amounts: Sequence[int]) -> WorkAmounts:
+    """Return the amounts of a pass under their names: MACs, FLOPs and bytes."""
     return WorkAmounts(**dict(zip(KINDS, amounts, strict=True)))
 
 
@@ -488,7 +521,9 @@ def _phase(
     tokens: int,
     pieces: Sequence[LengthPiece],
 ) -> GenerationPhase:
-    """Return a phase; `longest` is its longest pass."""
+    """Return a phase of the workload, such as its decoding: `amounts` is the sum over its passes,
+    `longest` its longest pass.
+    """
     weights = longest.weight_bytes
     return GenerationPhase(
         passes=passes,
@@ -504,4 +539,5 @@ def _phase(
 
 
 def _share(macs: int, flops: int, parts: int) -> WorkShare:
+    """Return MACs and FLOPs divided by `parts`, as integers where they divide evenly."""
     return WorkShare(*(n // parts if n % parts == 0 else n / parts for n in (macs, flops)))

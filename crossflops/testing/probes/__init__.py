@@ -1,4 +1,4 @@
-"""Small models, each of which shows one thing that counters treat differently.
+"""Define small models (probes), each of which shows one thing that counters treat differently.
 
 In: nothing. Out: probes; every module in this folder offers its own in `PROBES`.
 May import: testing, frontends, ir; a framework only when a probe is built.
@@ -20,7 +20,7 @@ Built = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """A named model with its inputs, written as on the command line.
+    """A named model with its inputs, which are written as on the command line.
 
     `macs` is the result of a hand calculation, by the comment or the layer's own formula.
     """
@@ -31,7 +31,7 @@ class Probe(msgspec.Struct, frozen=True):
     macs: int
 
     def build(self) -> Built:
-        """Return the model in evaluation mode, with positional and keyword inputs."""
+        """Return (model in evaluation mode, positional inputs, keyword inputs)."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -42,15 +42,17 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 def wrap_layer(layer: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a builder of a model whose only child is this layer: some tools treat a root
-    differently.
+    """Return a builder (a function without arguments) of a model whose only child is the layer
+    that `layer` makes.
+
+    Some tools treat the root of a model differently from its children.
     """
     return lambda: function_model(lambda model, *args: model.layer(*args), layer=layer)()
 
 
 def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a builder of a model whose forward is `body(model, *inputs)`, with these modules as
-    attributes.
+    """Return a builder (a function without arguments) of a model that computes `body(model,
+    *inputs)`; `modules` make its submodules.
     """
 
     def build() -> Any:
@@ -59,7 +61,7 @@ def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Ca
 
         class Function(nn.Module):
             def forward(self, *args: Any) -> Any:
-                """Call `body` with the model and the inputs."""
+                """Return what `body` gives for the model and the inputs."""
                 return body(self, *args)
 
         model = Function()
@@ -71,10 +73,12 @@ def function_model(body: Callable[..., Any], **modules: Callable[[], Any]) -> Ca
 
 
 def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-    """Return a builder of the layer of torch.nn of that name."""
+    """Return a builder (a function without arguments) of the layer of torch.nn with this name and
+    these arguments.
+    """
 
     def build() -> Any:
-        """Return the layer of torch.nn with these arguments."""
+        """Return the layer of torch.nn with this name and these arguments."""
         import torch
 
         return getattr(torch.nn, name)(*args, **kwargs)
@@ -84,7 +88,7 @@ def nn(name: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
 
 @functools.cache
 def probes() -> dict[str, Probe]:
-    """Return all probes by name. Raise ValueError for two of one name."""
+    """Return all probes as {name: probe}; raise ValueError if two have the same name."""
     by_name: dict[str, Probe] = {}
     for module in iter_modules(__path__):
         for probe in import_module(f"{__name__}.{module.name}").PROBES:

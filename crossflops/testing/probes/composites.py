@@ -1,4 +1,4 @@
-"""Combinations of modules, and layers in forms that rules seldom expect."""
+"""Define probes that combine modules, or have layers in forms that rules seldom expect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,10 +46,10 @@ def _conv_subclass() -> Any:
 
 
 def _dead(*layers: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a builder of a model that discards the result of some layers."""
+    """Return a builder of a model that discards the results of all layers except the last one."""
 
     def body(model: Any, x: Any) -> Any:
-        """Run the dead layers, and return the result of the live one."""
+        """Run all layers; return the result of the only one that is used."""
         model.dead(x)
         return model.live(x)
 
@@ -57,12 +57,12 @@ def _dead(*layers: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _sequential(*layers: Callable[[], Any]) -> Callable[[], Any]:
-    """Return a builder of a Sequential of the layers."""
+    """Return a builder of an nn.Sequential of the layers that these functions make."""
     return lambda: nn("Sequential", *(layer() for layer in layers))()
 
 
 def _self_attention_model(**options: Any) -> Callable[[], Any]:
-    """Return a builder of a model of one self-attention layer."""
+    """Return a builder of a model with one self-attention layer."""
 
     def body(model: Any, x: Any) -> Any:
         """Return the self-attention of `x`."""
@@ -148,21 +148,23 @@ _TARGET = (*_RULES_TOKENS, "2x7x12", "2x7x20")  # queries, keys, values
 
 
 def _vmap_composite(model: Any, x: Any) -> Any:
-    """Return the layer applied to `x` by torch.vmap."""
+    """Return what the layer gives for `x` under torch.vmap."""
     import torch
 
     return torch.vmap(model.layer)(x)
 
 
 def _subscripts(model: Any, a: Any, b: Any) -> Any:
-    """Return an einsum of two tensors whose subscripts are lists of integers."""
+    """Return an einsum of two tensors that is called with lists of integers instead of an
+    equation.
+    """
     import torch
 
     return torch.einsum(a, [0, 1, 2], b, [0, 2, 3], [0, 1, 3])
 
 
 def _call_by_keyword(model: Any, x: Any) -> Any:
-    """Return the layer's result for an input passed by keyword."""
+    """Return what the layer gives for `x`, passed by keyword."""
     return model.layer(input=x)
 
 
@@ -173,10 +175,10 @@ def _call_attention(model: Any, *tensors: Any, **options: Any) -> Any:
 
 
 def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: Any) -> Any:
-    """Return a builder of a model with one MultiheadAttention, called with options.
+    """Return a builder of a model with one MultiheadAttention; `call` has the options with which
+    it is called.
 
-    In detail: a builder of nn.MultiheadAttention of width 32 with these options, called with those
-    of `call`.
+    The layer has width 32 and 4 heads.
     """
     layer = nn("MultiheadAttention", 32, 4, *args, **options)
     return function_model(
@@ -185,33 +187,37 @@ def _rules_attention(*args: Any, call: dict[str, Any] | None = None, **options: 
 
 
 def _forward_of_attention(model: Any, x: Any) -> Any:
-    """Return self-attention by the layer's `forward`, without its hooks."""
+    """Return the self-attention of `x`, computed by the layer's `forward`, so that its hooks do
+    not run.
+    """
     return model.layer.forward(x, x, x, need_weights=False)[0]
 
 
 def _forward_of_linear(model: Any, x: Any) -> Any:
-    """Return the linear layer's result by its `forward`, without its hooks."""
+    """Return what the linear layer's `forward` gives for `x`, so that its hooks do not run."""
     return model.layer.forward(x)
 
 
 class _Own:
-    """The subclasses of layers, made when a probe is built."""
+    """Subclasses of layers, defined when a probe is built."""
 
     @staticmethod
     def with_branch() -> Any:
-        """Return a linear layer with a second product of its own."""
+        """Return a linear layer that also computes a second product."""
         import torch
 
         class BranchedLinear(torch.nn.Linear):
             def forward(self, x: Any) -> Any:
-                """Return the base layer's result plus a functional linear with doubled weights."""
+                """Return what the base class gives for x, plus a functional linear with doubled
+                weights.
+                """
                 return super().forward(x) + torch.nn.functional.linear(x, self.weight * 2)
 
         return BranchedLinear(64, 32)
 
     @staticmethod
     def norm_with_children() -> Any:
-        """Return a normalization with an activation and a layer in it."""
+        """Return a normalization that has an activation and a layer as children."""
         import torch
 
         class NormAct(torch.nn.BatchNorm2d):
@@ -227,7 +233,7 @@ class _Own:
 
     @staticmethod
     def linear_with_child() -> Any:
-        """Return a linear layer that contains another one, as low-rank adapters do."""
+        """Return a linear layer that contains two low-rank layers, as adapters do."""
         import torch
 
         class AdaptedLinear(torch.nn.Linear):
@@ -243,19 +249,19 @@ class _Own:
 
     @staticmethod
     def free() -> Any:
-        """Return an activation that multiplies."""
+        """Return an activation layer that computes a matrix product."""
         import torch
 
         class Free(torch.nn.ReLU):
             def forward(self, x: Any) -> Any:
-                """Return the base layer's result for `x @ x`."""
+                """Return what the base class gives for `x @ x`."""
                 return super().forward(x @ x)
 
         return Free()
 
 
 def _own_product(model: Any, x: Any) -> Any:
-    """Return `x @ x`, computed in a custom autograd function."""
+    """Return `x @ x`, computed by a custom autograd function."""
     import torch
 
     class Square(torch.autograd.Function):
@@ -366,10 +372,10 @@ _TRACED_MAPS = ("1x8x16x16",)
 
 
 def _torch(name: str, **options: Any) -> Any:
-    """Return a builder of a model that calls a function of torch with fixed options."""
+    """Return a builder of a model that calls this function of torch with fixed options."""
 
     def body(model: Any, *tensors: Any) -> Any:
-        """Return the function of torch for the inputs."""
+        """Return what the function of torch gives for these tensors."""
         import torch
 
         return getattr(torch, name)(*tensors, **options)
@@ -378,14 +384,14 @@ def _torch(name: str, **options: Any) -> Any:
 
 
 def _einsum_product(model: Any, a: Any, b: Any) -> Any:
-    """Return the product of `a` and the transposed `b` by einsum."""
+    """Return the product of `a` and the transposed `b`, computed by einsum."""
     import torch
 
     return torch.einsum("ij, kj -> ik", a, b)
 
 
 def _grid_sample_model(mode: str) -> Any:
-    """Return a builder of a model that samples an image at a grid, by a mode."""
+    """Return a builder of a model that samples an image at the points of a grid, in this mode."""
 
     def body(model: Any, x: Any, grid: Any) -> Any:
         """Return `x` sampled at the points of `grid`."""
@@ -397,20 +403,20 @@ def _grid_sample_model(mode: str) -> Any:
 
 
 def _reshape_to_heads(model: Any, x: Any) -> Any:
-    """Return a layer's result reshaped by sizes that are multiplied."""
+    """Return the layer's result, reshaped to sizes that the model computes by a multiplication."""
     # sizes that are multiplied are shape arithmetic, which a tracer keeps
     batch, length, width = x.shape
     return model.layer(x.reshape(batch * length, width)).view(batch, length * 2, width // 2)
 
 
 def _discard_layer_output(model: Any, x: Any) -> Any:
-    """Run the layer, and return a value that does not depend on it."""
+    """Run the layer, discard its result, and return a value that does not depend on it."""
     model.layer(x * 3)
     return x * 2
 
 
 def _output_tree(model: Any, x: Any) -> Any:
-    """Return a dictionary with the layer's result in a list, and a mean."""
+    """Return a dict with a list that has the layer's result, and with a mean."""
     return {"maps": [model.layer(x)], "mean": (x.mean(), None)}
 
 

@@ -1,4 +1,6 @@
-"""Work done by functions and operators, and functions that tools replace."""
+"""Define probes whose work is done by functions and operators, among them functions that tools
+replace.
+"""
 
 import warnings
 from importlib.util import find_spec
@@ -10,17 +12,17 @@ _MAPS, _ROWS = ("1x8x16x16",), ("4x64",)
 
 
 def _relu_reference() -> Any:
-    """Return a model that calls a reference to `relu` taken at its build."""
+    """Return a model that calls a reference to `relu` that was taken when the model was built."""
     from torch.nn.functional import relu  # captured before the attribute can be replaced
 
     return function_model(lambda model, x: relu(x))()
 
 
 def _functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return a builder of a model that calls a function of torch.nn.functional."""
+    """Return a builder of a model that calls this function of torch.nn.functional."""
 
     def body(model: Any, *tensors: Any) -> Any:
-        """Return the function of torch.nn.functional for the inputs."""
+        """Return what the function of torch.nn.functional gives for these tensors."""
         import torch.nn.functional
 
         return getattr(torch.nn.functional, name)(*tensors, *args, **kwargs)
@@ -29,10 +31,12 @@ def _functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _torch(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return a builder of a model that calls a function of torch, fixed arguments first."""
+    """Return a builder of a model that calls this function of torch; the fixed arguments come
+    first.
+    """
 
     def body(model: Any, *tensors: Any) -> Any:
-        """Return the function of torch for the arguments and the inputs."""
+        """Return what the function of torch gives for the fixed arguments and these tensors."""
         import torch
 
         return getattr(torch, name)(*args, *tensors, **kwargs)
@@ -41,7 +45,7 @@ def _torch(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _call_functional_linear(model: Any, x: Any) -> Any:
-    """Return a functional linear of `x` with the layer's weights."""
+    """Return the functional linear of `x` with the layer's weights."""
     import torch.nn.functional
 
     return torch.nn.functional.linear(x, model.layer.weight, model.layer.bias)
@@ -55,14 +59,14 @@ def _call_functional_conv(model: Any, x: Any) -> Any:
 
 
 def _vmap_model_layer(model: Any, x: Any) -> Any:
-    """Return the layer applied to `x` by torch.vmap."""
+    """Return what the layer gives for `x` under torch.vmap."""
     import torch
 
     return torch.vmap(model.layer)(x)
 
 
 def _cube(model: Any, x: Any) -> Any:
-    """Return the third matrix power of `x`."""
+    """Return the third power of the matrix `x`."""
     import torch
 
     return torch.linalg.matrix_power(x, 3)
@@ -186,10 +190,10 @@ _FUNCTIONS_PROBES = (*_ELEMENTWISE, *_PRODUCTS, *_ATTENTION)
 
 
 def _vmap_torch_function(name: str) -> Any:
-    """Return a builder of a model that applies a function of torch by torch.vmap."""
+    """Return a builder of a model that calls this function of torch under torch.vmap."""
 
     def body(model: Any, *tensors: Any) -> Any:
-        """Return the function of torch applied by torch.vmap."""
+        """Return what the function of torch gives for these tensors under torch.vmap."""
         import torch
 
         return torch.vmap(getattr(torch, name))(*tensors)
@@ -198,17 +202,17 @@ def _vmap_torch_function(name: str) -> Any:
 
 
 def _vmap_conv_transpose(model: Any, x: Any) -> Any:
-    """Return the transposed convolution applied to `x` by torch.vmap."""
+    """Return what the transposed convolution gives for `x` under torch.vmap."""
     import torch
 
     return torch.vmap(model.layer)(x)
 
 
 def _complex(name: str) -> Any:
-    """Return a builder of a model that applies a function of torch to complex tensors."""
+    """Return a builder of a model that calls this function of torch with complex tensors."""
 
     def body(model: Any, *tensors: Any) -> Any:
-        """Return the real part of the function for complex inputs."""
+        """Return the real part of what the function gives for the complex tensors."""
         import torch
 
         return getattr(torch, name)(*(torch.complex(tensor, tensor) for tensor in tensors)).real
@@ -217,10 +221,12 @@ def _complex(name: str) -> Any:
 
 
 def _patchable_functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Return a builder of a model that looks up a function of torch.nn.functional at each call."""
+    """Return a builder of a model that looks up this function of torch.nn.functional at each call,
+    so that it can be replaced.
+    """
 
     def body(model: Any, x: Any) -> Any:
-        """Return the function of torch.nn.functional for `x`."""
+        """Return what the function of torch.nn.functional gives for `x`."""
         import torch.nn.functional
 
         return getattr(torch.nn.functional, name)(x, *args, **kwargs)
@@ -229,31 +235,31 @@ def _patchable_functional_model(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _sum_of_pointwise(model: Any, a: Any, b: Any) -> Any:
-    """Return `a + b + 2 * a` by functions of torch."""
+    """Return `a + b + 2 * a`, computed by functions of torch."""
     import torch
 
     return torch.add(a, b) + torch.mul(a, 2)
 
 
 def _own_row(model: Any, x: Any) -> Any:
-    """Return `x` plus a layer's result for another layer's weight."""
+    """Return `x` plus what the layer gives for the weight of another layer."""
     return x + model.layer(model.other.weight)
 
 
 def _call_tensor_methods(model: Any, a: Any, b: Any) -> Any:
-    """Return a combination of matrix products by methods of tensors."""
+    """Return a combination of matrix products that are computed by methods of tensors."""
     return a.matmul(b).add(a.bmm(b)).mul(a[0].mm(b[0]))
 
 
 def _bmm_reference() -> Any:
-    """Return a model that calls a reference to `bmm` taken at its build."""
+    """Return a model that calls a reference to `bmm` that was taken when the model was built."""
     from torch import bmm  # before the attribute can be replaced
 
     return function_model(lambda model, a, b: bmm(a, b))()
 
 
 def _timm() -> Any:
-    """Return a model of timm's attention layer with width 16 and 2 heads."""
+    """Return a model with timm's attention layer of width 16 and 2 heads."""
     import importlib
 
     from crossflops.frontends import load_with_retry
@@ -267,13 +273,15 @@ def _timm() -> Any:
 
 
 def _low_rank_linear() -> Any:
-    """Return a model of a linear layer whose weight is computed by matrix products."""
+    """Return a model with a linear layer whose weight is computed by matrix products."""
     from torch import nn as torch_nn
     from torch.nn.utils import parametrize
 
     class LowRank(torch_nn.Module):
         def forward(self, weight: Any) -> Any:
-            """Return the weight that products of the stored one give."""
+            """Return the weight of the layer, computed by matrix products from the stored
+            weight.
+            """
             return weight.matmul(weight.mT).mm(weight)
 
     layer = torch_nn.Linear(6, 4)
@@ -282,10 +290,9 @@ def _low_rank_linear() -> Any:
 
 
 def _model_with_hooks() -> Any:
-    """Return a model with forward hooks before and after the model and a layer.
+    """Return a model that has forward hooks and forward pre-hooks, as a whole and on one layer.
 
-    In detail: a model with hooks of the model and of a layer, before and after: a sum, a product
-    of 8 x 8.
+    A pre-hook multiplies by an 8 x 8 matrix, a hook adds the result to itself.
     """
     import torch
     from torch import nn as torch_nn
@@ -301,7 +308,7 @@ def _model_with_hooks() -> Any:
 
 
 def _lstm_with_hook() -> Any:
-    """Return a model of an LSTM whose forward hook doubles the result."""
+    """Return a model with an LSTM that has a forward hook, which doubles the result."""
     import torch
     from torch import nn as torch_nn
 
@@ -381,28 +388,30 @@ _NARROW = ("2x3x4", "4")
 
 
 def _vmap_conv_layer(model: Any, x: Any) -> Any:
-    """Return the convolution applied to `x` by torch.vmap."""
+    """Return what the convolution gives for `x` under torch.vmap."""
     import torch
 
     return torch.vmap(model.layer)(x)
 
 
 def _vmap_product(model: Any, a: Any, b: Any) -> Any:
-    """Return the products of two batches of matrices by torch.vmap."""
+    """Return the products of the matrices in two batches, computed under torch.vmap."""
     import torch
 
     return torch.vmap(torch.matmul)(a, b)
 
 
 def _matmul_reference() -> Any:
-    """Return a model that calls a reference to `matmul` taken at its build."""
+    """Return a model that calls a reference to `matmul` that was taken when the model was
+    built.
+    """
     from torch import matmul
 
     return function_model(lambda model, a, b: matmul(a, b))()
 
 
 def _upsample_bilinear(model: Any, x: Any) -> Any:
-    """Return `x` upsampled by 2 with the deprecated `upsample` in bilinear mode."""
+    """Return `x`, enlarged by 2 with the deprecated function `upsample` in bilinear mode."""
     import torch.nn.functional
 
     with warnings.catch_warnings():
@@ -411,28 +420,28 @@ def _upsample_bilinear(model: Any, x: Any) -> Any:
 
 
 def _pool_by_keyword(model: Any, x: Any) -> Any:
-    """Return `x` pooled to 1x1, with the size passed by keyword."""
+    """Return `x`, pooled to 1x1 positions, with that size passed by keyword."""
     import torch.nn.functional
 
     return torch.nn.functional.adaptive_avg_pool2d(x, output_size=1)
 
 
 def _attention_by_keyword(model: Any, q: Any, k: Any, v: Any) -> Any:
-    """Return scaled dot-product attention, with inputs passed by keyword."""
+    """Return scaled_dot_product_attention, with its inputs passed by keyword."""
     import torch.nn.functional
 
     return torch.nn.functional.scaled_dot_product_attention(query=q, key=k, value=v)
 
 
 def _product_by_keyword(model: Any, a: Any, b: Any) -> Any:
-    """Return a matrix product, with the second factor passed by keyword."""
+    """Return a matrix product, with its second factor passed by keyword."""
     import torch
 
     return torch.mm(a, mat2=b)
 
 
 def _einsum_of_list(model: Any, a: Any, b: Any) -> Any:
-    """Return a product by einsum, with the operands passed as a list."""
+    """Return a product computed by einsum, with the operands passed as one list."""
     import torch
 
     return torch.einsum("ij,jk->ik", [a, b])
@@ -446,7 +455,7 @@ def _scalar_products(model: Any, x: Any, y: Any) -> Any:
 
 
 def _rmatmul_product(model: Any, a: Any, b: Any) -> Any:
-    """Return a product of matrices by `__rmatmul__`."""
+    """Return a matrix product that is computed by `__rmatmul__`."""
     return b.__rmatmul__(a)
 
 
@@ -461,14 +470,14 @@ def _lstm_subclass() -> Any:
 
 
 def _conv_without_registration() -> Any:
-    """Return a model that calls a convolution that is not one of its submodules."""
+    """Return a model that calls a convolution which is not one of its submodules."""
     # frozen, since torch.jit traces no trained weight that is no parameter of the model
     layer = nn("Conv2d", 8, 8, 3, padding=1, bias=False)().requires_grad_(False)
     return function_model(lambda model, x: layer(x))()
 
 
 def _output_size(model: Any, x: Any) -> Any:
-    """Return the layer's result for a requested output size."""
+    """Return what the layer gives for `x` with a requested output size."""
     return model.layer(x, output_size=[16, 15])
 
 
@@ -480,14 +489,14 @@ def _lstm_with_two_parents() -> Any:
 
 
 def _stride_as_list(model: Any, x: Any) -> Any:
-    """Return a functional convolution whose stride is a list."""
+    """Return a functional convolution of `x` whose stride is passed as a list."""
     import torch.nn.functional
 
     return torch.nn.functional.conv2d(x, model.layer.weight, stride=[2, 2])
 
 
 def _scales_as_list(model: Any, x: Any) -> Any:
-    """Return `x` interpolated with scale factors in a list."""
+    """Return `x`, interpolated with scale factors that are passed as a list."""
     import torch.nn.functional
 
     return torch.nn.functional.interpolate(x, scale_factor=[2, 2])

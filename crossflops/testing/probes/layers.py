@@ -1,4 +1,6 @@
-"""Layers, alone and as heads of images, with the parameters that tools count differently."""
+"""Define probes of single layers, alone and as heads of images, and of parameters that tools count
+differently.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -135,13 +137,13 @@ _IMAGES_IMAGE, _IMAGES_MAPS = ("1x3x4x4",), ("1x8x8x8",)
 
 
 def _call_bilinear(model: Any, x: Any) -> Any:
-    """Return the bilinear layer's result for two parts of the flattened input."""
+    """Return what the bilinear layer gives for two parts of the flattened input."""
     rows = x.flatten(1)
     return model.layer(rows[:, :6], rows[:, 6:10])
 
 
 def _class_probabilities(model: Any, x: Any) -> Any:
-    """Return the softmax of the layer's result for the flattened input."""
+    """Return the softmax of what the layer gives for the flattened input."""
     return model.softmax(model.layer(x.flatten(1)))
 
 
@@ -212,14 +214,14 @@ _PARAMETERS_IMAGE, _PARAMETERS_ROWS, _PARAMETERS_TOKENS = ("1x3x16x16",), ("4x64
 def _custom_layer(
     name: str, body: Callable[..., Any], **shapes: tuple[int, ...]
 ) -> Callable[[], Any]:
-    """Return a builder of a custom torch layer with its own forward and parameters.
+    """Return a builder of a layer of a new class `name`, with `body` as its forward and a
+    parameter for each of `shapes`.
 
-    In detail: a builder of a layer whose class has this name and these parameters; its forward is
-    `body(layer, x)`.
+    Its forward is `body(layer, x)`.
     """
 
     def build() -> Any:
-        """Return a module of a new class, with `body` as forward and random parameters."""
+        """Return a layer of a new class, with `body` as its forward and random parameters."""
         import torch
 
         made = type(name, (torch.nn.Module,), {"forward": body})()
@@ -231,19 +233,19 @@ def _custom_layer(
 
 
 class _Result:
-    """An output object that no tool unpacks."""
+    """A result that no tool looks into."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def _pack_product(layer: Any, x: Any) -> Any:
-    """Return `x @ layer.kernel` in an object that is not a tensor."""
+    """Return `x @ layer.kernel` inside of an object that is not a tensor."""
     return _Result(x @ layer.kernel)
 
 
 def _unpack_product(model: Any, x: Any) -> Any:
-    """Return the tensor in the object that the layer returns."""
+    """Return the tensor that is inside of the layer's result."""
     return model.layer(x).value
 
 
@@ -255,7 +257,7 @@ def _custom_linear(layer: Any, x: Any) -> Any:
 
 
 def _gpt2_linear(layer: Any, x: Any) -> Any:
-    """Return a linear layer's output as the GPT-2 of transformers computes it."""
+    """Return the result of a linear layer, computed as in the GPT-2 of transformers."""
     import torch
 
     rows = torch.addmm(layer.bias, x.view(-1, x.size(-1)), layer.weight)
@@ -263,7 +265,7 @@ def _gpt2_linear(layer: Any, x: Any) -> Any:
 
 
 def _multiply_by_weight(layer: Any, x: Any) -> Any:
-    """Return `x` times the layer's weight, elementwise."""
+    """Return `x` times the layer's weight, element by element."""
     return x * layer.weight
 
 
@@ -288,10 +290,10 @@ def _sum_with_weight(layer: Any, x: Any) -> Any:
 
 
 def _subclass(name: str, new: str, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-    """Return a builder of a layer of torch.nn in a subclass of this new name."""
+    """Return a builder of a layer of torch.nn, in a subclass with the name `new`."""
 
     def build() -> Any:
-        """Return a layer of a new subclass of a torch layer."""
+        """Return the layer, in a new subclass of its class."""
         import torch
 
         return type(new, (getattr(torch.nn, name),), {})(*args, **kwargs)
@@ -432,19 +434,19 @@ _PARAMETER_KINDS_LINEAR = nn("Linear", 16, 8, bias=False)  # 4 x 16 x 8 = 512
 
 
 def _model() -> Any:
-    """Return a model of one linear layer."""
+    """Return a model with one linear layer."""
     return function_model(lambda model, x: model.layer(x), layer=_PARAMETER_KINDS_LINEAR)()
 
 
 def _model_with_frozen_weight() -> Any:
-    """Return a model of one linear layer whose weight is frozen."""
+    """Return a model with one linear layer whose weight is frozen."""
     model = _model()
     model.layer.weight.requires_grad_(False)
     return model
 
 
 def _bare() -> Any:
-    """Return a model with a parameter of its own that no layer uses."""
+    """Return a model that has a parameter which belongs to no layer and is not used."""
     import torch
 
     model = _model()
@@ -453,15 +455,15 @@ def _bare() -> Any:
 
 
 def _interleave_layer_lists() -> Any:
-    """Return a model that runs the layers of two lists in turn.
+    """Return a model with two lists of layers, which it runs in turn: one of each, then the next
+    of each.
 
-    In detail: two lists of layers that are iterated in parallel, so each list is left and entered
-    again.
+    So the run leaves each list and enters it again.
     """
     import torch
 
     def layers(make: Any) -> Any:
-        """Return a list of two new layers."""
+        """Return a list with two new layers that `make` gives."""
         return torch.nn.ModuleList(make() for _ in range(2))
 
     def forward(model: Any, x: Any) -> Any:

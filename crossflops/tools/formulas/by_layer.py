@@ -1,4 +1,5 @@
-"""OLMo-core, trl and vLLM: sums over the layers of a model that each of them knows by its config.
+"""Define the formulas of OLMo-core, trl and vLLM, which add up the layers of a model by its
+config.
 
 OLMo-core, nn/attention: num_flops_per_token. trl, trainer/utils.py: compute_flops_per_token. vLLM,
 v1/metrics/perf.py, of the prefill of a prompt, a forward pass with the logits of one row.
@@ -13,15 +14,20 @@ from crossflops.tools.formulas.formula import ArchitectureFormula
 
 
 def _olmo_linear(work: TokenSequence) -> int:
-    """Return the parameters that OLMo-core counts as matrix products, with norms and biases."""
+    """Return the number of parameters that OLMo-core counts as matrix elements: all matrices that
+    a token passes, plus norms of heads, the last norm and the active biases.
+    """
     model = work.architecture
     parameters = model.parameters
     active = parameters.biases - model.inactive_biases
     return model.linear + parameters.head_norms + parameters.final_norm + active
 
 
+@with_formula("6 (lin + norms of heads and the last + biases) + 12 H d pairs // T in each layer")
 def olmo_core(work: TokenSequence) -> int:
-    """6 (lin + norms of heads and the last + biases) + 12 H d pairs // T in each layer."""
+    """Return the training FLOPs of a sequence by OLMo-core's formula, with the exact query-key
+    pairs of each layer, rounded down per token.
+    """
     tokens = work.tokens
     keys = work.sum_attention(
         lambda layer: 6 * layer.macs_per_pair * layer.window_pairs(tokens) // tokens
@@ -29,8 +35,11 @@ def olmo_core(work: TokenSequence) -> int:
     return (6 * _olmo_linear(work) + keys) * tokens
 
 
+@with_formula("6 (lin + norms of heads and the last + biases) + 12 H d min(T, W) in each layer")
 def olmo_core_square(work: TokenSequence) -> int:
-    """6 (lin + norms of heads and the last + biases) + 12 H d min(T, W) in each layer."""
+    """Return the training FLOPs of a sequence by OLMo-core's older formula, where every token
+    attends to all tokens, or to a whole window of tokens.
+    """
     tokens = work.tokens
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
@@ -38,21 +47,29 @@ def olmo_core_square(work: TokenSequence) -> int:
     return 6 * (_olmo_linear(work) + keys) * tokens
 
 
+@with_formula("-(12 H d pairs mod T) in each layer")
 def remainder_of_tokens(work: TokenSequence) -> int:
-    """-(12 H d pairs mod T) in each layer."""
+    """Return minus the FLOPs that OLMo-core loses when it divides the attention FLOPs of each
+    layer by the number of tokens and rounds down.
+    """
     tokens = work.tokens
     return -work.sum_attention(
         lambda layer: 6 * layer.macs_per_pair * layer.window_pairs(tokens) % tokens
     )
 
 
+@with_formula("Latent attention, which its models do not have")
 def has_latent_attention(work: TokenSequence) -> int:
-    """Latent attention, which its models do not have."""
+    """Return 1 if a layer has latent attention, which OLMo-core's formula does not support, else
+    0.
+    """
     return int(any(layer.attention.is_latent for layer in work.architecture.layers))
 
 
 def _olmo(edition: str, number) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
-    """Return the convention of OLMo-core's FLOPs-per-token formula in one edition."""
+    """Return the formula of OLMo-core for training FLOPs per token in one edition, with the rules
+    that all its editions share.
+    """
     formula = ArchitectureFormula(
         "olmo-core",
         edition,
@@ -88,8 +105,11 @@ _WITHOUT_KEYS = (  # no num_key_value_heads
 )  # fmt: skip
 
 
+@with_formula("6 lin + 6 A T for each token, three matrices in each expert and feed-forward layer")
 def trl(work: TokenSequence) -> int:
-    """6 lin + 6 A T for each token, three matrices in each expert and feed-forward layer."""
+    """Return the training FLOPs of a sequence by trl's formula, which assumes three matrices in
+    each expert and each feed-forward layer.
+    """
     model, tokens = work.architecture, work.tokens
     routed = model.sum_layers(
         lambda layer: (
@@ -101,8 +121,11 @@ def trl(work: TokenSequence) -> int:
     return 6 * (model.projections + routed + model.head + model.macs_per_pair * tokens) * tokens
 
 
+@with_formula("-3 h f T of experts that every token passes, and of what weighs them")
 def shared_experts_dropped(work: TokenSequence) -> int:
-    """-3 h f T of experts that every token passes, and of what weighs them."""
+    """Return minus the MACs of the shared experts and of their gate, which trl's formula does not
+    count.
+    """
     return -work.tokens * work.architecture.sum_layers(
         lambda layer: (
             3 * layer.ffn.hidden * layer.ffn.shared_width
@@ -115,7 +138,9 @@ def shared_experts_dropped(work: TokenSequence) -> int:
 
 @with_formula("A config without num_key_value_heads, or of experts without a decoder_sparse_step")
 def attribute_missing(work: TokenSequence) -> int:
-    """Return 1 for a config that lacks what the formula reads."""
+    """Return 1 if the config lacks an attribute that trl's formula reads, so that trl fails, else
+    0.
+    """
     model = work.architecture
     return int(
         model.model_type in _WITHOUT_KEYS
@@ -141,8 +166,11 @@ TRL = (
 # vLLM, the prefill of a prompt.
 
 
+@with_formula("2 (lin - router - V h) T + 2 A T min(T, W) + 2 V h: the prefill of T tokens")
 def vllm(work: TokenSequence) -> int:
-    """2 (lin - router - V h) T + 2 A T min(T, W) + 2 V h: the prefill of T tokens."""
+    """Return the forward FLOPs of a prompt of T tokens by vLLM's formula, with the output matrix
+    for one token only.
+    """
     model, tokens = work.architecture, work.tokens
     ffn = model.sum_layers(lambda layer: 3 * layer.ffn.hidden * layer.ffn.active_width)
     keys = work.sum_attention(

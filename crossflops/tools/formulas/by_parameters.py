@@ -1,6 +1,9 @@
-"""Formulas that count parameters: 6 N, 6 P, and their likes with the square of attention."""
+"""Define formulas that count parameters: 6 x parameters x tokens, and variants that add
+attention.
+"""
 
 from crossflops.ir.architecture import TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import ArchitectureFormula
 
@@ -8,7 +11,9 @@ from crossflops.tools.formulas.formula import ArchitectureFormula
 
 
 def _add_all_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
-    """Book what all parameters have beside the matrices that a token passes."""
+    """Add the rules for a formula that counts all parameters, not only the matrices that a token
+    passes: embeddings, unused experts, norms and biases; return the formula.
+    """
     return (
         formula.adds("formula.embedding-as-matmul", of.embedding_table, of.position_table)
         .adds("formula.all-experts", of.inactive_experts)
@@ -17,13 +22,16 @@ def _add_all_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
     )
 
 
+@with_formula("6 P for each token, P all parameters")
 def six_n_d(work: TokenSequence) -> int:
-    """6 P for each token, P all parameters."""
+    """Return the training FLOPs of a sequence as 6 x number of all parameters x tokens."""
     return 6 * work.architecture.parameters.total * work.tokens
 
 
 def _six_n_d(tool: str, edition: str, source: str) -> ArchitectureFormula:
-    """Return a convention that counts training FLOPs as 6 x parameters x tokens."""
+    """Return the formula 6 x parameters x tokens with its rules, under the given tool name,
+    edition and source.
+    """
     formula = ArchitectureFormula(tool, edition, six_n_d, source=source, prints="FLOPs")
     return _add_all_parameters(formula).adds("formula.attention-missing", of.attention_dropped)
 
@@ -38,14 +46,20 @@ AWS = _six_n_d(
 # Kaplan et al., 2020, section 2.1: N without the table, positions and the head.
 
 
+@with_formula("6 N for each token, N the matrices of the layers that a token passes")
 def kaplan(work: TokenSequence) -> int:
-    """6 N for each token, N the matrices of the layers that a token passes."""
+    """Return the training FLOPs of a sequence by Kaplan's formula: 6 x matrix elements of the
+    layers that a token passes x tokens, without embeddings, output matrix and attention scores.
+    """
     model = work.architecture
     return 6 * (model.projections + model.ffn + model.router) * work.tokens
 
 
+@with_formula("2 N + 2 L T H d for each token, N the matrices of the layers that it passes")
 def kaplan_forward(work: TokenSequence) -> int:
-    """2 N + 2 L T H d for each token, N the matrices of the layers that it passes."""
+    """Return the forward FLOPs of a sequence by Kaplan's formula: matrices of the layers that a
+    token passes, and one attention product.
+    """
     model = work.architecture
     attention = work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens
     return 2 * (model.projections + model.ffn + model.router + attention) * work.tokens
@@ -70,8 +84,11 @@ KAPLAN_FORWARD = (
 # PaLM, appendix B, with P for N as it is mostly applied.
 
 
+@with_formula("6 P + 12 L H d T for each token")
 def palm(work: TokenSequence) -> int:
-    """6 P + 12 L H d T for each token."""
+    """Return the training FLOPs of a sequence by PaLM's formula: all parameters, and both
+    attention products over all pairs of tokens.
+    """
     width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     return (6 * work.architecture.parameters.total + 12 * width * work.tokens) * work.tokens
 
@@ -90,8 +107,11 @@ PALM = _add_all_parameters(
 # nanoGPT, model.py: estimate_mfu.
 
 
+@with_formula("6 N + 12 L H (h // H) T for each token, N all parameters but positions")
 def nanogpt(work: TokenSequence) -> int:
-    """6 N + 12 L H (h // H) T for each token, N all parameters but positions."""
+    """Return the training FLOPs of a sequence by nanoGPT's formula: all parameters except
+    positions, and attention with heads of size (hidden size // heads).
+    """
     model, tokens = work.architecture, work.tokens
     number = model.parameters.total - model.parameters.positions
     depth = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
@@ -113,21 +133,30 @@ NANOGPT = (
 # litgpt, utils.py: estimate_flops. Its models have a head of their own.
 
 
+@with_formula("6 P + 12 L h T + 8 L h T for each token, P with a head beside the table")
 def litgpt(work: TokenSequence) -> int:
-    """6 P + 12 L h T + 8 L h T for each token, P with a head beside the table."""
+    """Return the training FLOPs of a sequence by litgpt's formula, which adds the attention work
+    twice and counts an output matrix separate from the embedding table.
+    """
     model, tokens = work.architecture, work.tokens
     number = model.parameters.total + (model.head if model.tied else 0)
     return (6 * number + 20 * len(model.layers) * model.hidden * tokens) * tokens
 
 
+@with_formula("4 L h T^2 of 2 FLOPs: attention once more, for frozen weights that there are not")
 def attention_of_frozen(work: TokenSequence) -> int:
-    """4 L h T^2 of 2 FLOPs: attention once more, for frozen weights that there are not."""
+    """Return the MACs that litgpt's formula adds for the attention of frozen weights, although no
+    weight is frozen: layers x hidden size x tokens^2, to be multiplied by 8 FLOPs.
+    """
     model = work.architecture
     return len(model.layers) * model.hidden * work.tokens**2
 
 
+@with_formula("Latent attention, and attention sinks, which litgpt has no model for")
 def other_library_model(work: TokenSequence) -> int:
-    """Latent attention, and attention sinks, which litgpt has no model for."""
+    """Return 1 for a model with latent attention or attention sinks, which litgpt does not have,
+    else 0.
+    """
     model = work.architecture
     return int(model.model_type == "gpt_oss" or any(x.attention.is_latent for x in model.layers))
 
@@ -154,8 +183,11 @@ LITGPT = (
 # transformers, Trainer.floating_point_ops: what it logs as total_flos.
 
 
+@with_formula("6 (P - elements of nn.Embedding) for each token")
 def total_flos(work: TokenSequence) -> int:
-    """6 (P - elements of nn.Embedding) for each token."""
+    """Return the training FLOPs of a sequence by the Trainer of transformers (`total_flos`): 6 x
+    parameters outside nn.Embedding x tokens.
+    """
     parameters = work.architecture.parameters
     return 6 * (parameters.total - parameters.table - parameters.positions) * work.tokens
 
@@ -180,8 +212,14 @@ TOTAL_FLOS = (
 # llm-foundry, modeling_mpt.py: flops_per_batch, which composer's SpeedMonitor asks for.
 
 
+@with_formula(
+    "6 N + 12 L h T for each token, N the parameters that a token passes, with the table"
+)
 def llm_foundry(work: TokenSequence) -> int:
-    """6 N + 12 L h T for each token, N the parameters that a token passes, with the table."""
+    """Return the training FLOPs of a sequence by llm-foundry's formula: the parameters that a
+    token passes, with the embedding table, and attention with heads whose total width is the
+    hidden size.
+    """
     model, tokens = work.architecture, work.tokens
     number = model.parameters.total - model.inactive - model.inactive_biases
     return (6 * number + 12 * len(model.layers) * model.hidden * tokens) * tokens

@@ -1,4 +1,5 @@
-"""Closed forms over a few sizes: Megatron-DeepSpeed, gpt-neox, EleutherAI's cookbook, Chinchilla.
+"""Define formulas over a few sizes: of Megatron-DeepSpeed, gpt-neox, EleutherAI's cookbook and
+Chinchilla.
 
 Megatron-DeepSpeed, megatron/utils.py: throughput_calculator. gpt-neox, megatron/logging.py:
 get_actual_flops. cookbook, calc/calc_transformer_flops.py. Hoffmann et al., appendix F.
@@ -13,13 +14,17 @@ from crossflops.tools.formulas.formula import ArchitectureFormula
 
 
 def _single_ffn(work: TokenSequence) -> DecoderLayer:
-    """Return the layer whose feed-forward sizes the formula uses for all layers."""
+    """Return the layer whose feed-forward sizes Megatron-DeepSpeed's formula uses for all layers:
+    the last one with experts, else the last one.
+    """
     layers = work.architecture.layers
     return next((layer for layer in reversed(layers) if layer.ffn.experts), layers[-1])
 
 
 def _single_ffn_macs(work: TokenSequence) -> int:
-    """Return the feed-forward MACs per token if all layers are equal: glu f k h per layer."""
+    """Return the feed-forward MACs per token as if every layer had the sizes of `_single_ffn`:
+    number of layers x matrices x hidden size x feed-forward width.
+    """
     ffn = _single_ffn(work).ffn
     routed = ffn.width * (ffn.active if ffn.experts else 1)
     return len(work.architecture.layers) * ffn.matrices * ffn.hidden * routed
@@ -28,8 +33,13 @@ def _single_ffn_macs(work: TokenSequence) -> int:
 # Megatron-DeepSpeed, without recomputation.
 
 
+@with_formula(
+    "6 (L (2 + 2 // (H // KV)) h^2 + 2 L (h // H) H T + L glu h f k + V h) for each token"
+)
 def megatron_deepspeed(work: TokenSequence) -> int:
-    """6 (L (2 + 2 // (H // KV)) h^2 + 2 L (h // H) H T + L glu h f k + V h) for each token."""
+    """Return the training FLOPs of a sequence by Megatron-DeepSpeed's formula, with one
+    feed-forward width for all layers and an integer division for grouped keys.
+    """
     model, tokens = work.architecture, work.tokens
     hidden = model.hidden
     projections = work.sum_attention(
@@ -39,8 +49,11 @@ def megatron_deepspeed(work: TokenSequence) -> int:
     return 6 * (projections + keys + _single_ffn_macs(work) + model.head) * tokens
 
 
+@with_formula("(2 // g - 2) h^2 T in each layer without latent projections, g = H // KV")
 def divided_keys(work: TokenSequence) -> int:
-    """(2 // g - 2) h^2 T in each layer without latent projections, g = H // KV."""
+    """Return how many more projection MACs Megatron-DeepSpeed's formula has after its integer
+    division 2 // (heads per key head) than before it; layers with latent projections are left out.
+    """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
         lambda layer: (
@@ -49,13 +62,21 @@ def divided_keys(work: TokenSequence) -> int:
     )
 
 
+@with_formula("2 h d (H - KV) T in each layer, before the division")
 def keys_of_queries(work: TokenSequence) -> int:
-    """2 h d (H - KV) T in each layer, before the division."""
+    """Return how many more projection MACs there are if every head has its own keys and values:
+    the first step to Megatron-DeepSpeed's integer division.
+    """
     return of.ungrouped_keys(work)
 
 
+@with_formula(
+    "(glu h f k L - feed-forward MACs) T: one width for all layers, and no shared experts"
+)
 def single_ffn(work: TokenSequence) -> int:
-    """(glu h f k L - feed-forward MACs) T: one width for all layers, and no shared experts."""
+    """Return how many more feed-forward MACs Megatron-DeepSpeed's formula counts because it uses
+    the sizes of one layer for all layers, and no shared experts.
+    """
     return (_single_ffn_macs(work) - work.architecture.ffn) * work.tokens
 
 
@@ -79,8 +100,11 @@ MEGATRON_DEEPSPEED = (
 # gpt-neox, without checkpoints: 24 c L h^2 (1 + T / 6 h + V / 16 L h), c = 3.
 
 
+@with_formula("72 L h^2 + 12 L h T + 4.5 V h for each token")
 def gpt_neox(work: TokenSequence) -> int:
-    """72 L h^2 + 12 L h T + 4.5 V h for each token."""
+    """Return the training FLOPs of a sequence by gpt-neox's formula, which reads only the number
+    of layers, the hidden size and the vocabulary.
+    """
     model, tokens = work.architecture, work.tokens
     layers, hidden = len(model.layers), model.hidden
     return (72 * layers * hidden**2 + 12 * layers * hidden * tokens) * tokens + (
@@ -88,14 +112,20 @@ def gpt_neox(work: TokenSequence) -> int:
     )
 
 
+@with_formula("(8 h^2 L - feed-forward MACs) T: two matrices, four times as wide as the model")
 def wide_ffn(work: TokenSequence) -> int:
-    """(8 h^2 L - feed-forward MACs) T: two matrices, four times as wide as the model."""
+    """Return how many more feed-forward MACs gpt-neox's formula counts because it assumes two
+    matrices of hidden size x 4 hidden sizes in each layer.
+    """
     model = work.architecture
     return (8 * len(model.layers) * model.hidden**2 - model.ffn) * work.tokens
 
 
+@with_formula("-1.5 V h T FLOPs: 4.5 for the 6 of a MAC, rounded down")
 def head_of_three_quarters(work: TokenSequence) -> int:
-    """-1.5 V h T FLOPs: 4.5 for the 6 of a MAC, rounded down."""
+    """Return minus the FLOPs that gpt-neox's formula loses at the output matrix: it counts 4.5
+    FLOPs instead of 6 per MAC.
+    """
     head = work.architecture.head * work.tokens
     return 9 * head // 2 - 6 * head
 
@@ -122,7 +152,9 @@ GPT_NEOX = (
 
 
 def _square_projections(work: TokenSequence) -> int:
-    """Return the projection MACs per token with square matrices: 2 h^2 (1 + KV / H) per layer."""
+    """Return the attention projection MACs per token, all layers together, if the total width of
+    the heads is the hidden size h: 2 h^2 (1 + KV / H) per layer, with H heads and KV key heads.
+    """
     hidden = work.architecture.hidden
     return work.sum_attention(
         lambda layer: 2 * hidden * hidden * (layer.heads + layer.kv_heads) // layer.heads
@@ -130,46 +162,65 @@ def _square_projections(work: TokenSequence) -> int:
 
 
 def _cookbook_macs(work: TokenSequence) -> int:
-    """Return the forward MACs of the layers as the cookbook formula counts them."""
+    """Return the forward MACs per token of all layers by the cookbook's formula, without the
+    output matrix.
+    """
     model, tokens = work.architecture, work.tokens
     keys = 2 * len(model.layers) * model.hidden * tokens
     wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
     return _square_projections(work) + keys + wide
 
 
+@with_formula("4 (2 (2 + 2 r) L h^2 + 4 L T h + 8 m L h^2) + 4 h + 2 V h, r = KV / H, m matrices")
 def cookbook(work: TokenSequence) -> int:
-    """4 (2 (2 + 2 r) L h^2 + 4 L T h + 8 m L h^2) + 4 h + 2 V h, r = KV / H, m matrices."""
+    """Return the training FLOPs of a sequence by the cookbook's formula, with its default of
+    recomputed layers.
+    """
     model = work.architecture
     return (8 * _cookbook_macs(work) + 4 * model.hidden + 2 * model.head) * work.tokens
 
 
+@with_formula("(2 h^2 (1 + KV / H) - projections) T in each layer without latent projections")
 def cookbook_projections(work: TokenSequence) -> int:
-    """(2 h^2 (1 + KV / H) - projections) T in each layer without latent projections."""
+    """Return how many more projection MACs the cookbook's formula counts because it assumes heads
+    whose total width is the hidden size; layers with latent projections are left out.
+    """
     latent = work.sum_attention(lambda layer: 4 * work.architecture.hidden**2 * layer.is_latent)
     exact = work.sum_attention(lambda layer: 0 if layer.is_latent else layer.projections)
     return (_square_projections(work) - latent - exact) * work.tokens
 
 
+@with_formula("(4 m h^2 L - feed-forward MACs) T, m matrices of each layer")
 def ffn_of_four_widths(work: TokenSequence) -> int:
-    """(4 m h^2 L - feed-forward MACs) T, m matrices of each layer."""
+    """Return how many more feed-forward MACs the cookbook's formula counts because it assumes a
+    width of 4 hidden sizes in each layer.
+    """
     model = work.architecture
     wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
     return (wide - model.ffn) * work.tokens
 
 
+@with_formula("Count the forward MACs of the layers, as they are here, once more")
 def layers_once_more(work: TokenSequence) -> int:
-    """Count the forward MACs of the layers, as they are here, once more."""
+    """Return the forward MACs of all layers that the cookbook's formula counts once more, because
+    it assumes that they are recomputed.
+    """
     return _cookbook_macs(work) * work.tokens
 
 
+@with_formula("h T, four FLOPs for each")
 def four_per_lookup(work: TokenSequence) -> int:
-    """h T, four FLOPs for each."""
+    """Return hidden size x tokens, the embedding elements that the cookbook's formula counts with
+    4 FLOPs each.
+    """
     return work.architecture.hidden * work.tokens
 
 
 @with_formula("A mixture of experts, for which the cookbook has another script")
 def has_experts(work: TokenSequence) -> int:
-    """Return 1 for a mixture of experts, which the formula rejects."""
+    """Return the number of experts, which is not 0 for a model that the cookbook's formula
+    rejects.
+    """
     return work.architecture.experts
 
 
@@ -195,8 +246,11 @@ COOKBOOK = (
 # Chinchilla, appendix F: forward, times three.
 
 
+@with_formula("3 (4 V h + L (8 h H d + 4 T H d + 3 H T + 4 h f)) for each token")
 def chinchilla(work: TokenSequence) -> int:
-    """3 (4 V h + L (8 h H d + 4 T H d + 3 H T + 4 h f)) for each token."""
+    """Return the training FLOPs of a sequence by Chinchilla's formula: three times the forward
+    pass, with the softmax and the embedding lookup.
+    """
     model, tokens = work.architecture, work.tokens
     width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     heads = work.sum_attention(lambda layer: layer.heads)
@@ -205,14 +259,21 @@ def chinchilla(work: TokenSequence) -> int:
 
 
 def _two_matrices(work: TokenSequence) -> int:
-    """Return the feed-forward MACs per token of two matrices: 2 h f per layer, f the width."""
+    """Return the feed-forward MACs per token if each layer has two matrices of hidden size x
+    feed-forward width.
+    """
     return work.architecture.sum_layers(
         lambda layer: 2 * layer.ffn.hidden * layer.ffn.active_width
     )
 
 
+@with_formula(
+    "(4 h H d - projections) T in each layer with latent projections, d the depth of values"
+)
 def latent_as_heads(work: TokenSequence) -> int:
-    """(4 h H d - projections) T in each layer with latent projections, d the depth of values."""
+    """Return how many more projection MACs Chinchilla's formula counts because it assumes four
+    matrices of hidden size x (heads x head size) in a layer with latent projections.
+    """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
         lambda layer: (
@@ -223,8 +284,11 @@ def latent_as_heads(work: TokenSequence) -> int:
     )
 
 
+@with_formula("H T^2 in each layer, nine FLOPs for each: 3 in each of three passes")
 def softmax_weights(work: TokenSequence) -> int:
-    """H T^2 in each layer, nine FLOPs for each: 3 in each of three passes."""
+    """Return the number of attention scores, heads x tokens^2 per layer, which Chinchilla's
+    formula counts with 9 FLOPs each: 3 in each of three passes.
+    """
     return work.sum_attention(lambda layer: layer.heads) * work.tokens**2
 
 

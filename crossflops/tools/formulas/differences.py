@@ -1,70 +1,101 @@
-"""Differences between formulas and the graph: forward MACs of a sequence of T tokens.
+"""Return differences between formulas and the graph, each as forward MACs of a sequence of T
+tokens.
 
 The graph has lin + A T for each token: lin elements of all matrices that a token passes, and
 A = sum of H (dqk + dv) over L layers. h is the width of the model, V its vocabulary, W a window.
 """
 
 from crossflops.ir.architecture import AttentionSizes, TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas.formula import cut_attentions, other_attentions
 
 # Tables, the head, and parameters that are no matrices.
 
 
+@with_formula("V h T: a lookup taken for a product, where the table is not the output matrix")
 def embedding_table(work: TokenSequence) -> int:
-    """V h T: a lookup taken for a product, where the table is not the output matrix."""
+    """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
+    vocabulary x hidden size x tokens, or 0 if the output matrix is the embedding table.
+    """
     model = work.architecture
     return 0 if model.tied else model.head * work.tokens
 
 
+@with_formula("V h T: a lookup taken for a product, whether or not the table is the output matrix")
 def embedding_always(work: TokenSequence) -> int:
-    """V h T: a lookup taken for a product, whether or not the table is the output matrix."""
+    """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
+    vocabulary x hidden size x tokens, also if the output matrix is the embedding table.
+    """
     return work.architecture.head * work.tokens
 
 
+@with_formula("T times the elements of other embeddings, as those of positions")
 def position_table(work: TokenSequence) -> int:
-    """T times the elements of other embeddings, as those of positions."""
+    """Return the MACs that a formula adds if it counts other embeddings, such as those of
+    positions, as matrices: their elements x tokens.
+    """
     return work.architecture.parameters.positions * work.tokens
 
 
+@with_formula("-V h T")
 def head_dropped(work: TokenSequence) -> int:
-    """-V h T."""
+    """Return minus the MACs of the output matrix, for a formula that does not count it."""
     return -work.architecture.head * work.tokens
 
 
+@with_formula("-V h T where the output matrix is the table, with which it is left out")
 def tied_head_dropped(work: TokenSequence) -> int:
-    """-V h T where the output matrix is the table, with which it is left out."""
+    """Return minus the MACs of an output matrix that is also the embedding table, for a formula
+    that leaves out this table; 0 if they are two matrices.
+    """
     model = work.architecture
     return -model.head * work.tokens if model.tied else 0
 
 
+@with_formula("-V h (T - 1): the output matrix is for the last token alone")
 def head_of_other_rows(work: TokenSequence) -> int:
-    """-V h (T - 1): the output matrix is for the last token alone."""
+    """Return minus the MACs of the output matrix for all tokens except the last one."""
     return -work.architecture.head * (work.tokens - 1)
 
 
+@with_formula("T times the parameters of norms")
 def norm_parameters(work: TokenSequence) -> int:
-    """T times the parameters of norms."""
+    """Return the MACs that a formula adds if it counts the parameters of all norms as matrix
+    elements: their number x tokens.
+    """
     return work.architecture.parameters.norms * work.tokens
 
 
+@with_formula("T times the parameters of norms in latent projections")
 def rank_norm_parameters(work: TokenSequence) -> int:
-    """T times the parameters of norms in latent projections."""
+    """Return the MACs that a formula adds if it counts the parameters of norms in latent
+    projections as matrix elements: their number x tokens.
+    """
     return work.architecture.parameters.rank_norms * work.tokens
 
 
+@with_formula("T times the parameters of norms of queries, of keys, and behind the last layer")
 def head_and_final_norms(work: TokenSequence) -> int:
-    """T times the parameters of norms of queries, of keys, and behind the last layer."""
+    """Return the MACs that a formula adds if it counts the norms of queries and keys, and the norm
+    after the last layer, as matrix elements: their number x tokens.
+    """
     parameters = work.architecture.parameters
     return (parameters.head_norms + parameters.final_norm) * work.tokens
 
 
+@with_formula("T times all biases and attention sinks")
 def bias_parameters(work: TokenSequence) -> int:
-    """T times all biases and attention sinks."""
+    """Return the MACs that a formula adds if it counts all biases and attention sinks as matrix
+    elements: their number x tokens.
+    """
     return work.architecture.parameters.biases * work.tokens
 
 
+@with_formula("T times the biases and attention sinks that a token passes")
 def active_biases(work: TokenSequence) -> int:
-    """T times the biases and attention sinks that a token passes."""
+    """Return the MACs that a formula adds if it counts the biases and attention sinks that a token
+    passes as matrix elements: their number x tokens.
+    """
     model = work.architecture
     return (model.parameters.biases - model.inactive_biases) * work.tokens
 
@@ -72,48 +103,70 @@ def active_biases(work: TokenSequence) -> int:
 # Experts.
 
 
+@with_formula("T times the elements of matrices of experts that a token does not pass")
 def inactive_experts(work: TokenSequence) -> int:
-    """T times the elements of matrices of experts that a token does not pass."""
+    """Return the MACs that a formula adds if it counts also the experts that a token does not
+    pass: their matrix elements x tokens.
+    """
     return work.architecture.inactive * work.tokens
 
 
+@with_formula("-h E T in each layer with experts")
 def router_dropped(work: TokenSequence) -> int:
-    """-h E T in each layer with experts."""
+    """Return minus the MACs of the routers of experts, for a formula that does not count them."""
     return -work.architecture.router * work.tokens
 
 
 # Attention: pairs of a query and a key.
 
 
+@with_formula("-A T^2")
 def attention_dropped(work: TokenSequence) -> int:
-    """-A T^2."""
+    """Return minus the MACs of attention over all pairs of tokens, for a formula that does not
+    count it.
+    """
     return -work.architecture.macs_per_pair * work.tokens**2
 
 
+@with_formula("+A T^2, to be halved")
 def attention_square(work: TokenSequence) -> int:
-    """+A T^2, to be halved."""
+    """Return the MACs of attention over all pairs of tokens, of which the rule counts
+    half.
+    """
     return work.architecture.macs_per_pair * work.tokens**2
 
 
+@with_formula("+A T^2 of layers without a window shorter than T, to be halved")
 def other_attention_square(work: TokenSequence) -> int:
-    """+A T^2 of layers without a window shorter than T, to be halved."""
+    """Return the MACs of attention over all pairs of tokens, in layers without a window shorter
+    than the sequence; the rule counts half of them.
+    """
     return work.sum_attention(_square(work.tokens), other_attentions(work))
 
 
+@with_formula("+A T^2 of layers with a window shorter than T, to be halved")
 def cut_attention_square(work: TokenSequence) -> int:
-    """+A T^2 of layers with a window shorter than T, to be halved."""
+    """Return the MACs of attention over all pairs of tokens, in layers with a window shorter than
+    the sequence; the rule counts half of them.
+    """
     return work.sum_attention(_square(work.tokens), cut_attentions(work))
 
 
+@with_formula("-A T (T - 1) / 2 of layers without a window shorter than T")
 def above_diagonal(work: TokenSequence) -> int:
-    """-A T (T - 1) / 2 of layers without a window shorter than T."""
+    """Return minus the MACs of the pairs above the diagonal (later keys) in layers without a
+    window shorter than the sequence.
+    """
     tokens = work.tokens
     skipped = tokens * (tokens - 1) // 2
     return -work.sum_attention(lambda layer: layer.macs_per_pair, other_attentions(work)) * skipped
 
 
+@with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers with a window W shorter than T")
 def outside_window(work: TokenSequence) -> int:
-    """-A (T^2 - T W + W (W - 1) / 2) of layers with a window W shorter than T."""
+    """Return minus the MACs of the pairs of tokens outside a causal window, in layers with a
+    window W shorter than the sequence.
+    """
     tokens = work.tokens
     return -work.sum_attention(
         lambda layer: layer.macs_per_pair * (tokens**2 - layer.window_pairs(tokens)),
@@ -121,8 +174,11 @@ def outside_window(work: TokenSequence) -> int:
     )
 
 
+@with_formula("-A T (T - W) of layers with a window W shorter than T")
 def outside_rectangle(work: TokenSequence) -> int:
-    """-A T (T - W) of layers with a window W shorter than T."""
+    """Return minus the MACs of T x (T - W) pairs of T tokens, in layers with a window W shorter
+    than the sequence.
+    """
     tokens = work.tokens
     return -work.sum_attention(
         lambda layer: layer.macs_per_pair * tokens * (tokens - (layer.window or tokens)),
@@ -130,8 +186,11 @@ def outside_rectangle(work: TokenSequence) -> int:
     )
 
 
+@with_formula("+A T W of layers with a window W shorter than T, to be halved")
 def rectangle(work: TokenSequence) -> int:
-    """+A T W of layers with a window W shorter than T, to be halved."""
+    """Return the MACs of T x W pairs of T tokens, in layers with a window W shorter than the
+    sequence; the rule counts half of them.
+    """
     tokens = work.tokens
     return work.sum_attention(
         lambda layer: layer.macs_per_pair * tokens * (layer.window or tokens),
@@ -139,8 +198,11 @@ def rectangle(work: TokenSequence) -> int:
     )
 
 
+@with_formula("+A (T^2 - T W + W^2 / 2) of layers with a window W shorter than T, twice")
 def window_square(work: TokenSequence) -> int:
-    """+A (T^2 - T W + W^2 / 2) of layers with a window W shorter than T, twice."""
+    """Return twice the MACs of T^2 - T W + W^2 / 2 pairs of T tokens, in layers with a window W
+    shorter than the sequence; the rule halves the number.
+    """
     tokens = work.tokens
     return work.sum_attention(
         lambda layer: (
@@ -152,10 +214,14 @@ def window_square(work: TokenSequence) -> int:
 
 
 def _square(tokens: int):  # type: ignore[no-untyped-def]
-    """Return a function that gives a layer's attention MACs for `tokens` x `tokens` pairs."""
+    """Return a function from a layer to the MACs of its attention over `tokens` x `tokens`
+    pairs.
+    """
 
     def square(layer: AttentionSizes) -> int:
-        """Return the attention MACs of a layer if each token attends to every token."""
+        """Return the attention MACs of a layer if each of `tokens` tokens attends to all of
+        them.
+        """
         return layer.macs_per_pair * tokens**2
 
     return square
@@ -164,33 +230,48 @@ def _square(tokens: int):  # type: ignore[no-untyped-def]
 # Heads of another width, and grouped keys.
 
 
+@with_formula("(2 L h - A) T^2: h for the heads of a layer, H d")
 def heads_of_width(work: TokenSequence) -> int:
-    """(2 L h - A) T^2: h for the heads of a layer, H d."""
+    """Return how many more attention MACs a formula counts if it uses the hidden size as the total
+    width of the heads of a layer.
+    """
     model = work.architecture
     return (2 * len(model.layers) * model.hidden - model.macs_per_pair) * work.tokens**2
 
 
+@with_formula("(2 L H (h // H) - A) T^2: h // H for the depth of a head")
 def heads_by_division(work: TokenSequence) -> int:
-    """(2 L H (h // H) - A) T^2: h // H for the depth of a head."""
+    """Return how many more attention MACs a formula counts if it uses hidden size // heads as the
+    size of a head.
+    """
     model = work.architecture
     width = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
     return (2 * width - model.macs_per_pair) * work.tokens**2
 
 
+@with_formula("(2 L H dv - A) T^2: one depth for queries and for values")
 def heads_of_value_depth(work: TokenSequence) -> int:
-    """(2 L H dv - A) T^2: one depth for queries and for values."""
+    """Return how many more attention MACs a formula counts if it uses the head size of values for
+    queries as well.
+    """
     model = work.architecture
     width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     return (2 * width - model.macs_per_pair) * work.tokens**2
 
 
+@with_formula("-L H dv T^2: of two products of attention one")
 def second_attention_product(work: TokenSequence) -> int:
-    """-L H dv T^2: of two products of attention one."""
+    """Return minus the MACs of the second attention product, for a formula that counts only one of
+    the two.
+    """
     return -work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens**2
 
 
+@with_formula("2 h d (H - KV) T in each layer: keys and values for every head")
 def ungrouped_keys(work: TokenSequence) -> int:
-    """2 h d (H - KV) T in each layer: keys and values for every head."""
+    """Return how many more projection MACs a formula counts if every head has its own keys and
+    values.
+    """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
         lambda layer: (
@@ -201,8 +282,13 @@ def ungrouped_keys(work: TokenSequence) -> int:
     )
 
 
+@with_formula(
+    "4 h (h - H d) T in each layer without latent projections: h for the heads of a layer"
+)
 def square_projections(work: TokenSequence) -> int:
-    """4 h (h - H d) T in each layer without latent projections: h for the heads of a layer."""
+    """Return how many more projection MACs a formula counts if it uses the hidden size as the
+    total width of the heads; layers with latent projections are left out.
+    """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
         lambda layer: (
@@ -214,8 +300,11 @@ def square_projections(work: TokenSequence) -> int:
     )
 
 
+@with_formula("(4 h^2 - projections) T in each layer with latent projections")
 def latent_as_square(work: TokenSequence) -> int:
-    """(4 h^2 - projections) T in each layer with latent projections."""
+    """Return how many more projection MACs a formula counts if each layer with latent projections
+    had four square matrices of the hidden size.
+    """
     hidden = work.architecture.hidden
     return work.tokens * work.sum_attention(
         lambda layer: 4 * hidden * hidden - layer.projections if layer.is_latent else 0
@@ -226,24 +315,33 @@ def latent_as_square(work: TokenSequence) -> int:
 
 
 def is_swiglu(work: TokenSequence) -> bool:
-    """Return whether the gate of feed-forward layers is SiLU."""
+    """Return whether the activation of the feed-forward layers is SiLU."""
     return work.architecture.activation in ("silu", "swish")
 
 
+@with_formula("-h f T of each gated layer, f the width that a token passes")
 def gates_dropped(work: TokenSequence) -> int:
-    """-h f T of each gated layer, f the width that a token passes."""
+    """Return minus the MACs of the gate matrices of feed-forward layers, for a formula that does
+    not count them.
+    """
     return -work.tokens * work.architecture.sum_layers(
         lambda layer: layer.ffn.hidden * layer.ffn.active_width if layer.ffn.gated else 0
     )
 
 
+@with_formula("-h f T of each gated layer whose gate is not SiLU")
 def other_gates_dropped(work: TokenSequence) -> int:
-    """-h f T of each gated layer whose gate is not SiLU."""
+    """Return minus the MACs of the gate matrices of feed-forward layers, or 0 if their activation
+    is SiLU.
+    """
     return 0 if is_swiglu(work) else gates_dropped(work)
 
 
+@with_formula("h f T of each layer without a gate")
 def gates_added(work: TokenSequence) -> int:
-    """h f T of each layer without a gate."""
+    """Return the MACs of a gate matrix in each feed-forward layer without one, for a formula that
+    assumes it.
+    """
     return work.tokens * work.architecture.sum_layers(
         lambda layer: 0 if layer.ffn.gated else layer.ffn.hidden * layer.ffn.active_width
     )

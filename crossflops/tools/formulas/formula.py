@@ -1,4 +1,4 @@
-"""A formula as a tool on the level of architectures: its number, and the rules that explain it."""
+"""Define a formula over an architecture as a tool: its number, and the rules that explain it."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -46,36 +46,42 @@ class ArchitectureFormula:
     def adds(
         self, cause: str, *amounts: Amount, factor: int | None = None
     ) -> "ArchitectureFormula":
-        """Add a rule that books an amount under a cause, times the FLOPs of a MAC or a factor."""
+        """Add one rule per amount: it adds amount x `factor` FLOPs under `cause`. Return the
+        formula.
+
+        The default factor is the FLOPs of one MAC: 6 for training, 2 for a forward pass.
+        """
         for amount in amounts:
             self._rules.adds(cause=cause, factor=factor or self.factor)(amount)
         return self
 
     def fails(self, amount: Amount) -> "ArchitectureFormula":
-        """Add a rule that rejects architectures for which `amount` is not 0."""
+        """Add a rule that rejects each architecture for which `amount` is not 0; return the
+        formula.
+        """
         self._rules.fails(cause="formula.model-unsupported")(amount)
         return self
 
     @property
     def convention(self) -> Convention:
-        """The formula and its rules as a convention value."""
+        """The convention of this formula, with its rules."""
         return self._tool.convention
 
 
 def other_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
-    """Yield the attention of layers without a window shorter than the sequence."""
+    """Yield the attention sizes of each layer that has no window shorter than the sequence."""
     for layer in work.architecture.layers:
         if not is_cut(layer.attention, work.tokens):
             yield layer.attention
 
 
 def cut_attentions(work: TokenSequence) -> Iterator[AttentionSizes]:
-    """Yield the attention of layers whose window is shorter than the sequence."""
+    """Yield the attention sizes of each layer that has a window shorter than the sequence."""
     for layer in work.architecture.layers:
         if is_cut(layer.attention, work.tokens):
             yield layer.attention
 
 
 def is_cut(attention: AttentionSizes, tokens: int) -> bool:
-    """Return whether a window is shorter than the sequence."""
+    """Return whether the layer has an attention window shorter than `tokens`."""
     return attention.window is not None and attention.window < tokens

@@ -1,4 +1,4 @@
-"""MaxText and verl: every matrix, half of the square of attention, and windows of their own.
+"""Define the formulas of MaxText and verl: every matrix, half of all pairs of tokens, and windows.
 
 MaxText, utils/maxtext_utils.py: calculate_tflops_training_per_device. verl, FlopsCounter of
 utils/flops_counter.py, which counts a lookup as a product, and prints 0 for a model_type that it
@@ -6,12 +6,16 @@ does not know: here it has no number for one.
 """
 
 from crossflops.ir.architecture import TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import ArchitectureFormula, is_cut
 
 
+@with_formula("6 lin + 3 A T for each token; T W - W^2 / 2 pairs of a window")
 def maxtext(work: TokenSequence) -> int:
-    """6 lin + 3 A T for each token; T W - W^2 / 2 pairs of a window."""
+    """Return the training FLOPs of a sequence by MaxText's formula, which counts half of all pairs
+    of tokens, and T W - W^2 / 2 pairs in a layer with a window W, for T tokens.
+    """
     model, tokens = work.architecture, work.tokens
     twice = work.sum_attention(
         lambda layer: (
@@ -46,8 +50,11 @@ _KNOWN = (
 )  # fmt: skip
 
 
+@with_formula("6 (lin + V h) + 3 A T for each token; 3 A W of a window")
 def verl(work: TokenSequence) -> int:
-    """6 (lin + V h) + 3 A T for each token; 3 A W of a window."""
+    """Return the training FLOPs of a sequence by verl's formula, which counts half of all pairs of
+    tokens, or of T x W pairs in a layer with a window W, and the embedding lookup as a product.
+    """
     model, tokens = work.architecture, work.tokens
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
@@ -55,13 +62,19 @@ def verl(work: TokenSequence) -> int:
     return (6 * (model.linear + model.head) + 3 * keys) * tokens
 
 
+@with_formula("+A T (2 T - W) of layers with a window W shorter than T, to be halved")
 def half_windows(work: TokenSequence) -> int:
-    """+A T (2 T - W) of layers with a window W shorter than T, to be halved."""
+    """Return the MACs of T x (2 T - W) pairs of T tokens, in layers with a window W shorter than
+    the sequence; the rule counts half of them.
+    """
     return 2 * of.cut_attention_square(work) - of.rectangle(work)
 
 
+@with_formula("Its table of functions does not have this model_type, for which it prints 0")
 def unknown_model_type(work: TokenSequence) -> int:
-    """Its table of functions does not have this model_type, for which it prints 0."""
+    """Return 1 if verl's table of functions does not have the `model_type`, so that verl prints 0,
+    else 0.
+    """
     return int(work.architecture.model_type not in _KNOWN)
 
 

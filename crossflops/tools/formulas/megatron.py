@@ -1,4 +1,5 @@
-"""Megatron-LM, Megatron-Bridge and NeMo: sums over layers, half of the square of attention.
+"""Define the formulas of Megatron-LM, Megatron-Bridge and NeMo: sums over layers, and half of all
+pairs of tokens.
 
 Megatron-LM, megatron/training/training.py: num_floating_point_operations. Megatron-Bridge has a
 copy, utils/flop_utils.py, which from 0.5.0 on counts any gate, and windows pair by pair (pull
@@ -14,18 +15,25 @@ _DIVISIBLE = 128  # make_vocab_size_divisible_by, without tensor parallelism
 
 
 def _head_with_padding(work: TokenSequence) -> int:
-    """Return the MACs per token of an output matrix padded to a multiple of 128 rows."""
+    """Return the MACs per token of the output matrix, with its rows padded to a multiple of
+    128.
+    """
     model = work.architecture
     return -(-model.vocabulary // _DIVISIBLE) * _DIVISIBLE * model.hidden
 
 
+@with_formula("h (V' - V) T, V' the next multiple of 128")
 def vocabulary_padding(work: TokenSequence) -> int:
-    """h (V' - V) T, V' the next multiple of 128."""
+    """Return the MACs that Megatron's formulas add because they pad the rows of the output matrix
+    to a multiple of 128.
+    """
     return (_head_with_padding(work) - work.architecture.head) * work.tokens
 
 
 def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
-    """Return the feed-forward MACs per token, with the third matrix of a gate or without it."""
+    """Return the feed-forward MACs per token of all layers; the gate matrix of a gated layer is
+    included only if `gates` is true.
+    """
     return work.architecture.sum_layers(
         lambda layer: (
             (3 if gates and layer.ffn.gated else 2) * layer.ffn.hidden * layer.ffn.active_width
@@ -34,21 +42,28 @@ def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
 
 
 def _dense_macs(work: TokenSequence, gates: bool) -> int:
-    """Return the MACs per token of all matrices without the router, and of latent norms."""
+    """Return the MACs per token that Megatron's formulas count for matrices: all without the
+    router, plus the parameters of latent norms; gate matrices only if `gates` is true.
+    """
     model = work.architecture
     ranks = model.parameters.rank_norms
     return model.projections + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
 
 
+@with_formula("6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU")
 def megatron_lm(work: TokenSequence) -> int:
-    """6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU."""
+    """Return the training FLOPs of a sequence by Megatron-LM's formula, which counts half of all
+    pairs of tokens, and a gate matrix only if the activation is SiLU.
+    """
     tokens = work.tokens
     dense = _dense_macs(work, gates=of.is_swiglu(work))
     return 6 * dense * tokens + 3 * work.architecture.macs_per_pair * tokens**2
 
 
 def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
-    """Return the attention sizes of the layers that Bridge counts as windowed."""
+    """Return the attention sizes of the layers that Megatron-Bridge counts with a window: the
+    layers that have one, or all layers if its config cannot say which.
+    """
     model = work.architecture
     skips = model.model_type in ("gpt_oss", "gemma2")  # those with a window_attn_skip_freq
     return (
@@ -59,12 +74,17 @@ def _bridge_windows(work: TokenSequence) -> tuple[AttentionSizes, ...]:
 
 
 def _model_window(work: TokenSequence) -> int:
-    """Return the smallest attention window of the layers in tokens, or 0 without such layers."""
+    """Return the smallest window of all layers in tokens, or 0 if no layer has a window shorter
+    than the sequence.
+    """
     return min((layer.window or work.tokens for layer in cut_attentions(work)), default=0)
 
 
+@with_formula("6 (lin - router) + 3 A T for each token; exact pairs of windows")
 def megatron_bridge(work: TokenSequence) -> int:
-    """6 (lin - router) + 3 A T for each token; exact pairs of windows."""
+    """Return the training FLOPs of a sequence by Megatron-Bridge's formula, which counts the exact
+    pairs of a window, and half of all pairs of tokens in other layers.
+    """
     tokens = work.tokens
     windowed = _bridge_windows(work)
     width = _model_window(work)
@@ -75,14 +95,22 @@ def megatron_bridge(work: TokenSequence) -> int:
     return 6 * (dense + within * pairs) + 3 * others * tokens**2
 
 
+@with_formula("+A T^2 of layers that are taken for layers without a window, to be halved")
 def half_of_other_layers(work: TokenSequence) -> int:
-    """+A T^2 of layers that are taken for layers without a window, to be halved."""
+    """Return the MACs of attention over all pairs of tokens, in layers that Megatron-Bridge counts
+    without a window; the rule counts half of them.
+    """
     within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
     return (work.architecture.macs_per_pair - within) * work.tokens**2
 
 
+@with_formula(
+    "-A (T^2 - T W + W (W - 1) / 2) of layers without a window, where it is taken for theirs"
+)
 def window_of_all_layers(work: TokenSequence) -> int:
-    """-A (T^2 - T W + W (W - 1) / 2) of layers without a window, where it is taken for theirs."""
+    """Return minus the MACs that Megatron-Bridge's formula loses because it applies the window
+    also to layers without one.
+    """
     tokens, width = work.tokens, _model_window(work)
     within = work.sum_attention(lambda layer: layer.macs_per_pair, _bridge_windows(work))
     cut = work.sum_attention(lambda layer: layer.macs_per_pair, cut_attentions(work))
@@ -90,7 +118,9 @@ def window_of_all_layers(work: TokenSequence) -> int:
 
 
 def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
-    """Add the differences that the Megatron formulas share: norms, router, padded vocabulary."""
+    """Add the rules that all Megatron formulas share, for latent norms, the router and the padded
+    vocabulary; return the formula.
+    """
     return (
         formula.adds("formula.norms-as-matmul", of.rank_norm_parameters)
         .adds("formula.router-missing", of.router_dropped)
@@ -99,7 +129,9 @@ def _add_megatron_rules(formula: ArchitectureFormula) -> ArchitectureFormula:
 
 
 def _half_formula(tool: str, edition: str, source: str) -> ArchitectureFormula:
-    """Return the Megatron convention that halves attention for causal masks."""
+    """Return Megatron-LM's formula, which counts half of all pairs of tokens, under the given tool
+    name, edition and source.
+    """
     formula = ArchitectureFormula(
         tool, edition, megatron_lm, source=source, prints="FLOPs", per="sequence"
     )
@@ -138,12 +170,18 @@ _QWEN = ("qwen3", "qwen3_moe")
 
 
 def _is_qwen(work: TokenSequence) -> bool:
-    """Return whether the architecture is a Qwen model."""
+    """Return whether `model_type` is "qwen3" or "qwen3_moe"."""
     return work.architecture.model_type in _QWEN
 
 
+@with_formula(
+    "6 (lin - router) + 3 A T for each token; GPT-OSS by exact pairs, Qwen3 with h for H d"
+)
 def nemo(work: TokenSequence) -> int:
-    """6 (lin - router) + 3 A T for each token; GPT-OSS by exact pairs, Qwen3 with h for H d."""
+    """Return the training FLOPs of a sequence by NeMo's formula for the model family: exact pairs
+    of tokens for GPT-OSS, half of all pairs for others; heads of total width h (hidden size) for
+    Qwen3.
+    """
     model, tokens = work.architecture, work.tokens
     dense = model.ffn + model.head
     if model.model_type in _QWEN:
@@ -160,28 +198,43 @@ def nemo(work: TokenSequence) -> int:
     return 6 * dense * tokens + 3 * model.macs_per_pair * tokens**2
 
 
+@with_formula("+A T^2, to be halved, but of GPT-OSS")
 def half_but_of_oss(work: TokenSequence) -> int:
-    """+A T^2, to be halved, but of GPT-OSS."""
+    """Return the MACs of attention over all pairs of tokens, or 0 for GPT-OSS; the rule
+    counts half of them.
+    """
     return 0 if work.architecture.model_type == "gpt_oss" else of.attention_square(work)
 
 
+@with_formula("-A T (T - 1) / 2 of layers of GPT-OSS without a window shorter than T")
 def triangle_of_oss(work: TokenSequence) -> int:
-    """-A T (T - 1) / 2 of layers of GPT-OSS without a window shorter than T."""
+    """Return minus the MACs of the pairs above the diagonal in layers of GPT-OSS without a window
+    shorter than the sequence; 0 for other models.
+    """
     return of.above_diagonal(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
+@with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers of GPT-OSS with a window W shorter than T")
 def window_of_oss(work: TokenSequence) -> int:
-    """-A (T^2 - T W + W (W - 1) / 2) of layers of GPT-OSS with a window W shorter than T."""
+    """Return minus the MACs of the pairs outside the window in layers of GPT-OSS with a window
+    shorter than the sequence; 0 for other models.
+    """
     return of.outside_window(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
+@with_formula("(2 L h - A) T^2 of Qwen3, to be halved: h for the heads of a layer, H d")
 def half_heads_of_qwen(work: TokenSequence) -> int:
-    """(2 L h - A) T^2 of Qwen3, to be halved: h for the heads of a layer, H d."""
+    """Return how many more attention MACs NeMo's formula counts for Qwen3, where the total width
+    of the heads is the hidden size; 0 for other models. The rule counts half of them.
+    """
     return of.heads_of_width(work) if _is_qwen(work) else 0
 
 
+@with_formula("(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3")
 def projections_of_qwen(work: TokenSequence) -> int:
-    """(2 h^2 (1 + KV / H) - projections) T in each layer of Qwen3."""
+    """Return how many more projection MACs NeMo's formula counts for Qwen3 because it uses the
+    hidden size as the total width of the heads; 0 for other models.
+    """
     if not _is_qwen(work):
         return 0
     width = work.architecture.hidden
@@ -194,7 +247,7 @@ def projections_of_qwen(work: TokenSequence) -> int:
 
 @with_formula("A family for which no function of NeMo is read here")
 def other_family(work: TokenSequence) -> int:
-    """Return 1 for a family that the formula rejects."""
+    """Return 1 if the convention has no NeMo function for the `model_type`, else 0."""
     return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss"))
 
 

@@ -1,4 +1,5 @@
-"""torchtitan: parameters of the model as it is built, and attention as its config says.
+"""Define the formulas of torchtitan: the parameters of the built model, and attention by its
+config.
 
 0.1 to 0.2.0: get_dense_model_nparams_and_flops and get_moe_model_nparams_and_flops of
 torchtitan/models/utils.py; the depth of a head is h // H, and the head goes with a table that it
@@ -7,6 +8,7 @@ Its Hugging Face backend passes d for dqk + dv, and sees no table to take out.
 """
 
 from crossflops.ir.architecture import TokenSequence
+from crossflops.rules.rule import with_formula
 from crossflops.tools.formulas import differences as of
 from crossflops.tools.formulas.formula import ArchitectureFormula
 
@@ -14,7 +16,8 @@ _SOURCE = "torchtitan/models/utils.py: get_dense_model_nparams_and_flops"
 
 
 def _active_parameters(work: TokenSequence) -> int:
-    """Return the number of parameters that a token uses, without the embedding table.
+    """Return the number of parameters that torchtitan counts for a token: all except the embedding
+    table and the experts that the token does not pass.
 
     Of the experts it is a share.
     """
@@ -23,41 +26,57 @@ def _active_parameters(work: TokenSequence) -> int:
     return parameters.total - parameters.table - model.inactive - model.inactive_biases
 
 
+@with_formula("6 (P - table - inactive experts) + 12 L H (h // H) T for each token")
 def torchtitan_by_division(work: TokenSequence) -> int:
-    """6 (P - table - inactive experts) + 12 L H (h // H) T for each token."""
+    """Return the training FLOPs of a sequence by the formula of torchtitan 0.2.0, which uses
+    hidden size // heads as the size of a head.
+    """
     model, tokens = work.architecture, work.tokens
     depth = work.sum_attention(lambda layer: layer.heads * (model.hidden // layer.heads))
     return (6 * _active_parameters(work) + 12 * depth * tokens) * tokens
 
 
+@with_formula("6 (P - table - inactive experts) + 6 L H (dqk + dv) T for each token")
 def torchtitan_without_shared_head(work: TokenSequence) -> int:
-    """6 (P - table - inactive experts) + 6 L H (dqk + dv) T for each token."""
+    """Return the training FLOPs of a sequence by the formula of torchtitan 0.2.1, which leaves out
+    an output matrix that is also the embedding table.
+    """
     pairs = work.architecture.macs_per_pair * work.tokens
     return 6 * (_active_parameters(work) + pairs) * work.tokens
 
 
+@with_formula(
+    "6 (P - table - inactive experts, + a shared head) + 6 L H (dqk + dv) T for each token"
+)
 def torchtitan(work: TokenSequence) -> int:
-    """6 (P - table - inactive experts, + a shared head) + 6 L H (dqk + dv) T for each token."""
+    """Return the training FLOPs of a sequence by the formula of torchtitan 0.3.0, which counts an
+    output matrix also if it is the embedding table.
+    """
     model = work.architecture
     shared = model.head * work.tokens if model.tied else 0
     return torchtitan_without_shared_head(work) + 6 * shared
 
 
+@with_formula("6 P + 6 L H d T for each token")
 def torchtitan_huggingface(work: TokenSequence) -> int:
-    """6 P + 6 L H d T for each token."""
+    """Return the training FLOPs of a sequence by the formula of torchtitan's Hugging Face backend:
+    all parameters, and one head size for queries and values.
+    """
     depth = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     return 6 * (work.architecture.parameters.total + depth * work.tokens) * work.tokens
 
 
 def _torchtitan_formula(edition: str, number, source: str = _SOURCE) -> ArchitectureFormula:  # type: ignore[no-untyped-def]
-    """Return the convention of torchtitan's FLOPs-per-token formula in one edition."""
+    """Return torchtitan's formula for training FLOPs per token in one edition, without rules."""
     return ArchitectureFormula(
         "torchtitan", edition, number, source=source, prints="num_flops_per_token"
     )
 
 
 def _add_active_parameters(formula: ArchitectureFormula) -> ArchitectureFormula:
-    """Add the differences of a formula that counts all active parameters as matrix products."""
+    """Add the rules for a formula that counts all active parameters as matrix elements (positions,
+    norms and biases); return the formula.
+    """
     return formula.adds(
         "formula.embedding-as-matmul", of.position_table
     ).adds(

@@ -1,4 +1,4 @@
-"""The verb `compare`: ask the tools, explain, set two models against each other.
+"""Run the verb `compare`: run the tools, explain their numbers, and compare two models.
 
 In: a request and a `Comparison`. Out: a report whose every difference is accounted for.
 `compare.py` is the way from the one to the other; `plan.py` refuses what cannot be, `runner.py`

@@ -1,4 +1,4 @@
-"""The account of each answer of a tool: the way from the native count to its number."""
+"""Explain each answer of a tool: the causes that lead from the native count to its number."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -35,7 +35,8 @@ def report_answers(
     answers: Mapping[str, Profile | Failure],
     lessons: Mapping[str, tuple[Lesson, ...]] = {},
 ) -> Report:
-    """Return the report of the tools' answers, each reconciled with its prediction.
+    """Return the report of a comparison: the native count, and each tool's answer with its
+    explanation.
 
     `lessons` are the formulas that each tool was to be taught.
     """
@@ -66,7 +67,7 @@ def report_answers(
 
 
 def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failure:
-    """Return the failure of a tool, with the hint that it was predicted if it was."""
+    """Return the failure of a tool; if it was predicted, with a hint that says so."""
     if not isinstance(prediction, MissingPrediction) or not prediction.foreseen:
         return failure
     hint = f"this was predicted ({prediction.foreseen}): leave the tool out for this model"
@@ -80,7 +81,9 @@ def _account_for_answer(
     answer: Profile,
     lessons: tuple[Lesson, ...],
 ) -> tuple[Profile, Reconciliation] | Failure:
-    """Return the tool's result with its explanation by causes, or why there is none."""
+    """Return (answer of the tool, its explanation by causes), or a failure if it cannot be
+    explained.
+    """
     outcome: tuple[Profile, Reconciliation] | Failure
     if isinstance(prediction, Failure):
         outcome = prediction
@@ -100,7 +103,9 @@ def _explain(
     lessons: tuple[Lesson, ...],
     answer: Profile,
 ) -> tuple[Profile, Reconciliation]:
-    """Return a tool's result, and the causes that lead from the native count to it."""
+    """Return (answer of the tool, its explanation): the causes that lead from the native count to
+    its number.
+    """
     tool, convention = answer.tool, prediction.convention
     native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
@@ -136,7 +141,9 @@ def _explain(
 def _count_lessons(
     prediction: Prediction | MissingPrediction, lessons: tuple[Lesson, ...]
 ) -> tuple[Lesson, ...] | UnsetType:
-    """Return the lessons of a tool, with the calls for which it used each."""
+    """Return the formulas of the user that the tool was given, each with the number of calls that
+    it counted by it; UNSET if it was given none.
+    """
     if not lessons:
         return UNSET
     if isinstance(prediction, MissingPrediction):
@@ -158,7 +165,9 @@ def _reconcile_step(
     requested: bool,
     profile: Profile,
 ) -> Reconciliation:
-    """Explain a tool's number for a training step by causes, from the native count of it."""
+    """Return the explanation of a tool's number for a training step, from the native count of the
+    step.
+    """
     native, own = counts.steps[requested], counts.steps[forced]
     if isinstance(prediction, MissingPrediction) or prediction.convention.step == "runs":
         return _reconcile_tool(prediction, native.whole, own.whole, profile)
@@ -179,7 +188,9 @@ def _reconcile_tool(
     own: CountedModel,
     profile: Profile,
 ) -> Reconciliation:
-    """Explain the number of a tool by causes, or leave the full difference as a residual."""
+    """Return the explanation of a tool's number; without a prediction, all of the difference is
+    residual.
+    """
     if isinstance(prediction, MissingPrediction):
         return residual_reconciliation(
             prediction.convention, native.ledger, profile, prediction.obstacle
@@ -193,7 +204,9 @@ def _reconcile_parameters(
     profile: Profile,
     stock: Stock | Failure | None,
 ) -> ParamsReconciliation | UnsetType:
-    """Explain the difference in number of parameters; UNSET if the tool counts none."""
+    """Return the explanation of a tool's number of parameters; UNSET if it prints none or its
+    rules are unknown.
+    """
     rules, other = convention.parameters, profile.params
     if rules is None or other is None:
         return UNSET

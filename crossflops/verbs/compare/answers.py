@@ -1,4 +1,4 @@
-"""The answers of the tools of a comparison, and which of them a report shows."""
+"""Collect the answers of the tools of a comparison, and choose those that a report shows."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +15,8 @@ FORWARD = "leave out --train to compare forward passes"
 
 
 def answers_to_show(answers: Answers, choice: Choice) -> Answers:
-    """Return the results by tool, sorted, with the path of a tool's own interpreter.
+    """Return {tool: answer}, sorted by tool; tools that declined the model are left out unless
+    they were named.
 
     A tool of another framework is no failure where the caller did not name it.
     """
@@ -32,7 +33,8 @@ def _is_declined(answer: Profile | Failure) -> bool:
 
 
 def _with_interpreter(answer: Profile | Failure, python: str | None) -> Profile | Failure:
-    """Return the result with the path of the other Python interpreter that gave it.
+    """Return the answer with the path of the Python interpreter that ran the tool, if it is
+    another one than ours.
 
     One in the current folder is named from there: a report does not say where the folder is.
     """
@@ -50,7 +52,8 @@ def collect_answers(
     on_progress: Progress,
     begin: float,
 ) -> Answers:
-    """Collect the results of tools as they finish; announce each with the time left.
+    """Return {tool: answer} in the order in which the tools end, and report progress for each; an
+    entry of `failures` replaces an answer.
 
     Args:
         answers: tool and answer, as the tools end.
@@ -69,7 +72,8 @@ def collect_answers(
 
 
 def _time_left(passed: float, ended: int, tool_count: int) -> str:
-    """Estimate the seconds until the other tools end, as text; "" after the last tool.
+    """Return a text such as ", about 5 s left", estimated from the tools that ended; "" after the
+    last tool.
 
     >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')

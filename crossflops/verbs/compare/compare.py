@@ -1,4 +1,4 @@
-"""The verb `compare`: count a model, let tools count it, and account for every difference."""
+"""Run the verb `compare`: count a model, let tools count it, and explain every difference."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -74,7 +74,8 @@ def compare_with_tools(
     on_progress: Progress,
     single_threaded: Still | None = None,
 ) -> Report:
-    """Count a model, run the tools on it, and return the report; `against` a second model.
+    """Return the report of a comparison: the native count, each tool's number and its explanation;
+    if requested, also of a second model.
 
     Args:
         request: the model.
@@ -98,7 +99,7 @@ def compare_with_tools(
 def _compare_model(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _ComparedModel:
-    """Count a prepared model and run the tools on it; return the count and the report."""
+    """Return the native count and the report of one model, after its tools were run."""
     setting = model.request.setting
     with naming_model_in_errors(model.number), collecting_warnings() as sentences:
         attempt = _attempt_with_values_if_needed(model, runner, on_progress)
@@ -116,7 +117,8 @@ def _compare_model(
 def _attempt_with_values_if_needed(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress
 ) -> _Outcome:
-    """Count and run the tools; on ValuesNeededError retry with real weights.
+    """Return counts, predictions and answers of a model; if its weights need values, it is built
+    again with real weights.
 
     Raises InputError where it cannot have any.
     """
@@ -139,7 +141,9 @@ def _attempt_with_values_if_needed(
 def _count_and_run_tools(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str = ""
 ) -> _Outcome:
-    """Count a model, predict each tool's number, then run the tools; return all results."""
+    """Return counts, predictions and answers of a model: it is counted, each tool's number is
+    predicted, then the tools run.
+    """
     setting = model.request.setting
     counts, conventions, early = _count_in_tool_modes(model, runner, on_progress, reason)
     native = counts.counted[setting.training]
@@ -161,7 +165,8 @@ def _count_and_run_tools(
 def _count_in_tool_modes(
     model: PreparedModel, runner: ToolRunner, on_progress: Progress, reason: str
 ) -> tuple[ModelCounts, Mapping[str, Convention], dict[str, Predicted]]:
-    """Count a model in each mode that its tools need, and predict what calls decide.
+    """Return (counts in each mode that a tool needs, {tool: convention}, {tool: prediction} of
+    tools that count calls).
 
     Return the counts, the conventions of the tools that are asked about the model itself, and the
     predictions of those that were released.
@@ -190,7 +195,9 @@ def _count_in_tool_modes(
 
 
 def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedModel) -> Answers:
-    """Write the ONNX file for tools; return the failures of tools if that fails."""
+    """Write the ONNX file for tools that read one; return {tool: failure} if it cannot be written,
+    else {}.
+    """
     group = model.group
     if group.file is None:
         return {}
@@ -207,7 +214,7 @@ def _write_tool_file(counts: ModelCounts, model: PreparedModel, native: CountedM
 
 
 def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
-    """Build the report of one model, or of two models that are compared."""
+    """Return the report of the compared model, or of two models compared with each other."""
     comparison, (first, *_) = plan.comparison, plan.models
     flags = {
         **flags_of_training(first.request),
@@ -227,6 +234,6 @@ def _combine(plan: Plan, results: list[_ComparedModel]) -> Report:
 
 
 def _with_request(compared: Report, request: Request, flags: Mapping[str, Any]) -> Report:
-    """Return the report with the request (target and flags) that it answers."""
+    """Return a copy of the report with a record of the request that it answers."""
     typed = build_request_record("compare", request, compared.model, flags)
     return msgspec.structs.replace(compared, request=typed)

@@ -1,4 +1,6 @@
-"""The native counts of a comparison: the model in every mode that a tool needs, and its file."""
+"""Hold the native counts of a comparison: the model in every mode that a tool needs, and its ONNX
+file.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -27,7 +29,8 @@ from crossflops.verbs.count import (
 
 
 class TrainingCounts(msgspec.Struct, frozen=True):
-    """A model with its training step: the `forward` pass, the `exact` step, and both as `whole`.
+    """A counted model with its training step: `forward` pass, `exact` step, and `whole`, which is
+    both together.
 
     The graph of `forward` is severed from outputs that the loss misses; the calls and the ledger
     of `whole` are those of the step.
@@ -41,7 +44,9 @@ class TrainingCounts(msgspec.Struct, frozen=True):
     def from_step_setting(
         cls, native: CountedModel, step: StepSetting, own: OwnBackwards = ()
     ) -> "TrainingCounts":
-        """Count the training step of a counted model; raise InputError for wrong parameters."""
+        """Return the count of a model's training step; raise InputError if frozen or trainable
+        parameters do not exist.
+        """
         forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
         trace, ledger = with_step(native.trace, native.ledger, exact)
@@ -69,13 +74,17 @@ class ModelCounts(msgspec.Struct, frozen=True):
     steps: dict[bool, TrainingCounts] = {}
 
     def run(self, tool: str, training: bool) -> CountedModel:
-        """Return the count, in train or eval mode, of the model that this tool runs."""
+        """Return the count, in train or eval mode, of the model that this tool runs: the model
+        itself or a rebuilt one.
+        """
         return self.rebuilt.get(tool, self.counted)[training]
 
     def model_for_tool(
         self, tool: str, convention: Convention, setting: Setting
     ) -> CountedModel | Failure:
-        """Return the count a tool is compared with: of the ONNX file, the mode, or the step."""
+        """Return the count with which a tool is compared: of the ONNX file, of the model in the
+        tool's mode, or of the training step.
+        """
         training = convention.setting(setting).training
         if self.steps and convention.step == "runs":
             return self.steps[training].whole
@@ -86,10 +95,12 @@ class ModelCounts(msgspec.Struct, frozen=True):
         return self.file
 
     def without_programs(self) -> "ModelCounts":
-        """Return the counts without the exported ONNX models, to free their weights."""
+        """Return a copy without the exported ONNX models, so that the memory of their weights can
+        be freed.
+        """
 
         def bare(model: CountedModel) -> CountedModel:
-            """Return the counted model without its exported program."""
+            """Return a copy of the counted model without its exported program."""
             return msgspec.structs.replace(model, program=None)
 
         return msgspec.structs.replace(
@@ -111,7 +122,9 @@ class ModelCounts(msgspec.Struct, frozen=True):
 def settings_with_views(
     setting: Setting, conventions: Mapping[str, Convention]
 ) -> Iterator[tuple[Setting, list[View]]]:
-    """Yield each setting to count in (train, eval), with the runs to observe in it."""
+    """Yield (setting, runs to observe in it) for each mode, train or eval, that a tool needs; the
+    requested mode first.
+    """
     training = {setting.training} | {
         convention.setting(setting).training for convention in conventions.values()
     }
@@ -126,7 +139,7 @@ def settings_with_views(
 def count_by_training_mode(
     source: Source, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[bool, CountedModel]:
-    """Count a model in train and eval mode as its tools need; return counts by mode."""
+    """Return {is in train mode: count of the model} for each mode that a tool needs."""
     return {
         mode.training: count_source(source, mode, views)
         for mode, views in settings_with_views(setting, conventions)
@@ -141,7 +154,8 @@ def collect_counts(
     file: ToolInputFile | None = None,
     reason: str = "",
 ) -> ModelCounts:
-    """Collect the counts of a model by mode, of its training step, and of its ONNX file.
+    """Return all counts of a comparison: the model in each mode, its training step if requested,
+    and its ONNX file.
 
     The file is written where only its bytes tell the shapes in it, and otherwise later; of a model
     without values not at all.
@@ -179,5 +193,5 @@ def collect_counts(
 
 
 def _infer_shapes(file: ToolInputFile, in_file: CountedModel) -> CountedModel:
-    """Return the counted ONNX file with its shapes inferred anew by the library of the file."""
+    """Return a copy of the counted ONNX file with the shapes that onnx.shape_inference finds."""
     return msgspec.structs.replace(in_file, graph=file.infer_shapes(in_file))

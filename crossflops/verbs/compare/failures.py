@@ -1,4 +1,4 @@
-"""An error about one tool is the Failure of that tool: the others go on."""
+"""Turn an error about one tool into the Failure of that tool, so that the other tools go on."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,7 +13,8 @@ _Result = TypeVar("_Result")
 def catch_tool_failure(
     tool: str, stage: Stage, compute: Callable[[], _Result]
 ) -> _Result | Failure:
-    """Return the result of `compute`, or a failure of the tool if it raises.
+    """Return the result of `compute`, or a Failure of the tool at this stage if it raises an
+    exception.
 
     That values are needed concerns the whole comparison, which begins again with some: that error
     passes.

@@ -1,4 +1,6 @@
-"""A comparison with formulas over an architecture: nothing is run beside the count."""
+"""Compare a model with formulas over an architecture; only the model is counted, and no tool
+runs.
+"""
 
 from collections.abc import Sequence
 
@@ -15,7 +17,8 @@ from crossflops.verbs.provenance import build_request_record
 
 @imports_restored()
 def compare_with_formulas(request: Request, names: Sequence[str] = ()) -> Report:
-    """Count a language model and explain the numbers of the named formulas, or of all.
+    """Return the report of a language model with the numbers of the named formulas, or of all, and
+    their explanations.
 
     Raises UnknownNameError for a formula that there is not, InputError for a tool that is none,
     and for a model that formulas are not about.

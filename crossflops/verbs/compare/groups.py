@@ -1,4 +1,4 @@
-"""Which tools of a comparison are asked about what: the model, its file, or what is rebuilt."""
+"""Group the tools of a comparison by their input: the model, its ONNX file, or a rebuilt model."""
 
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
@@ -21,7 +21,7 @@ from crossflops.workers.jobs import Job
 
 
 class ToolGroup(msgspec.Struct, frozen=True):
-    """Tools that get one and the same input.
+    """Tools that get the same input.
 
     Those that see nodes get the file. The others get the target, or `model`: the object that the
     caller gave, or what was rebuilt in their framework from the ONNX graph. An object without
@@ -41,12 +41,12 @@ class ToolGroup(msgspec.Struct, frozen=True):
         return len(self.choice.conventions)
 
     def jobs(self) -> list[Job]:
-        """Return a job for each tool, which tells a worker what to run."""
+        """Return one job for each tool of the group; a job tells a worker what to run."""
         points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
-        """Build the job that tells a worker which tool to run, on which model or file."""
+        """Return the job that tells a worker to run this tool on the group's model or file."""
         request = self.request
         adapter = None if tool in self.choice.elsewhere else points[tool].value
         job = Job(
@@ -76,21 +76,25 @@ class ToolGroup(msgspec.Struct, frozen=True):
 
     @property
     def _weights(self) -> Literal["real", "fake"] | None:
-        """Whether workers build the model with real or fake weights; None: by its size."""
+        """How workers build the model's weights: "real", "fake", or None to decide by their
+        size.
+        """
         if self.model is not None:
             return "fake" if self.model.weights == META else "real"
         return self.request.weights
 
 
 def needs_own_process(choice: Choice, tool: str) -> bool:
-    """Return whether the tool must run in a process that is started, not forked."""
+    """Return whether the tool must run in a newly started process instead of a forked one."""
     declared = getattr(choice.here.get(tool), "own_process", False)
     torch = choice.conventions[tool].framework == "torch"
     return declared or not torch or tool in choice.elsewhere or tool in file_reading_tools(choice)
 
 
 def can_be_forked(request: Request, choice: Choice) -> bool:
-    """Return whether a tool can be forked from the process that builds the model."""
+    """Return whether at least one tool can run in a process forked from the one that builds the
+    model.
+    """
     if request.is_file or request.given is not None:
         return False
     shared = any(not needs_own_process(choice, tool) for tool in choice.conventions)
@@ -98,7 +102,9 @@ def can_be_forked(request: Request, choice: Choice) -> bool:
 
 
 def is_foreign_to_tools(request: Request, choice: Choice) -> bool:
-    """Return whether the model may be of another framework than some of its tools."""
+    """Return whether the model may be of another framework than one of the tools that run a
+    model.
+    """
     requested = {choice.conventions[tool].framework for tool in model_running_tools(choice)}
     return len(requested) > 1 or may_be_of_another(
         full_target_name(request.target or ""), requested
@@ -113,7 +119,9 @@ def group_for_model(
     file: ToolInputFile | None,
     isolate: bool,
 ) -> ToolGroup:
-    """Return the tools for a model without those that need it in another framework."""
+    """Return the group of tools that take the model as it is, without those that need it rebuilt
+    in another framework.
+    """
     natives = choice
     if request.is_file:
         natives = choice.only(file_reading_tools(choice))
@@ -123,7 +131,7 @@ def group_for_model(
 
 
 def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
-    """Return the conventions of tools that take the model as it is, not rebuilt.
+    """Return {tool: convention} for the tools that take the model as it is, not rebuilt.
 
     Without values those alone that can do without.
     """
@@ -139,19 +147,21 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
 
 
 def file_reading_tools(choice: Choice) -> tuple[str, ...]:
-    """Return the tools that count the nodes of an ONNX file."""
+    """Return the names of the tools that count the nodes of an ONNX file."""
     return tuple(
         tool for tool, convention in choice.conventions.items() if convention.sees == "node"
     )
 
 
 def model_running_tools(choice: Choice) -> set[str]:
-    """Return the tools that run a model, not those that read an ONNX file."""
+    """Return the names of the tools that run a model instead of reading an ONNX file."""
     return set(choice.conventions) - set(file_reading_tools(choice))
 
 
 def _natives(choice: Choice, source: Source) -> set[str]:
-    """Return the tools that take the model in its own framework, or its ONNX file."""
+    """Return the names of the tools that take the model as it is: in its own framework, or as an
+    ONNX file.
+    """
     framework, running = require_frontend(source.model).name, model_running_tools(choice)
     return {
         tool

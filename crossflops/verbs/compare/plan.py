@@ -1,4 +1,6 @@
-"""The plan of a comparison, before anything is built or started: every refusal is here."""
+"""Plan a comparison before anything is built or started; every request that cannot be met is
+rejected here.
+"""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -61,7 +63,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """The limits of the tools: timeout, memory, and own processes."""
+        """The limits of the tools: timeout in seconds, memory in bytes, and whether they run in
+        workers.
+        """
         return Limits(self.timeout, self.memory, self.isolate)
 
 
@@ -89,7 +93,8 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def with_training_step(request: Request, comparison: Comparison) -> Request:
-    """Return the request with a training step if --train is set; check its options.
+    """Return the request; with --train, a copy whose setting has the training step. Raise
+    InputError for options that do not fit.
 
     A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
     what does not go together, and what running the loss raises.
@@ -115,7 +120,8 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
 
 
 def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) -> Plan:
-    """Plan a comparison: check its options, choose tools for each model, and processes.
+    """Return the plan of a comparison: for each model the tools to run and whether they share one
+    build. Raise an error for invalid options.
 
     Args:
         request: the first model.
@@ -145,7 +151,9 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
 def _plan_model(
     model_index: int, request: Request, choice: Choice, comparison: Comparison, can_fork: bool
 ) -> PlannedModel:
-    """Plan the comparison of one model: which tools run, and whether they share one build."""
+    """Return the plan of one model: which tools run, and whether they share one build of the
+    model.
+    """
     with collecting_warnings() as sentences:
         choice = _without_distant_tools(choice, comparison.isolate)
         if request.train:
@@ -157,7 +165,9 @@ def _plan_model(
 
 
 def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
-    """Raise InputError if no chosen tool counts training steps of the model's framework."""
+    """Raise InputError if none of the chosen tools counts training steps of the model's
+    framework.
+    """
     frontend = require_frontend(source.model)
     asked = choice.conventions.values() or (rules for rules in known_conventions() if rules.step)
     if all(rules.framework != frontend.name for rules in asked):
@@ -168,7 +178,9 @@ def refuse_steps_of_other_frameworks(source: Source, choice: Choice) -> None:
 
 
 def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> None:
-    """Raise InputError if --python names a tool that does not run."""
+    """Raise InputError if --python names a tool that was not chosen, or if no chosen tool reads
+    the file of --onnx.
+    """
     if comparison.tools is None or comparison.against is not None:
         return
     asked = {*(comparison.tools or ()), *(comparison.between or ())}
@@ -186,7 +198,9 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
 
 
 def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
-    """Return the choice of tools; without worker processes none of other interpreters."""
+    """Return the choice of tools; without worker processes, tools of other interpreters are
+    failures in it.
+    """
     if isolate:
         return choice
     failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
@@ -194,7 +208,9 @@ def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
 
 
 def _distant_failure(tool: str) -> Failure:
-    """Return the failure of a tool with its own interpreter, if all must run in this one."""
+    """Return the failure of a tool that has its own interpreter, although all tools must run in
+    this process.
+    """
     return Failure(
         tool=tool,
         stage="load",
@@ -205,7 +221,9 @@ def _distant_failure(tool: str) -> Failure:
 
 
 def _keep_training_tools(choice: Choice) -> Choice:
-    """Return the choice of tools that count a training step; warn about the others."""
+    """Return the choice with only the tools that count a training step; warn about the others if
+    none was named.
+    """
     others = [tool for tool, rules in choice.conventions.items() if not rules.step]
     if others and not choice.named:
         warnings.warn(

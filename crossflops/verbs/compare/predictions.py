@@ -1,4 +1,4 @@
-"""The number that each tool should print, fixed before it runs, from what was recorded."""
+"""Predict the number that each tool will print, before the tool runs."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -33,7 +33,7 @@ Predicted: TypeAlias = Prediction | MissingPrediction | Failure
 def predict_from_calls(
     recording: Recording, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Predict the numbers of tools that count calls, from a recording of the model.
+    """Return {tool: prediction} for the tools that count calls, from a recorded run of the model.
 
     None of a tool that forces another mode than that of the recording, of one that sees nodes or
     weighs the cost of calls, and of a training step, in which calls of the backward pass come
@@ -53,7 +53,7 @@ def predict_from_calls(
 def predict_from_counts(
     counts: ModelCounts, setting: Setting, conventions: Mapping[str, Convention]
 ) -> dict[str, Predicted]:
-    """Predict the number of each tool from the counts; return numbers or reasons."""
+    """Return {tool: prediction, or the reason why there is none}, from the counts of the model."""
     return {
         tool: predict_tool(
             tool, convention, partial(_predict_one, tool, convention, setting, counts)
@@ -65,7 +65,9 @@ def predict_from_counts(
 def _predict_one(
     tool: str, convention: Convention, setting: Setting, counts: ModelCounts
 ) -> Prediction | Failure:
-    """Predict the number that a tool prints for the model under its counting convention."""
+    """Return the number that a tool is predicted to print, or a failure if its input could not be
+    counted.
+    """
     own = counts.model_for_tool(tool, convention, setting)
     if isinstance(own, Failure):
         return own
@@ -77,10 +79,10 @@ def _predict_one(
 def predict_tool(
     tool: str, convention: Convention, compute: Callable[[], Prediction | Failure]
 ) -> Predicted:
-    """Return the number that a tool should print, or why it is unknown."""
+    """Return the result of `compute`, a tool's prediction, or the reason why there is none."""
 
     def ask() -> Predicted:
-        """Return the prediction, or a record of the error that made it impossible."""
+        """Return the prediction, or a MissingPrediction with the reason why it is not possible."""
         try:
             return compute()
         except WatchError as error:
@@ -94,5 +96,5 @@ def predict_tool(
 
 
 def _with_tool_name(tool: str, problem: Failure) -> Failure:
-    """Return the failure with the name of this tool."""
+    """Return a copy of the failure with this tool name."""
     return msgspec.structs.replace(problem, tool=tool)

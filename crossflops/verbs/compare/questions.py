@@ -1,4 +1,4 @@
-"""Questions to a comparison besides itself: one module, two tools, two models."""
+"""Answer further questions to a comparison: about one module, two tools, or two models."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def select_tools(
     tools: Sequence[str] | None, between: tuple[str, str] | None
 ) -> tuple[str, ...] | str | None:
-    """Return the tools to run: the requested ones and the two of `between`.
+    """Return the names of the tools to run: the requested ones and the two of `between`; None
+    means all installed tools.
 
     Raises InputError when a tool is to be set against itself.
     """
@@ -38,7 +39,9 @@ def select_tools(
 def select_tools_per_model(
     tools: Sequence[str] | None, between: tuple[str, str] | None, two: bool
 ) -> tuple[tuple[str, ...] | str | None, tuple[str, ...] | str | None]:
-    """Return the tools to run on each of two models; `between` has one tool for each."""
+    """Return (tools to run on the first model, tools to run on the second); `between` names one
+    tool for each.
+    """
     if between is None or not two:
         both = select_tools(tools, between)
         return both, both
@@ -48,7 +51,8 @@ def select_tools_per_model(
 
 
 def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
-    """Return the report with the difference between the two tools of `between`.
+    """Return a copy of the report with the explained difference between the two tools of
+    `between`; unchanged if it is None.
 
     Raises UnknownNameError for a tool that was not asked.
     """
@@ -65,7 +69,7 @@ def contrast_tools(report: Report, between: tuple[str, str] | None) -> Report:
 
 
 def _check_tools_in_report(profiles: Sequence[Profile | Failure], tools: Sequence[str]) -> None:
-    """Raise UnknownNameError if a tool is not in the report."""
+    """Raise UnknownNameError if one of the tools has no answer in the report."""
     tried = {answer.tool for answer in profiles}
     for tool in tools:
         if tool not in tried:
@@ -80,7 +84,9 @@ def answer_report_questions(
     module: str | None = None,
     consensus: bool = False,
 ) -> Report:
-    """Return the report for --between, --module and --consensus."""
+    """Return a copy of the report restricted to `module`, with the difference of `between` and
+    with the consensus, as requested.
+    """
     report = contrast_tools(
         report if module is None else restrict_to_module(report, module), between
     )
@@ -109,7 +115,9 @@ def reject_second_model_options(module: str | None, consensus: bool, onnx: str |
 
 @contextmanager
 def naming_second_model() -> Iterator[None]:
-    """Reword errors of the block: about the second model, with options --against-*."""
+    """Change errors of the block: their text says that they are about the second model, and names
+    its options --against-*.
+    """
     try:
         yield
     except CrossflopsError as error:
@@ -121,7 +129,9 @@ def naming_second_model() -> Iterator[None]:
 
 
 def naming_model_in_errors(model_index: int) -> AbstractContextManager[None]:
-    """Return a context that names the model in errors if it is the second of two."""
+    """Return a context manager that names the second model in errors of the block; for the first
+    model it does nothing.
+    """
     return naming_second_model() if model_index else nullcontext()
 
 
@@ -131,7 +141,9 @@ def set_against(
     counted: Sequence["CountedModel"],
     between: tuple[str, str] | None,
 ) -> Report:
-    """Return the first report with the difference to the second model, by layer and tool."""
+    """Return a copy of the first report with the second model: its numbers, and the differences by
+    layer and by tool.
+    """
     from crossflops.reconcile.alignment import align
     from crossflops.reconcile.contractions import read_alignable_model
 
@@ -153,7 +165,8 @@ def set_against(
 
 
 def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> Report:
-    """Return the report with tool results on the first and second model compared.
+    """Return a copy of the report with the explained differences between tools on the first and on
+    the second model.
 
     Unless two are named, these are each tool that answered for both models, and each that answered
     for one alone with all that answered for the other.

@@ -1,4 +1,4 @@
-"""Tools that cannot run a model are asked about what is rebuilt of it in their own framework."""
+"""Rebuild a model in another framework, for tools that cannot run it as it is."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ class RebuiltGroups(msgspec.Struct, frozen=True):
 
     @property
     def conventions(self) -> dict[str, Convention]:
-        """The conventions of the tools that run on rebuilt models, by tool."""
+        """The conventions of the tools that run on rebuilt models, as {tool: convention}."""
         return {
             tool: convention
             for group in self.groups
@@ -38,7 +38,8 @@ class RebuiltGroups(msgspec.Struct, frozen=True):
 def rebuild_for_tools(
     request: Request, choice: Choice, native: CountedModel, on_progress: Progress
 ) -> RebuiltGroups:
-    """Rebuild a model in each other framework, for tools that cannot run it as it is.
+    """Return tool groups with the model rebuilt in their frameworks, the counts of the rebuilt
+    models by tool, and failures by tool.
 
     Args:
         request: the model that was asked for.
@@ -80,7 +81,7 @@ def rebuild_for_tools(
 
 
 def _tools_of(framework: str, choice: Choice) -> list[str]:
-    """Return the chosen tools that run models of the framework, such as "torch"."""
+    """Return the names of the chosen tools that run models of this framework, such as "torch"."""
     return [
         tool
         for tool in model_running_tools(choice)

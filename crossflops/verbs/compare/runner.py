@@ -1,4 +1,4 @@
-"""All that runs beside this process in a comparison: its workers, its forks and its files."""
+"""Own what runs next to this process in a comparison: its workers, its forks and its files."""
 
 import tempfile
 import time
@@ -45,7 +45,7 @@ _LARGE = 250_000_000  # bytes of weights that are held once while tools run, and
 
 
 class PreparedModel(msgspec.Struct, frozen=True):
-    """A model whose tools load and build, and wait until they are released.
+    """A model whose tools are loaded, have built it, and wait for their release.
 
     `group` are the tools that are asked about the model itself, or get its file; `warnings` are
     those until then.
@@ -57,7 +57,7 @@ class PreparedModel(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """The index of the model."""
+        """The index of the model in the comparison, 0 for the first."""
         return self.plan.number
 
     @property
@@ -67,33 +67,35 @@ class PreparedModel(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> Choice:
-        """All requested tools, also those for the rebuilt model."""
+        """All tools that were requested, also those for a rebuilt model."""
         return self.plan.choice
 
 
 class _StartedTools(Protocol):
-    """Tools that were started: workers, or this process."""
+    """Tools that were started, in workers or in this process."""
 
     def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Run the tools on a model; yield tool and result as they finish."""
+        """Run the tools on a model; yield (tool, answer) as each ends."""
         ...
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Let these tools begin their run on the model, if workers are used."""
+        """Let these tools begin to run on the model; they must have been started."""
         ...
 
     def cancel_tools(self, model: int) -> None:
-        """Stop all tools of a model."""
+        """Stop all tools that run on a model."""
         ...
 
 
 class _LocalTools(msgspec.Struct, frozen=True):
-    """The tools of groups, on copies in this process; groups by the index of their model."""
+    """Tools that run on copies of a model in this process; `groups` are by index of the model."""
 
     groups: Mapping[int, ToolGroup]
 
     def iterate_results(self, model: int = 0) -> Iterator[tuple[str, Profile | Failure]]:
-        """Run the tools of a model one by one in this process; yield tool and result."""
+        """Run the tools on a model one after the other in this process; yield (tool, answer) for
+        each.
+        """
         group = self.groups[model]
         setting = group.request.setting
         for tool, adapter in group.choice.here.items():
@@ -105,14 +107,14 @@ class _LocalTools(msgspec.Struct, frozen=True):
                 yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
-        """Do nothing: in this process a tool runs when its result is read."""
+        """Do nothing: in this process, a tool runs when its result is read."""
 
     def cancel_tools(self, model: int) -> None:
         """Do nothing: no process was started for them."""
 
 
 class ToolRunner:
-    """The owner of everything that runs beside the counts of a comparison.
+    """The owner of all that runs next to the counts of a comparison.
 
     ::
 
@@ -154,7 +156,7 @@ class ToolRunner:
 
     @property
     def can_fork(self) -> bool:
-        """Whether tools may be forked from this process."""
+        """Whether tools can be forked from this process."""
         return self._single_threaded is not None and can_fork()
 
     def __enter__(self) -> "ToolRunner":
@@ -171,7 +173,9 @@ class ToolRunner:
                 kept.close()
 
     def prepare(self, models: Sequence[PlannedModel]) -> list[PreparedModel]:
-        """Start workers of all models; they load tools and models and wait for a release."""
+        """Start the workers of all models and return the prepared models; the workers load tools
+        and models, then wait for a release.
+        """
         if models[0].is_shared:
             self._kept.enter_context(one_thread())
         prepared = []
@@ -182,7 +186,9 @@ class ToolRunner:
         return prepared
 
     def restart(self, model: PreparedModel, request: Request) -> PreparedModel:
-        """Stop the workers of a model and start new ones for another request."""
+        """Stop the workers of a model and start new ones for another request; return the newly
+        prepared model.
+        """
         self._started[model.number].cancel_tools(model.number)
         self.finish(model)
         again = self._prepare(msgspec.structs.replace(model.plan, request=request))
@@ -190,12 +196,13 @@ class ToolRunner:
         return again
 
     def finish(self, model: PreparedModel) -> None:
-        """Stop the observation of a model and remove its temporary files."""
+        """Stop the observation of a model's runs and remove its temporary files."""
         self._watches.pop(model.number, None)
         self._of_model.pop(model.number).close()
 
     def take_source(self, model: PreparedModel) -> tuple[Source, str]:
-        """Return the built model to count, and why its weights needed values, "" if not.
+        """Return (built model to count, why its weights needed values); the reason is "" if they
+        did not.
 
         It is given away: nothing here holds its weights any longer.
         """
@@ -206,29 +213,33 @@ class ToolRunner:
         return source, reason
 
     def pending_runs(self, model: PreparedModel) -> Callable[[], Any] | None:
-        """Return a function that waits for the observed runs of a forked process, or None."""
+        """Return a function that waits for the runs observed in a forked process and returns them;
+        None without such runs.
+        """
         watch = self._watches.get(model.number)
         return watch.result if watch else None
 
     def can_release_early(self, model: PreparedModel) -> bool:
-        """Return whether memory allows tools to run while the model is converted.
+        """Return whether there is memory enough for tools to run while the model is converted.
 
         Large weights are held once while tools run.
         """
         return model.number not in self._large
 
     def release(self, model: PreparedModel, tools: Collection[str]) -> None:
-        """Let these tools run on the model, once their numbers are predicted."""
+        """Let these tools begin to run on the model; call this when their numbers are
+        predicted.
+        """
         if tools:
             self._released.setdefault(model.number, time.monotonic())
             self._started[model.number].release_tools(model.number, tools)
 
     def reclaim_memory(self, model: PreparedModel) -> None:
-        """Free the memory of the model after its count."""
+        """Free the memory of a model that was counted."""
         unfreeze_memory(collect=model.number in self._large)
 
     def results(self, model: PreparedModel, failures: Answers) -> Answers:
-        """Run all tools on a model; return their results in the order in which they finish.
+        """Run all tools on a model; return {tool: answer} in the order in which they end.
 
         Args:
             model: the model.
@@ -239,7 +250,7 @@ class ToolRunner:
         return collect_answers(answers, model.group.size, failures, self._on_progress, begin)
 
     def results_of(self, group: ToolGroup, failures: Answers) -> Answers:
-        """Start workers for tools on a rebuilt model; return the results."""
+        """Run the tools of a group on its rebuilt model, in new workers; return {tool: answer}."""
         with self._workers([group]) as started:
             answers = started.iterate_results(group.number)
             return collect_answers(
@@ -247,7 +258,8 @@ class ToolRunner:
             )
 
     def _prepare(self, model: PlannedModel) -> PreparedModel:
-        """Build the model if needed early, choose its tools, and start to observe its run.
+        """Return a prepared model: build it if this process needs it now, choose its tools, and
+        begin to observe its runs.
 
         Tools that see nodes are given a file: that of `--onnx`, or of the target, or the
         normalized model. The others run the model; of a file, or of a model of another framework,
@@ -273,7 +285,8 @@ class ToolRunner:
         return PreparedModel(model, group, (*model.warnings, *sentences))
 
     def _build_early(self, model: PlannedModel) -> Source | None:
-        """Build the model before workers start if this process needs it; otherwise return None.
+        """Build the model before workers start, if this process needs it then, and return it;
+        return None otherwise.
 
         Return None where it may as well be built while they start.
         """
@@ -291,7 +304,8 @@ class ToolRunner:
         return built[0]
 
     def _watch_runs(self, group: ToolGroup, source: Source) -> Background | None:
-        """Fork a process that runs the model in all needed modes; return its pending result.
+        """Fork a process that runs the model in all modes to observe; return its pending result,
+        None if there is nothing to observe.
 
         Return None where nothing is to be seen, or this process has more than one thread.
         """
@@ -307,7 +321,7 @@ class ToolRunner:
             )
 
     def _start(self, models: Sequence[PreparedModel], kept: ExitStack) -> None:
-        """Start workers for the models and give them models already built; `kept` ends them."""
+        """Start workers for the models; `kept` ends them when it is closed."""
         built = {
             model.number: self._sources[model.number][0]
             for model in models
@@ -320,7 +334,8 @@ class ToolRunner:
     def _workers(
         self, groups: Sequence[ToolGroup], built: Mapping[int, Source] | None = None
     ) -> AbstractContextManager[_StartedTools]:
-        """Return a context with the workers of these tools, or one that runs tools here.
+        """Return a context manager that runs the tools of the groups in workers, or in this
+        process without isolation.
 
         They are forked from this process where it has `built` models of targets for them, by
         number.
@@ -347,7 +362,7 @@ class ToolRunner:
 
 
 def _build_counted_source(request: Request) -> tuple[Source, str]:
-    """Build the model to count; return it, and why its weights needed values.
+    """Return (model to count, why its weights needed values); the reason is "" if they did not.
 
     One that the caller gave without values is one that can be run, as for tools.
     """

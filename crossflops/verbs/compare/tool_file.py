@@ -1,4 +1,4 @@
-"""The ONNX file that tools of graph nodes are given: which it is, what is in it, where it lies."""
+"""Choose and write the ONNX file that tools of graph nodes are given."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ NAME = "model.onnx"
 
 
 class ToolInputFile(msgspec.Struct, frozen=True):
-    """The file that tools get: an existing one, or one that is yet to be written.
+    """The ONNX file that tools get: a given one, or one that will be written to `path`.
 
     `given` is None where it is the normalized model. `path` is where the tools find it.
     """
@@ -34,7 +34,8 @@ class ToolInputFile(msgspec.Struct, frozen=True):
     path: Path
 
     def count_file(self, native: CountedModel, setting: Setting) -> CountedModel:
-        """Count the graph of the ONNX file without inlining its functions.
+        """Return the count of the file as tools see it: its functions are not replaced by their
+        bodies.
 
         A converted model is its file, except for loops: the count has their runs, where these
         differ. A module that a formula counts whole has its nodes in the file.
@@ -51,7 +52,9 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(made, program=program)
 
     def stock(self, own: CountedModel) -> Stock:
-        """Return initializers, nodes and weights that the ONNX file stores."""
+        """Return the stored tensors of the file: initializers, the nodes that use them, and which
+        are weights.
+        """
         model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
@@ -67,7 +70,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         )
 
     def infer_shapes(self, own: CountedModel) -> Graph:
-        """Return the graph of the file with the shapes that ONNX's shape inference finds.
+        """Return the graph of the file with the shapes that onnx.shape_inference finds.
 
         Of a model that was exported these are its own, but for sizes that values decided and for
         what loops give back.
@@ -82,7 +85,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         return own.graph if shapes is None else with_told_shapes(own.graph.as_written, shapes)
 
     def write(self, native: CountedModel) -> None:
-        """Write the file if it is missing. Raises CrossflopsError, TargetError, OSError."""
+        """Write the file, unless it is a given one that can be used as it is."""
         if self.given is None:
             hint = "convert the model to ONNX, and give the file with --onnx"
             write_program(native, self.path, hint)
@@ -93,13 +96,14 @@ class ToolInputFile(msgspec.Struct, frozen=True):
 
 
 def _has_loop(program: Any) -> bool:
+    """Return whether the exported model, if it is ONNX bytes, contains a Loop."""
     if not isinstance(program, bytes):
         return False
     return has_control_operator(decode_onnx_model(program).graph, "Loop")
 
 
 def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield name and input names of each node of an ONNX graph."""
+    """Yield (node name, names of its inputs) for each node of an ONNX graph."""
     if hasattr(graph, "initializers"):
         for node in graph:
             yield node.name or "", [value.name if value else "" for value in node.inputs]
@@ -112,10 +116,12 @@ def _node_and_input_names(graph: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tuple[Node, ...]:
-    """Return the nodes with the input names that the ONNX file has."""
+    """Return copies of the nodes whose inputs have the names that the ONNX file has for them."""
 
     def with_stored_names(node: Node) -> Node:
-        """Return a node and its bodies with the input names that the ONNX file has for them."""
+        """Return a copy of a node, and of the nodes in its bodies, with the input names of the
+        ONNX file.
+        """
         names = inputs.get(node.key, [])  # a node without a name has another key
         if len(names) != len(node.inputs):
             return node
@@ -133,7 +139,7 @@ def _as_stored(nodes: tuple[Node, ...], inputs: Mapping[str, list[str]]) -> tupl
 
 
 def _initializers(model: Any) -> Iterator[TensorSpec]:
-    """Yield name and shape of each initializer of an ONNX model."""
+    """Yield a tensor spec with the name and the shape of each initializer of an ONNX model."""
     values = getattr(model.graph, "initializers", None)
     if values is None:
         for initializer in model.graph.initializer:
@@ -145,7 +151,8 @@ def _initializers(model: Any) -> Iterator[TensorSpec]:
 
 
 def file_of_tools(request: Request, onnx: str | None, scratch: str) -> ToolInputFile:
-    """Return the ONNX file for tools: --onnx, the target itself, or one to be exported.
+    """Return the ONNX file for tools: the one of --onnx, the target itself, or one to be written
+    in the folder `scratch`.
 
     A file whose sizes are bound by the caller is copied with these sizes. Raises InputError.
     """

@@ -1,4 +1,4 @@
-"""A count set against hardware, for one question or for a table of runs."""
+"""Compare a count with hardware, for one question or for a table of runs."""
 
 from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
@@ -61,7 +61,8 @@ _COUNTED = (
 def request_of(
     target: Any, inputs: Any, config: Mapping[str, Any], question: Question
 ) -> Request | None:
-    """Build the request of a model, or return None if the work is given by numbers.
+    """Return the request of a model, or None if the question gives the work by numbers; raise
+    InputError for options without effect.
 
     The length of the question is that of the usual input of a model by name. Raises InputError
     for options of a model without one.
@@ -87,7 +88,7 @@ def request_of(
 
 
 def _flags(name: str, value: Any) -> Iterator[str]:
-    """Yield the command-line flags that set a field of a request."""
+    """Yield the command-line options that set this field of a request, such as "--dim"."""
     if name == "setting":
         yield from ["--no-grad"] * (not value.grad) + ["--train-mode"] * value.training
     elif name == "sizes":
@@ -99,7 +100,7 @@ def _flags(name: str, value: Any) -> Iterator[str]:
 def check_efficiency_question(
     question: Question, request: Request | None, shown: Collection[str] = ()
 ) -> None:
-    """Raise InputError for options that are contradictory, incomplete, or without effect.
+    """Raise InputError for options that contradict each other, are incomplete, or have no effect.
 
     Fields that are `shown` as they are given, such as a column of a table, need not change more.
     """
@@ -134,7 +135,9 @@ def check_efficiency_question(
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
-    """Raise an error if a field of the question is not positive, or not a whole number."""
+    """Raise InputError if a measured number is not positive, or a counted number is not an integer
+    of at least 1.
+    """
     for name in _MEASURED:
         value = fields[name]
         if value is not None and not 1e-30 <= value <= 1e30:
@@ -150,7 +153,7 @@ def _refuse_numbers(fields: Mapping[str, Any]) -> None:
 
 
 def _refuse_multiplier(text: str | None) -> None:
-    """Raise an error if the text of --train-multiplier is not a positive number."""
+    """Raise InputError if the text of --train-multiplier is not a positive number."""
     try:
         passes = Fraction(text) if text is not None else Fraction(1)
     except (ValueError, ZeroDivisionError):
@@ -173,7 +176,7 @@ class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
 ) -> RatedWork:
-    """Answer an efficiency question for one run, or for each run of a table."""
+    """Return the answer to an efficiency question, for one run or for each run of its table."""
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
     )
@@ -185,7 +188,8 @@ def rate_work(
     on_progress: Progress,
     memory: dict[bool, WorkStudy] | None = None,
 ) -> RatedWork:
-    """Compute FLOP/s and MFU of a model's work, or of given MACs, on each device.
+    """Return the FLOP/s and the MFU of a model's work, or of given MACs, on each device that the
+    question names.
 
     `memory` is kept between questions about one model. Raises UnknownNameError for an unknown
     device (with the required rate) and InputError for what contradicts itself.
@@ -229,7 +233,9 @@ def rate_work(
 def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
-    """Merge equal results for several devices of one name; None if they differ."""
+    """Return one answer in place of equal ones for all devices of an ambiguous name; None if they
+    differ.
+    """
     if not isinstance(trouble, AmbiguousDeviceError):
         return None
     names = " or ".join(device.label for device in trouble.candidates)
@@ -246,7 +252,9 @@ def _merge_equal_answers(
 
 
 def _without_device_names(answer: Efficiency) -> Efficiency:
-    """Return a result without device name, assumptions and warnings, to compare it."""
+    """Return a copy of an answer without device names, assumptions and warnings, to compare it
+    with others.
+    """
     roof = answer.roofline
     if isinstance(roof, Roofline):
         roof = replace(roof, device="", assumptions=(), warnings=())
@@ -254,7 +262,9 @@ def _without_device_names(answer: Efficiency) -> Efficiency:
 
 
 def with_request_record(content: EfficiencyReport, question: Question) -> EfficiencyReport:
-    """Return the report with the question's options and the versions."""
+    """Return a copy of the report with a record of the question's options and with the
+    versions.
+    """
     usual = Question().flat
     flags = {name: value for name, value in question.flat.items() if value != usual[name]}
     if "loss" in flags:
@@ -268,7 +278,7 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
 
 
 def peak_precisions(question: Question) -> tuple[str, ...]:
-    """Return the precisions that need a peak, as far as the options name them."""
+    """Return the precisions for which a peak is needed, as far as the options name them."""
     requested = question.precisions
     base = (
         tuple(terms.parse_precision_mix(requested.mix))
@@ -280,7 +290,7 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
 
 
 def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
-    """Build the measured run of a question from its speed, devices, tokens and parameters."""
+    """Return the measured run of a question: its speed, devices, tokens and parameters."""
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -312,7 +322,9 @@ def _build_efficiency(
     against: Peaks | None,
     bench: Bench | None,
 ) -> Efficiency:
-    """Compute rate, MFU and all requested parts of an efficiency result."""
+    """Return one answer: rate, MFU and all parts that the question requests, for one amount of
+    work and one peak.
+    """
     question = run.question
     pieces = numerator.split
     split = terms.terms(pieces, question.training, question.causality, question.precisions)
@@ -367,7 +379,9 @@ def _build_efficiency(
 
 
 def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy) -> Efficiency:
-    """Return the result with time, rate and MFU of each module of a table of times."""
+    """Return a copy of the answer with seconds, FLOP/s and MFU of each module in the table of
+    times.
+    """
     assert run.question.speed.times is not None
     known = work.report.modules if work.report else ()
     batches = (run.question.speed.batch or 1) / work.examples / run.world.split
@@ -382,7 +396,7 @@ def _with_module_times(answer: Efficiency, run: mfu.MeasuredRun, work: WorkStudy
 
 
 def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
-    """Return the result with intensity, ridge and bound of the roofline."""
+    """Return a copy of the answer with intensity, ridge and bound of this roofline."""
     return replace(
         answer,
         intensity=roof.step.intensity,
@@ -394,7 +408,9 @@ def with_roofline(answer: Efficiency, roof: Roofline) -> Efficiency:
 
 
 def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameError:
-    """Return the error of an unknown device, extended by the required FLOP/s if it is known."""
+    """Return the error about an unknown device; if the required FLOP/s are known, the message also
+    states them.
+    """
     from crossflops.report.quantity import short_amount  # a renderer is not imported for `count`
 
     if answer.rate is None:
@@ -409,7 +425,7 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 def rate_run_table(
     question: Question, request: Request | None, on_progress: Progress
 ) -> RatedWork:
-    """Compute an efficiency for each run of a table, and for each device of an unclear name.
+    """Return the answers for all runs of a table; invalid rows are left out and reported.
 
     A row that cannot be answered is named by its line in `left_out`, and the trouble is that
     there are such. Raises InputError where there is no table, and the error of the rows where
@@ -449,7 +465,9 @@ def rate_run_table(
 
 
 def _surplus_column_notes(table: runs.RunTable) -> list[str]:
-    """Return a note that names the columns of a table of runs that are not used, if any."""
+    """Return a list with one note that names the unused columns of a table of runs, [] if there
+    are none.
+    """
     if not table.unused:
         return []
     return [f"{table.name}: unused columns: {', '.join(table.unused)}"]

@@ -1,4 +1,4 @@
-"""The roofline of a model that was counted, or of numbers that are given."""
+"""Build the roofline of a counted model, or of given numbers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -56,7 +56,7 @@ from crossflops.verbs.efficiency.work import WorkStudy
 
 
 class Roofing(msgspec.Struct, frozen=True, kw_only=True):
-    """The subject of a roofline.
+    """The inputs of a roofline: the device, the work, the bytes and the questions.
 
     `batch` are the examples of a step and `counted` those of the pass that was counted. `passes`
     are k. `macs` and `moved` (bytes) are of one example where they are given in place of a
@@ -87,22 +87,26 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_byte_total(self) -> bool:
-        """Whether the user gives the total of bytes; bytes of single nodes are then unknown."""
+        """Whether the user gives the total of bytes, so that the bytes of single nodes are
+        unknown.
+        """
         return self.moved is not None
 
     @property
     def has_element_sizes(self) -> bool:
-        """Whether bytes follow from element counts, so that the element size can change."""
+        """Whether the bytes come from numbers of elements, so that the size of an element can be
+        changed.
+        """
         return self.param_bytes is not None
 
     @property
     def bytes_name(self) -> str:
-        """The name of the byte model, or "given" for bytes that the user gives."""
+        """The name of the byte model; "given" if the user gives the bytes."""
         return "given" if self.has_byte_total and not self.has_element_sizes else self.model
 
     @property
     def unchangeable_keys(self) -> tuple[str, ...]:
-        """The keys of --what-if that cannot be used, since the bytes are given."""
+        """The keys of --what-if that cannot be used, because the user gives the bytes."""
         known = (
             ("bytes",) if self.has_element_sizes else ("precision", "weights", "cache", "bytes")
         )
@@ -110,7 +114,8 @@ class Roofing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
-    """Build the roofline of a step: bounds of nodes and of the model, alternatives.
+    """Return the roofline of a step: time bounds of the model, its nodes and kernels, and
+    alternatives.
 
     Raises UnknownNameError for a precision that the device does not have.
     """
@@ -157,7 +162,7 @@ def roofline(roofing: Roofing, model: CountedModel | None) -> Roofline:
 
 
 def _variant_of_question(roofing: Roofing) -> Variant:
-    """Build the roofline variant that was requested: device, batch size, passes and formats."""
+    """Return the variant that was requested: device, batch size, passes and formats."""
     scale = Fraction(roofing.batch, roofing.counted)
     run = Scenario(
         label="as asked",
@@ -173,11 +178,15 @@ def _variant_of_question(roofing: Roofing) -> Variant:
 
 
 def _whole_model_loads(roofing: Roofing) -> Loads:
-    """Return a function that gives one load for the whole model, per example."""
+    """Return a function that gives the work and the given bytes of the whole model as one load,
+    per example.
+    """
     macs = round((roofing.macs or 0) * roofing.passes)
 
     def whole(model: ByteModel, formats: Formats, _scale: Fraction) -> Sequence[Load]:
-        """Return one load for the whole model: its MACs and bytes, by use of the bytes."""
+        """Return a tuple with one load for the whole model: its MACs, and its bytes of weights,
+        caches and other tensors.
+        """
         weights = _bytes_in_precision(
             roofing.weights, roofing.param_bytes, formats.format_of_weights()
         )
@@ -201,21 +210,27 @@ def _whole_model_loads(roofing: Roofing) -> Loads:
 
 
 def _bytes_in_precision(total: int, per_example: float | None, precision: str) -> int:
-    """Return the bytes in another precision; `per_example` has now the bytes per element."""
+    """Return the total bytes if each element has the size of another precision; `per_example` is
+    the present size of an element in bytes.
+    """
     if per_example is None or not precision:
         return total
     return round(total * BITS[storage(precision)] / (8 * per_example))
 
 
 def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
-    """Return a function from byte model, formats and batch scale to the loads of all nodes."""
+    """Return a function from byte model, formats and batch scale to the work and the bytes of each
+    node.
+    """
     if model is None:
         raise ValueError("a roofline needs a model or a number of bytes")
     graph, ledger = model.graph, model.ledger
 
     @cache
     def loads_of(byte_model: ByteModel, formats: Formats, scale: Fraction) -> Sequence[Load]:
-        """Return work and bytes of each node for a byte model, formats and batch scale."""
+        """Return the work and the bytes of each node, for this byte model, these formats and this
+        batch scale.
+        """
         counts = ledger if byte_model == "unfused" else count_whole(graph)
         rows = loads(graph, counts, byte_model, formats, scale)
         return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
@@ -224,7 +239,9 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
 
 
 def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
-    """Return the load with the precision of the last name pattern that it matches."""
+    """Return a copy of the load with the precision of the last pattern that its node, operator or
+    path matches.
+    """
     names = (load.op, load.node, load.path)
     kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
@@ -233,7 +250,9 @@ def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
 def _roofline_kernel_bounds(
     roofing: Roofing, model: CountedModel | None, base: Variant, nodes: Sequence[NodeBound]
 ) -> tuple[KernelBound, ...]:
-    """Return the time bounds of the kernels that a roofline names; none without a model."""
+    """Return the time bounds of the measured kernels of the roofline; () without a model or
+    kernels.
+    """
     if model is None or not roofing.kernels:
         return ()
     graph, ledger = model.graph, model.ledger
@@ -241,7 +260,9 @@ def _roofline_kernel_bounds(
 
 
 def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) -> tuple[str, ...]:
-    """Return sentences on what a roofline assumes: byte formula, passes, batch, energy."""
+    """Return the sentences that state what a roofline assumes: byte model, passes, batch,
+    energy.
+    """
     assumptions = [
         f"bytes, {roofing.bytes_name}: {roofing.formula or FORMULAS[roofing.bytes_name]}"
     ]
@@ -272,7 +293,9 @@ def _assumptions(roofing: Roofing, model: CountedModel | None, step: StepBound) 
 
 
 def _constant_folding_notes(model: CountedModel) -> list[str]:
-    """Return sentences about work that depends on no input and is left out of a roofline."""
+    """Return sentences about the work that depends on no input and is left out of the roofline, []
+    if there is none.
+    """
     before = [count for count in model.ledger.counted if count.node.constant]
     sentences = []
     if before:
@@ -292,7 +315,9 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
 
 
 def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
-    """Return " and do N MACs" for the constant MACs of the nodes; an empty text for none."""
+    """Return a text such as " and do 12 MACs" for the work of these nodes that depends on no
+    input, "" if it is 0.
+    """
     macs = sum(count.constant_cost.macs for count in counts)
     return f" and do {macs} MACs" if macs else ""
 
@@ -300,7 +325,7 @@ def _constant_macs_note(counts: Iterable[CountedNode]) -> str:
 def _warnings(
     model: CountedModel | None, efficiency: float | None, roofing: Roofing
 ) -> tuple[str, ...]:
-    """Return warnings of a roofline: uncounted nodes, or a run faster than its bound."""
+    """Return the warnings of a roofline: uncounted nodes, or a run faster than its bound."""
     warnings = []
     unknown = 0 if model is None or roofing.has_byte_total else len(model.ledger.uncounted)
     if unknown:
@@ -323,7 +348,8 @@ _HINT = "give a file written by `crossflops bench MODEL -o FILE.json`"
 
 
 def with_bench(question: Question) -> tuple[Question, Bench | None]:
-    """Return the question with the time of a saved bench result, and that result.
+    """Return (question with the time and batch of the saved `bench` result, that result);
+    unchanged and None without --bench.
 
     Raises CrossflopsError for a file that cannot be read or has no measurement.
     """
@@ -357,7 +383,9 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
 
 
 def _read_bench_file(path: Path) -> Bench:
-    """Read the saved result of `bench`; raise an error if it is unreadable or another file."""
+    """Return the saved result of `bench`; raise CrossflopsError if the file cannot be read or is
+    another one.
+    """
     try:
         return Bench.from_json(contents(path))
     except OSError as error:
@@ -367,7 +395,7 @@ def _read_bench_file(path: Path) -> Bench:
 
 
 def check_roofline_question(question: Question, request: Request | None) -> None:
-    """Raise InputError if the options of a roofline are incomplete or contradictory."""
+    """Raise InputError if the options of a roofline are incomplete or contradict each other."""
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.is_requested:
         return
@@ -421,7 +449,7 @@ def roof(
     against: Peaks | None,
     bench: Bench | None,
 ) -> Roofline | UnsetType:
-    """Build the roofline of a device if the question requests one, else return UNSET."""
+    """Return the roofline that the question requests, UNSET if it requests none."""
     question = run.question
     if not question.roof.is_requested or against is None:
         return UNSET
@@ -457,7 +485,8 @@ def roof(
 
 
 def _ceiling(against: Peaks, precision: str) -> Ceiling:
-    """Return the peaks and the memory bandwidth of the device as limits of a roofline.
+    """Return the peaks and the memory bandwidth of the device as limits; raise UnknownNameError if
+    its bandwidth is unknown.
 
     Raises UnknownNameError where the bandwidth is unknown.
     """
@@ -476,7 +505,7 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
 
 
 def _device_step_seconds(run: MeasuredRun) -> float | None:
-    """Return the seconds in which one device runs a batch; None without a speed."""
+    """Return the seconds that one device needs for a batch; None if no speed was measured."""
     pace = run.pace
     if pace is None:
         return None

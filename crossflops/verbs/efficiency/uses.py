@@ -1,4 +1,4 @@
-"""The use of each field of a question: a field without effect is refused.
+"""Say for each option of a question when it has an effect; an option without effect is rejected.
 
 Every field of `crossflops.hardware.rates.question.Question` has a row here, and a test holds that.
 A row says when the field changes the answer, and what to do where it does not.
@@ -17,7 +17,7 @@ _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
 class AskedWork(NamedTuple):
-    """A question, and the source of its work: a model, provided MACs, or sizes."""
+    """A question, and where its work comes from: a model, given MACs, or sizes."""
 
     fields: dict[str, Any]
     question: Question
@@ -25,7 +25,7 @@ class AskedWork(NamedTuple):
 
     @property
     def has_given_macs(self) -> bool:
-        """Whether the MACs are provided."""
+        """Whether the MACs are given as a number."""
         return self.fields["macs"] is not None or self.fields["pass_macs"] is not None
 
     @property
@@ -35,7 +35,7 @@ class AskedWork(NamedTuple):
 
     @property
     def has_width(self) -> bool:
-        """Whether options give the width of attention (hidden size or heads)."""
+        """Whether an option gives the width of attention: the hidden size or the heads."""
         return any(self.fields[name] for name in ("hidden", "heads", "head_dim"))
 
     @property
@@ -46,22 +46,22 @@ class AskedWork(NamedTuple):
 
     @property
     def decodes(self) -> bool:
-        """Whether the question is about one new token after a context."""
+        """Whether the question is about the work of one new token after a context."""
         return self.has_only_sizes and self.fields["context"] is not None
 
     @property
     def has_rate(self) -> bool:
-        """Whether a rate (examples or tokens per second) was measured."""
+        """Whether a measured rate is given, in examples or tokens per second."""
         return any(self.fields[name] for name in ("examples_per_second", "tokens_per_second"))
 
     @property
     def has_time(self) -> bool:
-        """Whether a time (of a pass, its parts, or a bench result) was measured."""
+        """Whether a measured time is given: of a pass, of its parts, or in a result of `bench`."""
         return any(self.fields[name] for name in ("latency_ms", "fwd_ms", "bench"))
 
     @property
     def has_speed(self) -> bool:
-        """Whether a rate or a time was measured."""
+        """Whether a measured rate or time is given."""
         return any(self.fields[name] is not None for name in WAYS) or bool(self.fields["bench"])
 
     @property
@@ -76,7 +76,7 @@ class AskedWork(NamedTuple):
 
 
 class Use(NamedTuple):
-    """The condition under which a field has an effect; `what` it is about, and the remedy."""
+    """The condition under which a field has an effect, and the message if it has none."""
 
     changes: Callable[[AskedWork], Any]
     what: str = ""
@@ -84,12 +84,12 @@ class Use(NamedTuple):
 
 
 def _has_use_always(work: AskedWork) -> bool:
-    """Return True: the field has a use in every question."""
+    """Return True, for a field that has an effect in every question."""
     return True
 
 
 def _is_training_work(work: AskedWork) -> bool:
-    """Return whether the question is about training (--train)."""
+    """Return whether the question is about training, by --train."""
     return bool(work.fields["train"])
 
 
@@ -109,7 +109,9 @@ _OF_A_CACHE = Use(
 
 
 def _has_attention(work: AskedWork) -> bool:
-    """Return whether attention can be counted: from nodes, or from sizes with a width."""
+    """Return whether attention can be counted: the work is from nodes, or from sizes with a
+    width.
+    """
     return work.has_nodes or (work.has_only_sizes and work.has_width)
 
 
@@ -121,7 +123,7 @@ _OF_ATTENTION = Use(
 
 
 def _needs_length(work: AskedWork) -> bool:
-    """Return whether the question needs a sequence length to compute its work."""
+    """Return whether a sequence length has an effect on the answer."""
     by_example = work.fields["tokens_per_second"] is None and work.has_speed
     return work.has_model or (
         work.has_only_sizes
@@ -130,14 +132,14 @@ def _needs_length(work: AskedWork) -> bool:
 
 
 def _needs_tokens(work: AskedWork) -> bool:
-    """Return whether the question needs the number of tokens of an example."""
+    """Return whether the number of tokens of an example has an effect on the answer."""
     if work.has_only_sizes and (work.fields["seq"] or work.fields["context"]):
         return False
     return work.has_speed or work.has_length
 
 
 def _moves_bytes(work: AskedWork) -> bool:
-    """Return whether the question needs bytes that move between memory and the device."""
+    """Return whether bytes that move between memory and device are part of the answer."""
     moved = work.decodes or (
         work.has_model and not work.has_given_macs and not work.fields["compare"]
     )
@@ -149,20 +151,22 @@ def _moves_bytes(work: AskedWork) -> bool:
 
 
 def _has_examples(work: AskedWork) -> bool:
-    """Return whether the length of a training run can be given in examples."""
+    """Return whether the length of a training run is given, and is known in examples."""
     known = ("tokens", "seq", "run_examples", "run_steps")
     return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
 
 
 def _repeats(work: AskedWork) -> bool:
-    """Return whether the question is about several steps or batches."""
+    """Return whether the question is about several steps, or about a batch of which more is
+    computed.
+    """
     steps = work.fields["run_steps"] or work.fields["pp"] > 1 or work.has_time
     batches = work.fields["batch"] and (work.question.roof.is_requested or work.has_length)
     return steps or batches
 
 
 def _heads_matter(work: AskedWork) -> bool:
-    """Return whether the work is computed from sizes to which numbers of heads contribute."""
+    """Return whether the numbers of heads have an effect on work that is computed from sizes."""
     both = work.fields["heads"] and work.fields["head_dim"]
     full = both and not work.fields["hidden"]
     return work.has_only_sizes and (full or work.fields["kv_heads"] or not work.fields["hidden"])
@@ -335,12 +339,14 @@ _USUAL = Question().flat
 
 
 def non_default_fields(question: Question) -> dict[str, Any]:
-    """Return the fields of a question that differ from their defaults."""
+    """Return {field: value} for the fields of a question that differ from their defaults."""
     return {name: value for name, value in question.flat.items() if value != _USUAL[name]}
 
 
 def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str] = ()) -> None:
-    """Raise InputError for an option that has no effect on the answer."""
+    """Raise InputError for the first option of the question that has no effect on the answer;
+    those in `shown` are accepted.
+    """
     work = AskedWork(question.flat, question, has_model)
     for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
@@ -349,7 +355,9 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
 
 
 def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
-    """Raise InputError for an option about attention if the model has none to change."""
+    """Raise InputError for an option about attention if the model has no attention that it
+    changes.
+    """
     training, causality = question.training, question.causality
     products = [piece for piece in pieces if piece.scores]
     scores = [piece.scores for piece in pieces if piece.scores]
@@ -384,7 +392,7 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
 
 
 def refuse_replaced(question: Question, by_every_row: Collection[str], table: str) -> None:
-    """Raise InputError for an option that every row of a table of runs sets itself.
+    """Raise InputError for an option whose value every row of the table of runs replaces.
 
     A device goes over a peak that is given for all precisions alike.
     """
@@ -399,5 +407,5 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
 
 
 def flag(name: str) -> str:
-    """Return the command-line option of a field: "train_multiplier" is "--train-multiplier"."""
+    """Return the command-line option of a field: "--train-multiplier" for "train_multiplier"."""
     return f"--{name.strip('_').replace('_', '-')}" if name != "tools" else "--tool"

@@ -1,4 +1,6 @@
-"""Whose work a rate is about: a model's native count, a tool's, one that is given, or a rule's."""
+"""Find the work that a rate is about: a model's native count, a tool's count, a given number, or a
+formula of sizes.
+"""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -67,7 +69,8 @@ def study_work(
     only_count: bool = False,
     memory: dict[bool, WorkStudy],
 ) -> WorkStudy:
-    """Return the work (MACs) that a question is about; with `only_count` no tool runs.
+    """Return the MACs of one example that the question is about, and what is known of their model;
+    with `only_count` no tool runs.
 
     `memory` keeps what a model came to, for questions that differ only in what was measured.
     """
@@ -82,7 +85,9 @@ def study_work(
 def _study_model(
     question: Question, request: Request, on_progress: Progress, only_count: bool
 ) -> WorkStudy:
-    """Count a model, or run tools on it; return its work and what is known of its pass."""
+    """Return the MACs of a model by its native count, by conventions or by tools, as the question
+    requests.
+    """
     work = question.work
     if work.compare and not only_count:
         from crossflops.verbs.compare import compare
@@ -110,7 +115,8 @@ def _study_model(
 
 
 def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
-    """Return the report with the causes by which each convention differs from native.
+    """Return a copy of the report with the causes by which the total of each convention differs
+    from the native MACs.
 
     Left out of nodes, and where the convention is about another mode than was counted.
     """
@@ -125,7 +131,9 @@ def explain_conventions(report: Report, counted: CountedModel, setting: Setting)
 
 
 def _without_model(question: Question, params: int | None) -> WorkStudy:
-    """Return the work of a question without a model: from given MACs, or from model sizes."""
+    """Return the work of a question without a model: from given MACs, or from the sizes of a
+    language model.
+    """
     work, training = question.work, question.training
     thrice = training.train and training.train_multiplier is None
     if work.macs is None and work.pass_macs is None:
@@ -139,7 +147,7 @@ def _without_model(question: Question, params: int | None) -> WorkStudy:
 
 
 def _numerator_from_options(question: Question) -> Numerator:
-    """Return the work of one example from --macs or --pass-macs."""
+    """Return the MACs of one example that --macs or --pass-macs gives."""
     work, batch = question.work, question.speed.batch or 1
     if work.macs is not None:
         return external_numerator(quantity(work.macs))
@@ -149,7 +157,8 @@ def _numerator_from_options(question: Question) -> Numerator:
 
 
 def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...]:
-    """Return the least memory traffic of each node for a pass scaled by `scale`.
+    """Return the work and the least memory traffic of each node, for a pass that is scaled by
+    `scale`.
 
     In the precision that ran, where its width is known.
     """
@@ -161,7 +170,7 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
 def _to_single_example(
     question: Question, studied_pass: WorkStudy, params: int | None
 ) -> WorkStudy:
-    """Return the work of one example from the work of a counted pass over a batch."""
+    """Return the work of one example, from the work of a counted pass over a batch."""
     report = studied_pass.report
     assert report is not None
     examples = _examples(question, report)
@@ -202,7 +211,7 @@ def _to_single_example(
 def _run_optimizer_step(
     name: str, counted: CountedModel, exact: Steps | None
 ) -> OptimizerStep | None:
-    """Return the FLOPs of an optimizer step; None if no optimizer is named."""
+    """Return the work of one step of the named optimizer; None if no optimizer is named."""
     if not name:
         return None
     if exact is None:
@@ -218,7 +227,9 @@ def _run_optimizer_step(
 def _exact_step(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
-    """Return the exact training step and warnings; None if 3 x forward must do."""
+    """Return (exact work of the training step, warnings about it); None in place of the work if 3
+    x forward has to be used.
+    """
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
@@ -229,7 +240,9 @@ def _exact_step(
 
 
 def _without_backward(exact: Steps) -> tuple[str, ...]:
-    """Return a warning that names backward passes without a count, if any."""
+    """Return a tuple with one warning that names the backward passes without a count, () if there
+    are none.
+    """
     if not exact.unknown:
         return ()
     names = ", ".join(unknown.key for unknown in exact.unknown[:3])
@@ -241,7 +254,9 @@ def _without_backward(exact: Steps) -> tuple[str, ...]:
 
 
 def _divide_by_examples(numerator: Numerator, examples: int, question: Question) -> Numerator:
-    """Return the MACs of one example if they were counted for a batch and a batch is given."""
+    """Return the MACs of one example: the counted MACs divided by `examples` if the question has a
+    batch, else unchanged.
+    """
     if question.speed.batch is None:
         return numerator
     per_example = Fraction(numerator.macs, examples)
@@ -249,7 +264,9 @@ def _divide_by_examples(numerator: Numerator, examples: int, question: Question)
 
 
 def _examples(question: Question, report: Report) -> int:
-    """Return the number of examples in the counted pass: 1 or the requested batch."""
+    """Return the number of examples in the counted pass: 1 without --batch, else the first
+    dimension of the first input.
+    """
     batch = question.speed.batch
     if batch is None:
         return 1
@@ -263,7 +280,9 @@ def _examples(question: Question, report: Report) -> int:
 
 
 def _sequence_length(report: Report) -> int | None:
-    """Return the sequence length: dimension 1 of the first 2-D integer input; None if none."""
+    """Return the second dimension of the first integer input with two dimensions; None if there is
+    none.
+    """
     for spec in report.model.inputs:
         if spec.dtype.startswith("int") and len(spec.shape) == 2:
             return spec.shape[1]

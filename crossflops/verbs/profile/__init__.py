@@ -1,4 +1,4 @@
-"""The verb `profile`: a training step, its count, and its time module by module.
+"""Run the verb `profile`: a training step, its count, and its time module by module.
 
 In: a request and how to train, or times that were measured elsewhere; or a model in a training
 loop. Out: a profile.

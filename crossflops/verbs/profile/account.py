@@ -1,4 +1,4 @@
-"""The count of a step beside its times: one profile."""
+"""Combine the count of a training step with its times in one profile."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,8 @@ from crossflops.verbs.efficiency.work import explain_conventions
 
 
 class CountPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of equal calls, their number, and the module's path in the model.
+    """The report of one kind of call, how often it ran, and the path of the called module in the
+    model.
 
     `repeats` of them took the same examples. `has_backward` says whether a backward pass ran
     through them, `is_again` that they ran within one, whose forward work is done again: that of
@@ -53,7 +54,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     finished: frozenset[str] | None = None
 
     def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
-        """Return the MACs and FLOPs that one recomputed call repeats in a module."""
+        """Return (MACs, FLOPs) of the work in a module that one recomputed call does again."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
@@ -62,7 +63,7 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
-    """A module that was not called itself, around parts that were."""
+    """A module that was not called itself, but encloses modules that were."""
 
     path: str
     class_: str
@@ -70,7 +71,7 @@ class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """The reports of a step, and those of the modules `beside` the model.
+    """The reports of the calls of one step, and those of modules outside of the model (`beside`).
 
     `outer` are the modules around parts of the model that the loop calls, from the outside,
     `order` the paths of its modules. `warnings` say what is in no sum.
@@ -89,13 +90,15 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def calls(self) -> int:
-        """The number of calls of the model; of its parts, the largest number."""
+        """The number of calls of the model; if only parts of it are called, the largest number for
+        one part.
+        """
         first = [part for part in self.parts if not part.is_again]
         return max(_sum_by_path(first, lambda part: part.times).values())
 
 
 def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int]) -> dict[str, int]:
-    """Return the sum of an amount over the parts, by module path."""
+    """Return {module path: sum of `amount` over the parts at this path}."""
     sums: dict[str, int] = {}
     for part in parts:
         sums[part.path] = sums.get(part.path, 0) + amount(part)
@@ -103,7 +106,9 @@ def _sum_by_path(parts: Iterable[CountPart], amount: Callable[[CountPart], int])
 
 
 def count_profile_step(request: Request) -> Report:
-    """Count a training step; explain the requested conventions."""
+    """Return the report of a training step, with the explained totals of the requested
+    conventions.
+    """
     report, native = native_count(msgspec.structs.replace(request, train=True))
     return explain_conventions(report, native, request.setting)
 
@@ -112,7 +117,7 @@ _SUMMED = Training.__struct_fields__
 
 
 def _scale_training_work(work: Training, times: int) -> Training:
-    """Return the work of a training step with every amount multiplied by an integer."""
+    """Return the work of a training step with every amount multiplied by `times`."""
     return Training(**{name: times * getattr(work, name) for name in _SUMMED})
 
 
@@ -126,7 +131,9 @@ def _sum_training_work(works: Iterable[Training]) -> Training:
 
 
 def _work_of_part(part: CountPart, single: Training, path: str = "") -> Training:
-    """Return the training work of all calls of a part, from the work of one call."""
+    """Return the training work of all calls of a part, from `single`, the work of one call; a
+    recomputed call has only recomputed work.
+    """
     if not part.is_again:
         return _scale_training_work(single, part.times)
     macs, flops = part.recompute_work(path, single)
@@ -148,7 +155,7 @@ def work_of(count: Count) -> Training:
 
 
 class _PartTable(NamedTuple):
-    """A part of the count by the paths of the model."""
+    """The modules of one part of the count, by their paths in the part."""
 
     part: CountPart
     rows: dict[str, ModuleRow]
@@ -156,12 +163,14 @@ class _PartTable(NamedTuple):
 
     @classmethod
     def from_part(cls, part: CountPart) -> "_PartTable":
-        """Build the table of modules, and of their own work, of a part."""
+        """Return the table of a part: its modules and their own work, by path."""
         rows = {row.path: row for row in part.report.modules}
         return cls(part, rows, _own_work_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
-        """Return a module path relative to the part; "" for its ancestors, None outside."""
+        """Return the path of a module relative to the part: "" for the part and its ancestors,
+        None for a module outside of it.
+        """
         index = self.part.path
         if path == index or not path or index.startswith(f"{path}."):
             return ""
@@ -170,12 +179,16 @@ class _PartTable(NamedTuple):
         return path.removeprefix(f"{index}.") if path.startswith(f"{index}.") else None
 
     def is_outside(self, path: str) -> bool:
-        """Return whether the path is shorter than that of the part, as for its ancestors."""
+        """Return whether the path is shorter than that of the part, so that it can only be an
+        ancestor.
+        """
         return len(path) < len(self.part.path)
 
 
 def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
-    """Return MACs, FLOPs, bytes and seconds of each module, in the order of the model."""
+    """Return a row for each module with its MACs, FLOPs, bytes and seconds in the step, in the
+    order of the model.
+    """
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
@@ -210,7 +223,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
 
 
 def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
-    """Return class and number of parameters of each module, by path."""
+    """Return {module path: (class, number of parameters)}, in the order of the model."""
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
         for row in part.report.modules:
@@ -224,7 +237,9 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
 
 
 def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
-    """Return by module the MACs and FLOPs of its own nodes, and the bytes with submodules."""
+    """Return {module path: (MACs of its own nodes, FLOPs of its own nodes, bytes including
+    submodules)}.
+    """
     work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     known_paths = {row.path for row in report.modules}
     for node in report.nodes:
@@ -242,7 +257,9 @@ def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
 
 
 def _depth(path: str, depths: Mapping[str, int]) -> int:
-    """Return the depth of a module: the depth of its nearest listed ancestor plus 1."""
+    """Return the depth of a module: 1 more than that of its nearest ancestor in `depths`, 0
+    without one.
+    """
     outer = path
     while outer:
         outer = outer.rpartition(".")[0]
@@ -252,7 +269,9 @@ def _depth(path: str, depths: Mapping[str, int]) -> int:
 
 
 def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, Any]:
-    """Return the seconds of a module; for a mere container the sum over its submodules."""
+    """Return the calls and seconds of a module by field name; a container that is not called has
+    the sums of its submodules.
+    """
     if not times:
         return {}
     spent = times.get(path)
@@ -274,7 +293,9 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
 
 
 def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
-    """Return whether `other` is the nearest called module below `path`."""
+    """Return whether the module `other` was called and is below `path`, without another called
+    module between them.
+    """
     if other == path or not times[other].calls:
         return False
     if path and not other.startswith(f"{path}."):
@@ -288,7 +309,8 @@ def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
 
 
 def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
-    """Return the least forward MACs that were recomputed, from the calls of modules.
+    """Return the least number of forward MACs that were recomputed, derived from the repeated
+    calls of modules.
 
     A module's own products ran again as often as its forward pass did to its end, as a share of
     its calls that a backward pass ran through. Of a pass that ended early it is not known what had
@@ -310,7 +332,8 @@ def least_again(count: Count, times: Mapping[str, ModuleTimes]) -> int:
 
 
 class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
-    """The peak of the rates: a device of the catalogue, or given peaks, see `efficiency`.
+    """The peak with which rates are compared: a device of the catalogue, or given peaks; see
+    `efficiency`.
 
     `precision` is the one that ran, by default that of the weights or of autocast.
     """
@@ -320,7 +343,9 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
     precision: str | None = None
 
     def check(self) -> None:
-        """Raise an error if the device, the peak or the precision is invalid."""
+        """Raise an error if the device, the peak or the precision is invalid, or the precision has
+        no effect.
+        """
         peaks = [parse_peak_tflops(text) for text in self.peak_tflops]
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
@@ -336,7 +361,8 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
 def peak_of(
     rated: RatedAgainst, stored: str, device: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
-    """Return the peak to rate a profile against, or None with a note on why.
+    """Return (peak with which the profile is compared, notes); the peak is None if it is unknown,
+    and a note says why.
 
     `stored` is the element type of the products, `device` the name of the one that ran, "cpu" for
     this machine. Raises UnknownNameError for a device or a precision that was asked for and is not
@@ -370,7 +396,9 @@ def peak_of(
 def _this_machine_peak(
     precision: str, stored: str, threads: int
 ) -> tuple[ProfilePeak | None, tuple[str, ...]]:
-    """Measure the peak of this CPU for a precision; return it, or why there is no MFU."""
+    """Return (measured peak of this CPU for a precision, notes); the peak is None if it is
+    unknown, and a note says why.
+    """
     try:
         measured = own_peak(threads)
     except CrossflopsError as error:
@@ -409,7 +437,7 @@ RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includ
 
 
 def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
-    """Build the profile of a training step from its count, its times and a peak."""
+    """Return the profile of a training step, from its count, its times and a peak."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
     rows = module_profiles(count, times)
@@ -486,13 +514,15 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
 
 
 def _opaque_module_warning(path: str) -> str:
-    """Return the warning that torch.compile hides the submodules of this path."""
+    """Return the warning that torch.compile hides the submodules of this module."""
     name = path or "the model"
     return f"torch.compile hides the modules in {name}: they have work, but no time"
 
 
 def _to_latencies(times: StepTimes | None) -> Latencies | None:
-    """Return forward, backward, optimizer and iteration seconds of a step with hooks."""
+    """Return the seconds of each phase of the step that ran with hooks; None without such a
+    step.
+    """
     if times is None:
         return None
     return Latencies(
@@ -505,24 +535,28 @@ def _to_latencies(times: StepTimes | None) -> Latencies | None:
 
 
 def _main_product_dtype(report: Report) -> str:
-    """Return the dtype in which most MACs are computed."""
+    """Return the element type in which most MACs are computed, "float32" if there are no MACs."""
     kinds = report.macs_by_precision
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
 
 def _model_of(count: Count) -> ModelInfo:
-    """Return the model's name and inputs; of a part if the loop calls only parts."""
+    """Return the name and the inputs of the model; if only parts of it are called, with the class
+    of the whole model as its name.
+    """
     model = count.report.model
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
 
 def _params_of(count: Count) -> int:
-    """Return the number of parameters of the model of the step."""
+    """Return the number of parameters of the whole model."""
     return count.outer[0].params if count.outer else count.report.params
 
 
 def _param_bytes(count: Count) -> int:
-    """Return the bytes of the parameters of the model, or of the called parts."""
+    """Return the bytes of the parameters of the model; if only parts of it are called, of these
+    parts.
+    """
     parts = {part.path: part.report.memory for part in reversed(count.parts)}
     if not count.outer:
         parts = {"": count.report.memory}
@@ -530,7 +564,7 @@ def _param_bytes(count: Count) -> int:
 
 
 def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
-    """Return all nodes without a count, over all kinds of calls of the step."""
+    """Return all nodes without a count, each once, over all kinds of calls of the step."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
         rows |= dict.fromkeys(part.report.uncounted)
@@ -542,7 +576,9 @@ def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
 def _add_times(
     additional: Iterable[BesideProfile], watched: StepTimes | None
 ) -> tuple[BesideProfile, ...]:
-    """Return the modules outside the model with their forward and backward seconds."""
+    """Return the rows of the modules outside of the model, with their forward and backward
+    seconds.
+    """
     seen = watched.beside if watched is not None else ()
     return tuple(
         msgspec.structs.replace(row, forward_seconds=time.forward, backward_seconds=time.backward)
@@ -553,7 +589,9 @@ def _add_times(
 def _coverage_share_notes(
     work: Training, additional: Iterable[BesideProfile], timing: Timing
 ) -> Iterable[str]:
-    """Yield a note on the share of the step's time in which counted work ran."""
+    """Yield one note that says in which share of the step's time the counted work ran, if the
+    times are known.
+    """
     times, rows = timing.latencies, tuple(additional)
     if timing.watched is None or not times.iteration or times.forward is None:
         return
@@ -568,7 +606,8 @@ def _coverage_share_notes(
 
 
 def _examples(count: Count) -> int | None:
-    """Return the batch size over all calls with a backward pass; None if an input has none.
+    """Return the number of examples of the step, over all calls that have a backward pass; None if
+    a call has no batch dimension.
 
     Of a model whose parts the loop calls, that of the part that had most.
     """
@@ -586,7 +625,9 @@ def _examples(count: Count) -> int | None:
 
 
 def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[str, ...]:
-    """Return a note if the optimizer's step is faster than the device's memory allows."""
+    """Return a tuple with one warning if the optimizer's step is faster than the memory of the
+    device allows, else ().
+    """
     seconds = timing.latencies.optimizer
     if seconds is None or against.device is None:
         return ()
@@ -597,7 +638,9 @@ def _short_step(timing: Timing, report: Report, against: RatedAgainst) -> tuple[
 
 
 def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
-    """Yield for each requested convention its MACs, and the causes of its difference."""
+    """Yield for each requested convention its MACs in the step, and the causes of its difference
+    from the native count.
+    """
     accounts: Sequence[Any] = count.report.reconciliations or ()
     if len(count.parts) > 1:
         return

@@ -1,4 +1,4 @@
-"""The count of a step as it was observed: every call, and the backward passes through it."""
+"""Count a step as it was observed: every call, and the backward passes through it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -46,7 +46,9 @@ _INPUTS = (
 
 
 def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
-    """Count each kind of call of the model in an observed step; keep the random state."""
+    """Return the count of an observed step, with one part for each kind of call of the model; the
+    random state is kept.
+    """
     counter = _CallCounter(conventions)
     inner = without_wrappers(model)
     with preserving_random_state():
@@ -78,7 +80,9 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
 
 
 def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
-    """Return path, class and parameters of the modules that enclose the paths."""
+    """Return path, class and number of parameters of each module that encloses one of the paths
+    and is not called itself.
+    """
     enclosing = dict.fromkeys(above for path in paths for above in _above(path))
     return tuple(
         OuterModule(
@@ -92,14 +96,14 @@ def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
 
 
 def _above(path: str) -> Iterator[str]:
-    """Yield the paths of all ancestors of a module path, the nearest first, the root last."""
+    """Yield the paths of all ancestors of a module, the nearest first and "" (the model) last."""
     while path:
         path = path.rpartition(".")[0]
         yield path
 
 
 def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
-    """Yield sentences on work of a step that the counted backward passes do not include."""
+    """Yield one sentence for each kind of work in the calls that is not counted."""
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         for why in call.passes.beside:
@@ -111,7 +115,9 @@ def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
 
 
 def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str]:
-    """Yield a warning on matrix products of a backward pass outside of all modules."""
+    """Yield one warning if a backward pass had matrix products outside of all modules of the
+    step.
+    """
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
         yield (
@@ -121,12 +127,14 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
 
 
 def _name_of(call: ModelCall) -> str:
-    """Return the module path of a call, or the class name of the model for its root."""
+    """Return the path of the called module, or its class name if it is the model itself."""
     return call.path or type(call.module).__name__
 
 
 class _CallCounter:
-    """Counts of calls, each graph once; `doubts` are undecided points."""
+    """Counts calls of an observed step, equal ones once; `doubts` are warnings about what could
+    not be decided.
+    """
 
     def __init__(self, conventions: str | tuple[str, ...]) -> None:
         self._as = conventions
@@ -135,7 +143,9 @@ class _CallCounter:
         self.doubts: dict[str, None] = {}
 
     def part(self, kind: CallKind) -> CountPart:
-        """Count one kind of call: its forward and backward passes, and how often it ran."""
+        """Return the count of one kind of call: its forward pass, its backward passes, and how
+        often it ran.
+        """
         call = kind.call
         with _setting_trainable_parameters(call.module, call.trained):
             report, native, request = self._native(call)
@@ -150,7 +160,9 @@ class _CallCounter:
         )
 
     def other_module_profile(self, module: Any, calls: list[ModelCall]) -> BesideProfile:
-        """Return the training work of a module outside the model, or why it is unknown."""
+        """Return the training work of a module outside of the model over these calls, or why it is
+        unknown.
+        """
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
@@ -160,7 +172,9 @@ class _CallCounter:
         return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
 
     def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
-        """Count the model with the inputs of a call; return a known count for equal inputs."""
+        """Return (report, counted model, request) for a call; calls with equal inputs are counted
+        once.
+        """
         key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)
@@ -174,7 +188,7 @@ class _CallCounter:
         return self._known[key]
 
     def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
-        """Return the training work of all backward passes through a call."""
+        """Return the training work of all backward passes through a call, by node."""
         work: dict[str, TrainingStep] = {}
         unknown: dict[str, Unknown] = {}
         updated: dict[str, TensorSpec] = {}
@@ -189,7 +203,7 @@ class _CallCounter:
     def _steps(
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
-        """Return the training work of one backward pass through a call."""
+        """Return the training work of one backward pass through a call, by node."""
         native, step = self._sever_unused_outputs(call, native, backward)
         inputs = self._asking(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
@@ -205,7 +219,9 @@ class _CallCounter:
     def _sever_unused_outputs(
         self, call: ModelCall, native: CountedModel, backward: BackwardPass
     ) -> tuple[CountedModel, StepSetting]:
-        """Return the count without the outputs that a backward pass did not use."""
+        """Return (count without the outputs that the backward pass did not use, setting of the
+        step that says so).
+        """
         if not backward.missed:
             return native, StepSetting()
         reached = tuple(index not in backward.missed for index in range(call.outputs))
@@ -218,7 +234,9 @@ class _CallCounter:
     def _asking(
         self, call: ModelCall, native: CountedModel, indices: tuple[int, ...]
     ) -> Mapping[str, bool]:
-        """Return the inputs of the graph whose gradient the backward pass computed."""
+        """Return {name of a graph input: True} for the inputs whose gradient the backward pass
+        computed.
+        """
         if not indices:
             return {}
         shapes, specs = call_signature(call)[0], native.graph.inputs
@@ -230,7 +248,9 @@ class _CallCounter:
 
 @contextmanager
 def _setting_trainable_parameters(module: Any, trained: tuple[bool, ...]) -> Iterator[None]:
-    """Set requires_grad of the parameters as it was in a call, within the block."""
+    """Set requires_grad of the module's parameters, within the block, to the values in
+    `trained`.
+    """
     changed = [
         (weight, was)
         for weight, was in zip(module.parameters(), trained, strict=False)

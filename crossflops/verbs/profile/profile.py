@@ -1,4 +1,4 @@
-"""The verb `profile`: train a model for some steps, and set the times beside the count.
+"""Run the verb `profile`: train a model for some steps, and combine its count with the times.
 
 Beside them stands what tools print for the model, and by which causes, where it is asked for.
 """
@@ -45,7 +45,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def are_there(self) -> bool:
-        """Whether times are given as options. Raises InputError if --fwd-ms is missing."""
+        """Whether times are given as options; raises InputError if --fwd-ms is missing."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
             raise InputError(
                 "--fwd-ms is missing: the times of other passes need it", "add --fwd-ms"
@@ -54,7 +54,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def latencies(self) -> Latencies:
-        """The times in seconds. Raises InputError for an invalid time."""
+        """The given times in seconds; raises InputError for an invalid time."""
         values = (self.fwd_ms, self.bwd_ms, self.step_ms)
         for value in values:
             if value is not None and not 1e-9 <= value <= 1e12:
@@ -84,7 +84,9 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
 def profile_training(
     request: Request, conditions: ProfileConditions, on_progress: Progress
 ) -> TrainingProfile:
-    """Profile the training of a PyTorch model: run it, or use the given times."""
+    """Return the profile of a training step of a PyTorch model: the model is trained, or the given
+    times are used.
+    """
     provided = conditions.given.are_there
     conditions.against.check()
     if not provided:
@@ -128,7 +130,9 @@ def profile_training(
 
 
 def _check_trainable_request(request: Request) -> None:
-    """Raise an error if the request cannot be trained: an ONNX file, or frozen modules."""
+    """Raise InputError if the request cannot be trained: an ONNX file, or --frozen or
+    --trainable.
+    """
     if request.is_file:
         raise InputError(
             "profile cannot train an ONNX file",
@@ -144,7 +148,7 @@ def _check_trainable_request(request: Request) -> None:
 def _train_copy(
     request: Request, conditions: ProfileConditions, inputs: Any
 ) -> tuple[Timing, int]:
-    """Train a copy of the model; return the times and the forward passes in a step."""
+    """Train a copy of the model; return (times of a step, forward passes in a step)."""
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
@@ -165,7 +169,7 @@ def _train_copy(
 
 
 def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
-    """Build the times of a training run with the notes and warnings that describe them."""
+    """Return the times of a training run, with the notes and warnings that describe them."""
     iterations, phases = steps.iterations, steps.phases
     mode = "train" if recipe.training else "eval"
     notes = [
@@ -214,13 +218,13 @@ def _timing(steps: WatchedSteps, recipe: Recipe, threads: int) -> Timing:
 def compare_forward_pass(
     request: Request, tools: tuple[str, ...], on_progress: Progress
 ) -> Report:
-    """Run tools on one forward pass of the model; return the comparison."""
+    """Return the comparison of these tools on one forward pass of the model."""
     forward = msgspec.structs.replace(request, train=False, as_=(), frozen=(), trainable=())
     return compare_with_tools(forward, Comparison(tools=tools), on_progress)
 
 
 def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfile:
-    """Return the profile with a row for each tool, or a warning why it has none."""
+    """Return a copy of the profile with a row for each tool, or a warning why a tool has none."""
     return msgspec.structs.replace(
         profile,
         conventions=(*profile.conventions, *_tool_convention_rows(compared)),
@@ -229,7 +233,9 @@ def with_tool_rows(profile: TrainingProfile, compared: Report) -> TrainingProfil
 
 
 def _tool_convention_rows(compared: Report) -> Iterable[ConventionProfile]:
-    """Yield for each tool its total in MACs, the causes of its difference, MACs by module."""
+    """Yield for each tool its total in MACs, the causes of its difference from the native count,
+    and its MACs by module.
+    """
     answers = [answer for answer in compared.profiles or () if not isinstance(answer, Failure)]
     versions = {answer.tool: answer.version for answer in answers}
     for account in compared.reconciliations or ():

@@ -1,4 +1,4 @@
-"""calflops, as crossflops runs it."""
+"""Run calflops for crossflops."""
 
 from crossflops_calflops.adapter import Calflops, CalflopsMacs
 

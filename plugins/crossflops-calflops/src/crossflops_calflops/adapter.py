@@ -1,4 +1,4 @@
-"""Runs calflops (github.com/MrYxJ/calculate-flops.pytorch)."""
+"""Run calflops (github.com/MrYxJ/calculate-flops.pytorch)."""
 
 import importlib.util
 import sys
@@ -29,22 +29,27 @@ class Calflops:
     on_fakes = True
 
     def version(self) -> str:
-        """The version of the installed calflops."""
+        """Return the version of the installed calflops; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import PyTorch and what counts in calflops. Raises MissingExtraError."""
+        """Import PyTorch and the part of calflops that counts; raise MissingExtraError if it is
+        not installed.
+        """
         self.version()
         _pipeline()
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Total, params and modules, by the steps of `calculate_flops` in evaluation mode.
+        """Return what calflops prints in evaluation mode: its total, its number of parameters, and
+        its number for each module.
 
         Of a training step it is the total with `include_backPropagation`, and as many times the
         amounts of modules, which calflops itself prints for the forward pass alone.
@@ -94,7 +99,7 @@ class CalflopsMacs(Calflops):
 
 
 def _pipeline() -> Any:
-    """The module of calflops that counts, imported without the rest of the package.
+    """Return the module of calflops that counts, imported without the rest of the package.
 
     The package imports transformers, accelerate, huggingface_hub and timm for models of a hub,
     which takes as long as PyTorch. Who imports the whole of it later gets the same module.

@@ -1,4 +1,4 @@
-"""DeepSpeed's flops profiler, as crossflops runs it."""
+"""Run DeepSpeed's flops profiler for crossflops."""
 
 from crossflops_deepspeed.adapter import Deepspeed, DeepspeedMacs
 

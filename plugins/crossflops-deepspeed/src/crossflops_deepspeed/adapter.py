@@ -1,4 +1,4 @@
-"""Runs DeepSpeed's flops profiler (github.com/deepspeedai/DeepSpeed)."""
+"""Run DeepSpeed's flops profiler (github.com/deepspeedai/DeepSpeed)."""
 
 import importlib
 import logging
@@ -27,7 +27,9 @@ class Deepspeed:
     on_fakes = True
 
     def version(self) -> str:
-        """The version of the installed DeepSpeed."""
+        """Return the version of the installed DeepSpeed; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(
             self.distribution,
             "DeepSpeed",
@@ -35,7 +37,7 @@ class Deepspeed:
         )
 
     def load(self) -> None:
-        """Import the profiler, and PyTorch with it, without looking for an accelerator.
+        """Import DeepSpeed's flops profiler with PyTorch, without a search for an accelerator.
 
         DeepSpeed asks every back end that it knows for a device unless it is told which to take,
         and writes what it does to stdout.
@@ -46,13 +48,16 @@ class Deepspeed:
             importlib.import_module(_PROFILER)
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Total, params and modules, by the steps of `get_model_profile`, without a warm-up.
+        """Return what DeepSpeed prints in evaluation mode: its total, its number of parameters,
+        and its number for each module.
+
+        The steps are those of `get_model_profile`, without a warm-up.
 
         Of a training step it is the product that `print_model_profile` divides by the time of
         both passes, with what is computed again as the profiler has it, and as many times the
@@ -102,7 +107,7 @@ class DeepspeedMacs(Deepspeed):
 
 @contextmanager
 def _silenced() -> Iterator[None]:
-    """Let no logger write: DeepSpeed's writes to stdout."""
+    """Switch off all logging within the block, because DeepSpeed's logger writes to stdout."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

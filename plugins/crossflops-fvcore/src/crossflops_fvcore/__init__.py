@@ -1,4 +1,4 @@
-"""fvcore, as crossflops runs it."""
+"""Run fvcore for crossflops."""
 
 from crossflops_fvcore.adapter import Fvcore
 

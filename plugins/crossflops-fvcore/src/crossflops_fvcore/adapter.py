@@ -1,4 +1,4 @@
-"""Runs fvcore's FlopCountAnalysis (github.com/facebookresearch/fvcore)."""
+"""Run fvcore's FlopCountAnalysis (github.com/facebookresearch/fvcore)."""
 
 import importlib
 from typing import Any
@@ -12,7 +12,7 @@ from crossflops.plugins.teaching import TakesFormulas, cost_of_traced_node
 
 
 class Fvcore(TakesFormulas):
-    """Asks `fvcore.nn.FlopCountAnalysis`, which traces the model with torch.jit."""
+    """The adapter of `fvcore.nn.FlopCountAnalysis`, which traces the model with torch.jit."""
 
     name = "fvcore"
     convention = "fvcore"
@@ -20,22 +20,25 @@ class Fvcore(TakesFormulas):
     on_fakes = True
 
     def version(self) -> str:
-        """The version of the installed fvcore."""
+        """Return the version of the installed fvcore; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import fvcore's counters, and PyTorch with them."""
+        """Import fvcore's counters, with PyTorch."""
         self.version()
         importlib.import_module("fvcore.nn")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """`total()`, `by_module()` and `parameter_count`.
+        """Return what fvcore prints: the total of flops (which are MACs), the number of
+        parameters, and the flops of each module.
 
         fvcore keeps the caller's mode and gradients, and hooks every module while it traces.
         A module with several names is reported under the first. Inputs go by position.
@@ -64,9 +67,12 @@ class Fvcore(TakesFormulas):
 
 
 def _handle_of(formula: Any) -> Any:
-    """The handle of an operator: the MACs of a formula, as fvcore's flops are MACs."""
+    """Return a function that fvcore calls for an operator; it gives the MACs of the user's
+    formula.
+    """
 
     def count_macs(inputs: Any, outputs: Any) -> int:
+        """Return the MACs of the user's formula for this operator call."""
         return cost_of_traced_node(formula, outputs).macs
 
     return count_macs

@@ -1,4 +1,4 @@
-"""The plugin of crossflops for XLA's cost analysis."""
+"""Run XLA's cost analysis for crossflops."""
 
 from crossflops_jax.adapter import CompiledProgram, LoweredProgram
 

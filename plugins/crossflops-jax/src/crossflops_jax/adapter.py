@@ -1,4 +1,4 @@
-"""Runs XLA's cost analysis (jax/_src/stages.py: Lowered, Compiled)."""
+"""Run XLA's cost analysis (jax/_src/stages.py: Lowered, Compiled)."""
 
 import importlib
 import importlib.util
@@ -15,31 +15,34 @@ _FLOPS = "flops"
 
 
 class LoweredProgram:
-    """Asks for the cost of the program that JAX gives to XLA."""
+    """The adapter of the cost analysis of the program that JAX gives to XLA."""
 
     name: ClassVar[str] = "xla-lowered"
     convention: ClassVar[str] = "xla-lowered"
     distribution = "jax"
 
     def version(self) -> str:
-        """The version of the installed JAX, which a jaxlib of its own time belongs to."""
+        """Return the version of the installed JAX; raise MissingExtraError if it is not
+        installed.
+        """
         return installed("jax", "JAX")
 
     def load(self) -> None:
-        """Import JAX and, where it is there, Flax."""
+        """Import JAX and, if it is installed, Flax."""
         self.version()
         importlib.import_module("jax")
         if importlib.util.find_spec("flax"):
             importlib.import_module("flax.nnx")
 
     def accepts(self, model: object) -> bool:
-        """Modules of Flax NNX and functions of JAX."""
+        """Return whether the model is a module of Flax NNX or a function of JAX."""
         return frontend_of(model) is FRONTEND
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """The flops of the whole program: XLA tells no parts of it.
+        """Return the total of flops that XLA's cost analysis gives for the program; it has no
+        numbers of parts.
 
         Nothing is run, and the model stays as it is. Gradients on or off are the same to it, but
         for a training step: that is a program with the gradients beside the outputs.
@@ -62,21 +65,28 @@ class LoweredProgram:
         )
 
     def _asked(self, lowered: Any) -> dict[str, float]:
+        """Return the properties that XLA's cost analysis gives for the lowered program, as {name:
+        number}.
+        """
         return _properties(lowered.cost_analysis())
 
 
 class CompiledProgram(LoweredProgram):
-    """Asks for the cost of the program that XLA makes of it, for this processor."""
+    """The adapter of the cost analysis of the program that XLA compiles for this processor."""
 
     name: ClassVar[str] = "xla-compiled"
     convention: ClassVar[str] = "xla-compiled"
 
     def _asked(self, lowered: Any) -> dict[str, float]:
+        """Compile the lowered program; return the properties that XLA's cost analysis gives for
+        it, as {name: number}.
+        """
         return _properties(lowered.compile().cost_analysis())
 
 
 def _properties(answer: Any) -> dict[str, float]:
-    """The properties of the program; "flops" is not among them where nothing counts.
+    """Return the answer of XLA's cost analysis as {name: number}; "flops" is missing if nothing
+    counts.
 
     Older versions give a list with one dictionary. Raises ValueError where there is no answer.
     """

@@ -1,4 +1,4 @@
-"""onnx_opcounter, as crossflops runs it."""
+"""Run onnx_opcounter for crossflops."""
 
 from crossflops_onnx_opcounter.adapter import OnnxOpcounter
 

@@ -1,4 +1,4 @@
-"""Runs onnx_opcounter (PyPI `onnx-opcounter`, github.com/gmalivenko/onnx-opcounter)."""
+"""Run onnx_opcounter (PyPI `onnx-opcounter`, github.com/gmalivenko/onnx-opcounter)."""
 
 import contextlib
 import importlib
@@ -16,18 +16,20 @@ from crossflops.plugins.adapter import exact, installed
 
 
 class OnnxOpcounter:
-    """Asks `calculate_macs` and `calculate_params` about an ONNX file."""
+    """The adapter of `calculate_macs` and `calculate_params`, which count an ONNX file."""
 
     name = "onnx-opcounter"
     convention = "onnx-opcounter"
     distribution = "onnx-opcounter"
 
     def version(self) -> str:
-        """The version of onnx-opcounter."""
+        """Return the version of the installed onnx-opcounter; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import onnx_opcounter and onnxruntime, which it imports without declaring it."""
+        """Import onnx_opcounter, and onnxruntime, which it needs but does not declare."""
         self.version()
         try:
             importlib.import_module("onnxruntime")
@@ -39,13 +41,16 @@ class OnnxOpcounter:
         importlib.import_module("onnx_opcounter")
 
     def accepts(self, model: object) -> bool:
-        """The path of a file."""
+        """Return whether the model is given as the path of a file."""
         return isinstance(model, Path)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """The total and the parameters; it tells no node apart.
+        """Return what onnx_opcounter prints for an ONNX file: its total of MACs and its number of
+        parameters.
+
+        The tool gives no numbers of single nodes.
 
         It writes a file into the current folder where shape inference fails, so that is a folder
         of its own.
@@ -71,7 +76,8 @@ _LARGE = 100_000_000  # bytes from which on weights stay in a file: the tool hol
 
 
 def _loaded(path: Path) -> Any:
-    """The ModelProto; large weights are external data in a copy of the file, in this folder.
+    """Return the ONNX model as a ModelProto; large weights are external data in a copy of the file
+    in the current folder.
 
     To the tool and to what it calls they are there like others, and only read where they count.
     """

@@ -1,4 +1,4 @@
-"""onnx-tool, as crossflops runs it."""
+"""Run onnx-tool for crossflops."""
 
 from crossflops_onnx_tool.adapter import OnnxTool
 

@@ -1,4 +1,4 @@
-"""Runs onnx-tool (PyPI `onnx-tool`, github.com/ThanatosShinji/onnx-tool)."""
+"""Run onnx-tool (PyPI `onnx-tool`, github.com/ThanatosShinji/onnx-tool)."""
 
 import importlib
 import warnings
@@ -11,29 +11,35 @@ from crossflops.plugins.adapter import exact, installed
 
 
 class OnnxTool:
-    """Takes the steps of `onnx_tool.model_profile` on an ONNX file, and reads the graph."""
+    """The adapter of onnx-tool; it takes the steps of `onnx_tool.model_profile` on an ONNX
+    file.
+    """
 
     name = "onnx-tool"
     convention = "onnx-tool"
     distribution = "onnx-tool"
 
     def version(self) -> str:
-        """The version of onnx-tool."""
+        """Return the version of the installed onnx-tool; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import onnx_tool."""
+        """Import onnx_tool; raise MissingExtraError if it is not installed."""
         self.version()
         importlib.import_module("onnx_tool")
 
     def accepts(self, model: object) -> bool:
-        """The path of a file."""
+        """Return whether the model is given as the path of a file."""
         return isinstance(model, Path)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """The total, the parameters, and the amount of every node by its name."""
+        """Return what onnx-tool prints for an ONNX file: its total of MACs, its number of
+        parameters, and the MACs of each node by name.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it has no rule for makes it raise anyway
             graph = importlib.import_module("onnx_tool").Model(str(model)).graph

@@ -1,4 +1,4 @@
-"""ptflops, as crossflops runs it: two backends, two tools."""
+"""Run ptflops for crossflops; its two backends are two tools."""
 
 from crossflops_ptflops.adapter import PtflopsAten, PtflopsPytorch
 

@@ -1,4 +1,4 @@
-"""Runs ptflops (github.com/sovrasov/flops-counter.pytorch), one adapter for each backend."""
+"""Run ptflops (github.com/sovrasov/flops-counter.pytorch), with one adapter for each backend."""
 
 import contextlib
 import importlib
@@ -29,7 +29,7 @@ _FAILED = "because of the following exception:"
 
 
 class _Ptflops(TakesFormulas):
-    """What both backends share: `get_model_complexity_info` with its defaults, as numbers."""
+    """The adapter of both backends: it calls `get_model_complexity_info` with its defaults."""
 
     name: str
     convention: str
@@ -39,11 +39,13 @@ class _Ptflops(TakesFormulas):
     on_fakes = True
 
     def version(self) -> str:
-        """The version of ptflops."""
+        """Return the version of the installed ptflops; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import ptflops, and PyTorch, torchvision and timm with it, where they are installed.
+        """Import ptflops with PyTorch and, if they are installed, torchvision and timm.
 
         ptflops lets a missing torchvision pass, but not one built for another PyTorch: its
         operators are declared then, as for `torchvision.models`.
@@ -58,13 +60,14 @@ class _Ptflops(TakesFormulas):
             ) from problem
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """MACs and parameters of `get_model_complexity_info(..., as_strings=False)`.
+        """Return what ptflops prints in evaluation mode: its total of MACs, its number of
+        parameters, and the MACs of each module.
 
         ptflops switches to evaluation mode. It answers an exception of the model with None and
         a printed message, which is raised here.
@@ -98,25 +101,36 @@ class _Ptflops(TakesFormulas):
         )
 
     def watched(self, model: Any) -> contextlib.AbstractContextManager[dict[str, Amount]]:
-        """Amounts by module path, filled while ptflops runs."""
+        """Return a context manager that yields {module path: MACs}, which is filled while ptflops
+        runs in the block.
+        """
         raise NotImplementedError
 
     def hooks_of_formulas(self) -> dict[Any, Any]:
-        """Return the argument `custom_modules_hooks` of ptflops: one function per target."""
+        """Return the argument `custom_modules_hooks` of ptflops for the user's formulas: {class or
+        operator: function}.
+        """
         raise NotImplementedError
 
 
 class PtflopsPytorch(_Ptflops):
-    """The backend "pytorch", ptflops' default."""
+    """The adapter of the backend "pytorch", ptflops' default."""
 
     name = convention = "ptflops-pytorch"
     backend = "pytorch"
 
     def hooks_of_formulas(self) -> dict[Any, Any]:
-        """A hook by class, which adds the MACs of a formula to `__flops__` of the module."""
+        """Return {module class: hook} for the user's formulas; a hook adds the MACs of the formula
+        to the module's `__flops__`.
+        """
 
         def hook_of(formula: Any) -> Any:
+            """Return a forward hook that adds the MACs of this formula to the module's
+            `__flops__`.
+            """
+
             def add_macs(module: Any, inputs: Any, output: Any) -> None:
+                """Add the MACs of the formula for this call to the module's `__flops__`."""
                 module.__flops__ += cost_of_module_call(formula, module, inputs, output).macs
 
             return add_macs
@@ -126,7 +140,8 @@ class PtflopsPytorch(_Ptflops):
 
     @contextmanager
     def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
-        """What ptflops sums for each module, divided and cut off as its total is.
+        """Yield {module path: MACs}, filled while ptflops runs in the block: its sum for each
+        module, divided by the batch size and cut off as its total is.
 
         The counts are attributes of the modules, which it removes before it answers: they are
         read when it sums them up. What its functions count belongs to no module.
@@ -136,6 +151,7 @@ class PtflopsPytorch(_Ptflops):
         amounts: dict[str, Amount] = {}
 
         def computed(self: Any) -> Any:
+            """Store the sum of each module, then return what ptflops' own function returns."""
             for path, module in model.named_modules(remove_duplicate=False):
                 if path:
                     amounts[path] = int(_summed(engine, module) / self.__batch_counter__)
@@ -148,20 +164,24 @@ class PtflopsPytorch(_Ptflops):
 
 
 class PtflopsAten(_Ptflops):
-    """The backend "aten", which looks at dispatched operators."""
+    """The adapter of the backend "aten", which sees operators that reach a dispatch mode."""
 
     name = convention = "ptflops-aten"
     backend = "aten"
     hooked: Literal["children"] = "children"
 
     def hooks_of_formulas(self) -> dict[Any, Any]:
-        """A function by operator, which returns the MACs of a formula.
+        """Return {operator: function} for the user's formulas; the function gives the MACs of the
+        formula.
 
         The counting mode hands it the positional arguments, and a tuple of results.
         """
 
         def function_of(packet: Any, formula: Any) -> Any:
+            """Return a function that gives the MACs of this formula for a call of the operator."""
+
             def count_macs(args: Any, results: Any) -> int:
+                """Return the MACs of the formula for a call with these arguments and results."""
                 return cost_of_operator_call(formula, packet, args, {}, results).macs
 
             return count_macs
@@ -171,7 +191,9 @@ class PtflopsAten(_Ptflops):
 
     @contextmanager
     def watched(self, model: Any) -> Iterator[dict[str, Amount]]:
-        """What the counting mode holds for each child of the model."""
+        """Yield {module path: MACs}, filled when ptflops' counting mode ends in the block: its sum
+        for each child of the model.
+        """
         engine: Any = importlib.import_module("ptflops.aten_engine")
         mode = engine.FlopCounterMode
         amounts: dict[str, Amount] = {}
@@ -188,7 +210,9 @@ class PtflopsAten(_Ptflops):
 
 
 def _summed(engine: Any, module: Any) -> int:
-    """ptflops/pytorch_engine.py: accumulate_flops."""
+    """Return the operations that ptflops counts in a module and its submodules, as
+    accumulate_flops of pytorch_engine.py does.
+    """
     if engine.is_supported_instance(module):
         return int(module.__flops__)
     return sum(_summed(engine, child) for child in module.children())
@@ -196,11 +220,12 @@ def _summed(engine: Any, module: Any) -> int:
 
 @contextmanager
 def _hushed(printed: io.StringIO) -> Iterator[None]:
+    """Redirect stdout to `printed` within the block, and discard stderr."""
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         yield
 
 
 def _reason(text: str) -> str:
-    """The exception that ptflops printed in place of an answer."""
+    """Return the exception that ptflops printed instead of a number, as text."""
     _, marker, rest = text.partition(_FAILED)
     return rest.strip() if marker else "ptflops returned no number"

@@ -1,4 +1,6 @@
-"""The inputs of a model as ptflops takes them: one by position, or all by keyword."""
+"""Arrange the inputs of a model as ptflops takes them: one tensor by position, or all inputs by
+keyword.
+"""
 
 import inspect
 import sys
@@ -11,7 +13,8 @@ _BY_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What an `input_constructor` returns for these inputs: a tensor, or a dict of keywords.
+    """Return the inputs as ptflops takes them: the only tensor, or {parameter name: input} for all
+    inputs.
 
     ptflops calls `model(batch)`, or `model(**batch)` with a dict. Where an input has no name of
     its own (`forward(self, *args)`), the model gets a forward that takes it by one: nothing else
@@ -28,7 +31,9 @@ def constructed(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 
 def _names(model: Any, count: int) -> tuple[str, ...] | None:
-    """The names of the first parameters of the model, None where one has no name."""
+    """Return the names of the first `count` parameters of the model's `forward`; None if one
+    cannot be given by keyword.
+    """
     parameters = list(inspect.signature(model.forward).parameters.values())[:count]
     if len(parameters) < count or any(parameter.kind is not _BY_NAME for parameter in parameters):
         return None
@@ -36,9 +41,11 @@ def _names(model: Any, count: int) -> tuple[str, ...] | None:
 
 
 def _rename(model: Any, names: tuple[str, ...]) -> None:
+    """Replace the model's `forward` by one that takes its positional inputs under these names."""
     forward = model.forward
 
     def by_keyword(**inputs: Any) -> Any:
+        """Call the original `forward` with the named inputs by position; return its result."""
         placed = [inputs.pop(name) for name in names]
         return forward(*placed, **inputs)
 

@@ -1,4 +1,4 @@
-"""The plugin of crossflops for TensorFlow's profiler."""
+"""Run TensorFlow's profiler for crossflops."""
 
 from crossflops_tensorflow.adapter import TensorFlowProfiler
 from crossflops_tensorflow.run_metadata import RunCount, profile_run

@@ -1,4 +1,4 @@
-"""Runs TensorFlow's profiler (tensorflow/python/profiler/model_analyzer.py)."""
+"""Run TensorFlow's profiler (tensorflow/python/profiler/model_analyzer.py)."""
 
 import contextlib
 import importlib
@@ -19,34 +19,41 @@ _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightl
 
 
 class TensorFlowProfiler:
-    """Asks `tf.compat.v1.profiler` for the float operations of the frozen graph of a model."""
+    """The adapter of `tf.compat.v1.profiler`, which counts the float operations of a frozen
+    graph.
+    """
 
     name = "tensorflow"
     convention = "tensorflow"
     distribution = "tensorflow"
 
     def version(self) -> str:
-        """The version of the installed TensorFlow."""
+        """Return the version of the installed TensorFlow; raise MissingExtraError if it is not
+        installed.
+        """
         for name in _DISTRIBUTIONS:
             with contextlib.suppress(PackageNotFoundError):
                 return version(name)
         raise MissingExtraError("TensorFlow is not installed", "pip install tensorflow")
 
     def load(self) -> None:
-        """Import TensorFlow with Keras, and the profiler."""
+        """Import TensorFlow, Keras and the profiler."""
         self.version()
         for name in ("tensorflow", "keras", "tensorflow.python.profiler.model_analyzer"):
             importlib.import_module(name)
 
     def accepts(self, model: object) -> bool:
-        """Keras models and layers, functions, SavedModels and frozen graphs."""
+        """Return whether the model is a Keras model or layer, a function, a SavedModel or a frozen
+        graph.
+        """
         return FRONTEND.recognizes(model)
 
     @quiet()
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """`total_float_ops` of the frozen graph, and its amounts by the modules around operations.
+        """Return what the profiler prints for the frozen graph: `total_float_ops`, and the float
+        operations of each module.
 
         Nothing is run, and the model stays as it is. Gradients on or off are the same to it, but
         for a training step: that is a graph with the gradients beside the outputs.
@@ -76,7 +83,7 @@ class TensorFlowProfiler:
 
 
 def _profiled(graph: Any) -> Any:
-    """The tree of name scopes that the profiler makes, with float operations (GraphNodeProto)."""
+    """Return the profiler's tree of name scopes with their float operations (GraphNodeProto)."""
     profiler = importlib.import_module("tensorflow").compat.v1.profiler
     builder = profiler.ProfileOptionBuilder
     options = (
@@ -90,7 +97,9 @@ def _profiled(graph: Any) -> Any:
 
 
 def _by_operation(node: Any) -> Iterator[tuple[str, int]]:
-    """Every operation with what it counts itself: scopes only hold others."""
+    """Yield (operation name, its float operations) for each operation below the node that has any;
+    scopes have none of their own.
+    """
     todo = [node]
     for descendant in todo:
         if descendant.float_ops:
@@ -99,7 +108,9 @@ def _by_operation(node: Any) -> Iterator[tuple[str, int]]:
 
 
 def _around(path: str) -> tuple[str, ...]:
-    """The module and all around it, the root "" last."""
+    """Return the path of a module and the paths of its ancestors, the innermost first and the
+    model "" last.
+    """
     paths = [path]
     while path:
         path = path.rpartition(".")[0]

@@ -1,4 +1,5 @@
-"""The profiler's other way in: a run of the graph in a session tells the shapes (RunMetadata).
+"""Count a graph with the profiler after a run in a session, which tells it the open shapes
+(RunMetadata).
 
 Source: tensorflow/python/profiler/tfprof_logger.py, `_fill_missing_graph_shape`: a result whose
 shape is open in the graph takes that of the operation of the same name in the run, if the run has
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class RunCount(NamedTuple):
-    """What the profiler prints of a graph after a run of it.
+    """What the profiler prints for a graph after a run of it.
 
     `total` is `total_float_ops`; `by_type` the amounts by type of operation; `not_run` the
     operations with an open shape that the run did not show, which therefore count 0.
@@ -23,7 +24,8 @@ class RunCount(NamedTuple):
 
 
 def profile_run(graph: Any, feeds: Mapping[str, Any], fetches: list[str]) -> RunCount:
-    """Run `fetches` of a tf.Graph on `feeds` (arrays by tensor name), and ask the profiler.
+    """Run `fetches` of a tf.Graph on `feeds` (arrays by tensor name); return what the profiler
+    then prints.
 
     The shapes that the run shows are written into the graph, and those of the feeds: no run shows
     a tensor that is fed, so the profiler by itself would lose the first convolution. It runs with
@@ -52,7 +54,9 @@ def profile_run(graph: Any, feeds: Mapping[str, Any], fetches: list[str]) -> Run
 
 
 def _as_written(v1: Any) -> Any:
-    """A session that runs the operations of the graph and no others."""
+    """Return the configuration of a session that runs the operations of the graph and no
+    others.
+    """
     config = v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = -1
@@ -61,14 +65,18 @@ def _as_written(v1: Any) -> Any:
 
 
 def _profiled(v1: Any, graph: Any, run: Any) -> Any:
-    """The chain of types of operations that `cmd="op"` gives (MultiGraphNodeProto)."""
+    """Return the profiler's result by type of operation, a chain of nodes
+    (MultiGraphNodeProto).
+    """
     builder = v1.profiler.ProfileOptionBuilder
     options = builder(builder.float_operation()).with_empty_output().build()
     return v1.profiler.profile(graph, run_meta=run, cmd="op", options=options)
 
 
 def _by_type(node: Any) -> list[tuple[str, int]]:
-    """Each type once: the node of a type holds the next as its only child."""
+    """Return (type of operation, its float operations) for each type; the node of a type has the
+    next type as its only child.
+    """
     counts = []
     todo = [node]
     for descendant in todo:

@@ -1,4 +1,4 @@
-"""thop, as crossflops runs it."""
+"""Run thop for crossflops."""
 
 from crossflops_thop.adapter import Thop
 

@@ -1,4 +1,4 @@
-"""Runs thop (PyPI `thop`, github.com/Lyken17/pytorch-OpCounter), 0.0.31 and 0.1.1."""
+"""Run thop (PyPI `thop`, github.com/Lyken17/pytorch-OpCounter), 0.0.31 and 0.1.1."""
 
 import collections
 import collections.abc
@@ -28,7 +28,7 @@ _BUFFERS = ("total_ops", "total_params")  # thop/profile.py: profile
 
 
 class Thop(TakesFormulas):
-    """Asks `thop.profile`, which puts hooks on the modules that it has a rule for."""
+    """The adapter of `thop.profile`, which hooks the modules that it has a rule for."""
 
     name = "thop"
     convention = "thop"
@@ -36,7 +36,9 @@ class Thop(TakesFormulas):
     on_fakes = True
 
     def version(self) -> str:
-        """The version of thop. Raises MissingExtraError when `thop` is ultralytics' package."""
+        """Return the version of the installed thop; raise MissingExtraError if `thop` is the
+        package of ultralytics.
+        """
         package = owner("thop", (self.distribution, NAMESAKE))
         if package.name.lower().replace("_", "-") == NAMESAKE:
             raise MissingExtraError(
@@ -47,7 +49,7 @@ class Thop(TakesFormulas):
         return package.version.replace("-", ".post")  # 0.1.1-2209072238, as PEP 440 spells it
 
     def load(self) -> None:
-        """Import thop, and PyTorch with it.
+        """Import thop, with PyTorch.
 
         Raises MissingExtraError where `distutils`, which thop imports, is gone (Python 3.12)
         and setuptools does not stand in for it.
@@ -64,13 +66,14 @@ class Thop(TakesFormulas):
             importlib.import_module("thop")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Total and params of `thop.profile`, and the nested layers where it returns them.
+        """Return what thop prints: its total of MACs, its number of parameters, and, if the
+        version returns them, the MACs of each layer.
 
         thop switches to eval mode, runs under no_grad, and hooks modules, whatever the setting.
         It passes inputs by position.
@@ -99,10 +102,15 @@ class Thop(TakesFormulas):
 
 
 def _hooks_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
-    """The `custom_ops` of `thop.profile`: a hook by class, which adds the MACs of a formula."""
+    """Return the argument `custom_ops` of `thop.profile` for the user's formulas: {module class:
+    hook}.
+    """
 
     def hook_of(formula: Any) -> Any:
+        """Return a forward hook that adds the MACs of this formula to the module's `total_ops`."""
+
         def add_macs(module: Any, inputs: Any, output: Any) -> None:
+            """Add the MACs of the formula for this call to the module's `total_ops`."""
             module.total_ops += cost_of_module_call(formula, module, inputs, output).macs
 
         return add_macs
@@ -112,7 +120,9 @@ def _hooks_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
 
 @contextmanager
 def _naming_taken_buffers(model: Any) -> Iterator[None]:
-    """Raises InputError, which names the attribute, where thop cannot register its buffers."""
+    """Turn a KeyError of the block into an InputError that names the attribute which keeps thop
+    from adding its buffers.
+    """
     try:
         yield
     except KeyError as error:
@@ -127,7 +137,9 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
 
 
 def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
-    """The layers as thop returns them: by name, (operations, parameters, children)."""
+    """Yield the path and the MACs of each layer; `children` is {name: (operations, parameters,
+    children)}, as thop returns it.
+    """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
         yield Entry(path, exact(operations))
@@ -136,7 +148,9 @@ def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
 
 @contextmanager
 def _iterable_in_collections() -> Iterator[None]:
-    """Let thop 0.0.31 import `collections.Iterable`, which Python 3.10 took away."""
+    """Add `collections.Iterable` within the block; thop 0.0.31 imports it, and Python 3.10 removed
+    it.
+    """
     if hasattr(collections, "Iterable"):
         yield
         return

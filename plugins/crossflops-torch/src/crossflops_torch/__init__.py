@@ -1,4 +1,4 @@
-"""PyTorch's own counters, as crossflops runs them."""
+"""Run PyTorch's own counters for crossflops."""
 
 from crossflops_torch.adapter import TorchFlopCounter
 from crossflops_torch.profiler import TorchProfiler

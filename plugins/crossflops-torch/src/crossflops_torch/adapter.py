@@ -1,4 +1,4 @@
-"""Runs FlopCounterMode (torch/utils/flop_counter.py)."""
+"""Run FlopCounterMode (torch/utils/flop_counter.py)."""
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ UNREGISTERED = "(unregistered)"
 
 
 class TorchFlopCounter(TakesFormulas):
-    """Runs the model under `FlopCounterMode`, which sees the operators that are dispatched."""
+    """The adapter of `FlopCounterMode`, which sees the operators that reach its dispatch mode."""
 
     name = "torch-flop-counter"
     convention = "torch-flop-counter"
@@ -26,11 +26,11 @@ class TorchFlopCounter(TakesFormulas):
     on_fakes = True
 
     def version(self) -> str:
-        """The public version of the installed PyTorch: without "+cpu" and its like."""
+        """Return the version of the installed PyTorch without its build suffix, such as "+cpu"."""
         return installed(self.distribution, "PyTorch").partition("+")[0]
 
     def load(self) -> None:
-        """Import PyTorch and the counter, and what the counter imports when it is first used.
+        """Import PyTorch and the counter, and also what the counter imports when it is first used.
 
         PyTorch imports its compiler, for seconds, on the first operator under such a mode.
         """
@@ -40,13 +40,14 @@ class TorchFlopCounter(TakesFormulas):
             importlib.import_module("torch").zeros(1).neg()
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """`get_total_flops()` and `get_flop_counts()`, summed over operators by module.
+        """Return what the counter prints: its total of FLOPs, and the FLOPs of each module; for a
+        training step only the total.
 
         The mode's hooks are global, not on the modules, so fused paths stay on. It reports no
         parameters, and no module in which it counted nothing. In a backward pass its hooks take
@@ -74,10 +75,17 @@ class TorchFlopCounter(TakesFormulas):
 
 
 def _mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
-    """The `custom_mapping` of the mode: by operator, the FLOPs of a formula, 2 for a MAC."""
+    """Return the argument `custom_mapping` of the counter for the user's formulas: {operator:
+    function that gives the FLOPs}.
+    """
 
     def function_of(packet: Any, formula: Any) -> Any:
+        """Return a function that gives the FLOPs of this formula for a call of the operator."""
+
         def count_flops(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+            """Return the FLOPs of the formula for a call with these arguments and this result, 2
+            for each MAC.
+            """
             return cost_of_operator_call(formula, packet, args, kwargs, out_val).flops
 
         count_flops._get_raw = True  # type: ignore[attr-defined]  # tensors, not their shapes
@@ -92,7 +100,8 @@ def _mapping_of_formulas(formulas: Sequence[Any]) -> dict[Any, Any]:
 def _entries(
     counts: Mapping[str, Mapping[Any, int]], root: str, paths: Sequence[str]
 ) -> Iterator[Entry]:
-    """Amounts by module path, in the order of the modules, unregistered ones last by name.
+    """Yield the path and the FLOPs of each module, in the order of `paths`; modules that are not
+    registered come last, by name.
 
     The mode books an operator in a set of modules, which has another order in every process.
 

@@ -1,4 +1,4 @@
-"""Runs torch.profiler with `with_flops=True` (torch/profiler/profiler.py)."""
+"""Run torch.profiler with `with_flops=True` (torch/profiler/profiler.py)."""
 
 import importlib
 from typing import Any
@@ -9,14 +9,14 @@ from crossflops.plugins.adapter import exact, installed, is_module, ran, under
 
 
 class TorchProfiler:
-    """Runs the model under `torch.profiler.profile(with_flops=True)`."""
+    """The adapter of `torch.profiler.profile(with_flops=True)`."""
 
     name = "torch-profiler"
     convention = "torch-profiler"
     distribution = "torch"
 
     def version(self) -> str:
-        """The public version of the installed PyTorch: without "+cpu" and its like."""
+        """Return the version of the installed PyTorch without its build suffix, such as "+cpu"."""
         return installed(self.distribution, "PyTorch").partition("+")[0]
 
     def load(self) -> None:
@@ -25,13 +25,16 @@ class TorchProfiler:
         importlib.import_module("torch.profiler")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """The flops of all events. They say which operator began, and not in which module."""
+        """Return the total of the FLOPs of all events that torch.profiler records.
+
+        The events name their operator and not their module, so there are no numbers of modules.
+        """
         profiler = importlib.import_module("torch.profiler")
         cpu = [profiler.ProfilerActivity.CPU]
         with under(setting, model), profiler.profile(activities=cpu, with_flops=True) as run:

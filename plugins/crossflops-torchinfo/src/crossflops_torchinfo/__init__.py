@@ -1,4 +1,4 @@
-"""torchinfo, as crossflops runs it."""
+"""Run torchinfo for crossflops."""
 
 from crossflops_torchinfo.adapter import Torchinfo
 

@@ -1,4 +1,4 @@
-"""Runs torchinfo (PyPI `torchinfo`, github.com/TylerYep/torchinfo), 1.8.0."""
+"""Run torchinfo (PyPI `torchinfo`, github.com/TylerYep/torchinfo), 1.8.0."""
 
 import importlib
 import inspect
@@ -13,7 +13,7 @@ from crossflops.plugins.adapter import exact, installed, is_module, positional, 
 
 
 class Torchinfo:
-    """Asks `torchinfo.summary`, which puts hooks on every module."""
+    """The adapter of `torchinfo.summary`, which hooks every module."""
 
     name = "torchinfo"
     convention = "torchinfo"
@@ -21,22 +21,25 @@ class Torchinfo:
     on_fakes = True
 
     def version(self) -> str:
-        """The version of torchinfo. Raises MissingExtraError when it is not installed."""
+        """Return the version of the installed torchinfo; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import torchinfo, and PyTorch with it."""
+        """Import torchinfo, with PyTorch."""
         self.version()
         importlib.import_module("torchinfo")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """`total_mult_adds` and `total_params` of a summary, and the sums of its rows by module.
+        """Return what torchinfo prints: its total of mult-adds, its number of parameters, and the
+        sum of the mult-adds in each module.
 
         The mode is the one that is asked, which torchinfo takes as an argument; it always runs
         under no_grad.
@@ -62,7 +65,8 @@ class Torchinfo:
 def _inputs(
     tool: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments of `summary` with which it calls `model(*args, **kwargs)`.
+    """Return the arguments of `summary`, as {name: value}, with which it calls `model(*args,
+    **kwargs)`.
 
     It has keywords of its own (device, depth, mode ...), which go into `input_data`, and adds up
     the sizes of all that is in there, which fails on None and on texts: these go by keyword.
@@ -81,6 +85,9 @@ def _inputs(
 
 
 def _adds_up(value: Any) -> bool:
+    """Return whether torchinfo can add up the sizes of the value: neither it nor anything in it is
+    None or a text.
+    """
     if isinstance(value, list | tuple):
         return all(map(_adds_up, value))
     if isinstance(value, dict):
@@ -89,7 +96,9 @@ def _adds_up(value: Any) -> bool:
 
 
 def _by_name(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """All arguments by keyword, None where some can only go by position."""
+    """Return all arguments of `forward` as {parameter name: value}; None if one of them can only
+    be given by position.
+    """
     parameters = inspect.signature(forward).parameters
     bound = inspect.signature(forward).bind(*args, **kwargs).arguments
     by_position = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL
@@ -103,7 +112,9 @@ def _by_name(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dic
 
 
 def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
-    """Every module that ran, with the rows of the layers in it; a shared one by its first name."""
+    """Return an iterator over the path and the mult-adds of each module that ran, with those of
+    all leaf layers in it.
+    """
     names = {id(module): name for name, module in model.named_modules()}
     amounts: dict[str, Amount] = {}
     for row in rows:
@@ -117,7 +128,7 @@ def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
 
 
 def _above(path: str) -> Iterator[str]:
-    """A path, and those of the modules around it, up to the model itself."""
+    """Yield the path and the paths of all ancestors of the module, the model "" last."""
     yield path
     while path:
         path = path.rpartition(".")[0]

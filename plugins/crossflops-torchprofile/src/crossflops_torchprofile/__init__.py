@@ -1,4 +1,4 @@
-"""torchprofile, as crossflops runs it."""
+"""Run torchprofile for crossflops."""
 
 from crossflops_torchprofile.adapter import Torchprofile
 

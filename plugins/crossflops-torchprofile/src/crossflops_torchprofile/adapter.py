@@ -1,4 +1,4 @@
-"""Runs torchprofile's profile_macs (github.com/zhijian-liu/torchprofile)."""
+"""Run torchprofile's profile_macs (github.com/zhijian-liu/torchprofile)."""
 
 import importlib
 import warnings
@@ -10,7 +10,7 @@ from crossflops.plugins.adapter import exact, installed, is_module, positional, 
 
 
 class Torchprofile:
-    """Asks `torchprofile.profile_macs`, which traces the model with torch.jit."""
+    """The adapter of `torchprofile.profile_macs`, which traces the model with torch.jit."""
 
     name = "torchprofile"
     convention = "torchprofile"
@@ -18,22 +18,27 @@ class Torchprofile:
     on_fakes = True
 
     def version(self) -> str:
-        """The version of the installed torchprofile."""
+        """Return the version of the installed torchprofile; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import torchprofile, and PyTorch with it."""
+        """Import torchprofile, with PyTorch."""
         self.version()
         importlib.import_module("torchprofile")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """The total. The nodes that it is the sum of say nothing of the modules they are from.
+        """Return the total of MACs that torchprofile prints.
+
+        It gives the number of each node, but not the module of a node, so there are no numbers of
+        modules.
 
         torchprofile keeps the caller's mode and gradients, and sets no hooks. It refuses keyword
         inputs, so all go by position. Its warnings name what it does not know, as many times as

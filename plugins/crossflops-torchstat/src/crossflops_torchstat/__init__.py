@@ -1,4 +1,4 @@
-"""Adapters of torchstat's columns."""
+"""Run torchstat for crossflops; each column of its table is one tool."""
 
 from crossflops_torchstat.adapter import Flops, MAdd, MemRead, MemWrite
 

@@ -1,4 +1,4 @@
-"""Runs torchstat (PyPI `torchstat`, github.com/Swall0w/torchstat), 0.0.7."""
+"""Run torchstat (PyPI `torchstat`, github.com/Swall0w/torchstat), 0.0.7."""
 
 import importlib
 import importlib.util
@@ -19,7 +19,9 @@ from crossflops.plugins.adapter import exact, installed, is_module, positional, 
 
 
 class _Column:
-    """Asks `torchstat.ModelStat` for the layers that it saw, before it makes a table of them."""
+    """The adapter of one column: it runs `torchstat.ModelStat`, and reads the layers before a
+    table is made of them.
+    """
 
     name: ClassVar[str]
     printed_as: ClassVar[str]
@@ -27,27 +29,30 @@ class _Column:
 
     @property
     def convention(self) -> str:
-        """Each column has a convention of its own."""
+        """The name of the convention of this column, which is the name of the tool."""
         return self.name
 
     def version(self) -> str:
-        """The version of torchstat."""
+        """Return the version of the installed torchstat; raise MissingExtraError if it is not
+        installed.
+        """
         return installed(self.distribution)
 
     def load(self) -> None:
-        """Import torchstat, and PyTorch with it."""
+        """Import torchstat, with PyTorch."""
         self.version()
         with _pandas():
             importlib.import_module("torchstat")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """The sum of the column, and its rows, which are modules without children.
+        """Return the sum of the column, the number of parameters, and the number of each row; a
+        row is a module without children.
 
         torchstat switches to eval mode and makes the input itself: one image of random floats.
         The classes whose `__call__` it replaces are as before when it has answered, so that a
@@ -70,7 +75,7 @@ class _Column:
         )
 
     def amount(self, row: Any) -> Any:
-        """The column's figure in a row."""
+        """Return the number that this column has in a row of torchstat's table."""
         raise NotImplementedError
 
 
@@ -80,7 +85,7 @@ class Flops(_Column):
     name, printed_as = "torchstat", "Flops"
 
     def amount(self, row: Any) -> Any:
-        """Of one layer."""
+        """Return the number in the column "Flops" for a layer."""
         return row.Flops
 
 
@@ -90,7 +95,7 @@ class MAdd(_Column):
     name, printed_as = "torchstat-madd", "MAdd"
 
     def amount(self, row: Any) -> Any:
-        """Of one layer."""
+        """Return the number in the column "MAdd" for a layer."""
         return row.MAdd
 
 
@@ -100,7 +105,7 @@ class MemRead(_Column):
     name, printed_as = "torchstat-memread", "MemRead"
 
     def amount(self, row: Any) -> Any:
-        """Bytes that a layer reads."""
+        """Return the bytes that a layer reads."""
         return row.Memory[0]
 
 
@@ -110,12 +115,14 @@ class MemWrite(_Column):
     name, printed_as = "torchstat-memwrite", "MemWrite"
 
     def amount(self, row: Any) -> Any:
-        """Bytes that a layer writes."""
+        """Return the bytes that a layer writes."""
         return row.Memory[1]
 
 
 def _image(inputs: tuple[Any, ...]) -> tuple[int, ...]:
-    """(C, H, W). Raises InputError where the model is not called with one image of floats."""
+    """Return (C, H, W) of the model's only input; raise InputError unless it is one image of
+    float32.
+    """
     shape = tuple(getattr(inputs[0], "shape", ())) if len(inputs) == 1 else ()
     if len(shape) != 4 or shape[0] != 1 or str(inputs[0].dtype) != "torch.float32":
         raise InputError(
@@ -127,7 +134,9 @@ def _image(inputs: tuple[Any, ...]) -> tuple[int, ...]:
 
 @contextmanager
 def _pandas() -> Iterator[None]:
-    """Let torchstat be imported where there is no pandas: only its table needs more of it."""
+    """Add a substitute for pandas within the block if pandas is not installed; torchstat needs the
+    real one only for its table.
+    """
     if "torchstat" in sys.modules or importlib.util.find_spec("pandas") is not None:
         yield
         return
@@ -139,7 +148,7 @@ def _pandas() -> Iterator[None]:
 
 @contextmanager
 def _long() -> Iterator[None]:
-    """Let torchstat find `np.long`, which NumPy 1.24 took away and NumPy 2 brought back."""
+    """Add `np.long` within the block if NumPy does not have it, since torchstat uses it."""
     numpy: Any = importlib.import_module("numpy")
     if hasattr(numpy, "long"):
         yield
@@ -150,7 +159,9 @@ def _long() -> Iterator[None]:
 
 @contextmanager
 def _calls_restored(model: Any) -> Iterator[None]:
-    """torchstat replaces `__call__` of classes, and leaves it so."""
+    """Restore, after the block, the `__call__` of the model's classes, which torchstat
+    replaces.
+    """
     before = {type(module): vars(type(module)).get("__call__") for module in model.modules()}
     try:
         yield

@@ -1,4 +1,4 @@
-"""ultralytics-thop, as crossflops runs it."""
+"""Run ultralytics-thop for crossflops."""
 
 from crossflops_ultralytics_thop.adapter import UltralyticsThop
 

@@ -1,4 +1,4 @@
-"""Runs ultralytics-thop (PyPI `ultralytics-thop`, github.com/ultralytics/thop), 2.2.3."""
+"""Run ultralytics-thop (PyPI `ultralytics-thop`, github.com/ultralytics/thop), 2.2.3."""
 
 import importlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _BUFFERS = ("total_ops", "total_params")  # thop/profile.py: add_hooks
 
 
 class UltralyticsThop:
-    """Asks `thop.profile`, which puts hooks on modules and a mode around functions."""
+    """The adapter of `thop.profile`, which hooks modules and sees functions by a mode."""
 
     name = "ultralytics-thop"
     convention = "ultralytics-thop"
@@ -26,7 +26,9 @@ class UltralyticsThop:
     on_fakes = True
 
     def version(self) -> str:
-        """The version of ultralytics-thop. Raises MissingExtraError when `thop` is thop's."""
+        """Return the version of the installed ultralytics-thop; raise MissingExtraError if `thop`
+        is the package of thop.
+        """
         package = owner("thop", (self.distribution, NAMESAKE))
         if package.name.lower() == NAMESAKE:
             raise MissingExtraError(
@@ -38,18 +40,19 @@ class UltralyticsThop:
         return package.version
 
     def load(self) -> None:
-        """Import ultralytics-thop, and PyTorch with it."""
+        """Import ultralytics-thop, with PyTorch."""
         self.version()
         importlib.import_module("thop")
 
     def accepts(self, model: object) -> bool:
-        """Any torch.nn.Module."""
+        """Return whether the model is a torch.nn.Module."""
         return is_module(model)
 
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
-        """Total and params of `thop.profile`, and the nested layers.
+        """Return what the tool prints: its total of MACs, its number of parameters, and the MACs
+        of each layer.
 
         The layers hold the work of modules alone: that of functions is in the total only. The
         tool switches to eval mode, runs under no_grad, hooks modules, and passes inputs by
@@ -74,7 +77,9 @@ class UltralyticsThop:
 
 @contextmanager
 def _naming_taken_buffers(model: Any) -> Iterator[None]:
-    """Raises InputError, which names the attribute, where thop cannot register its buffers."""
+    """Turn a KeyError of the block into an InputError that names the attribute which keeps the
+    tool from adding its buffers.
+    """
     try:
         yield
     except KeyError as error:
@@ -89,7 +94,9 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
 
 
 def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
-    """The layers as thop returns them: by name, (operations, parameters, children)."""
+    """Yield the path and the MACs of each layer; `children` is {name: (operations, parameters,
+    children)}, as the tool returns it.
+    """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
         yield Entry(path, exact(operations))
