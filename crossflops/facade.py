@@ -42,7 +42,8 @@ class ShownResult:
         file = Path(path)
         if suffix(file) not in FORMATS:
             raise UnknownNameError(
-                f"{file} has no suffix of a known format", f"choose one of {', '.join(FORMATS)}"
+                f"{file} does not end in the suffix of a known format",
+                f"end the file name with one of {', '.join(FORMATS)}",
             )
         file.write_bytes(content_file_bytes(cast("Noun", self), file))
         return file

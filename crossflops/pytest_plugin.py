@@ -160,7 +160,8 @@ def _refuse_used_name(request: pytest.FixtureRequest, name: str, call: str, path
     owner = owners.setdefault((path, name), call)
     if owner != call:
         raise InputError(
-            f"{call} and {owner} use the same budget name {name!r}", "give each its own name="
+            f"{call} and {owner} use the same budget name {name!r}",
+            'give each budget its own name, such as name="decoder"',
         )
 
 

@@ -15,7 +15,7 @@ from crossflops.ir.graph import Op
 from crossflops.operators import all_operator_rules, not_counted
 from crossflops.operators.formula_sources import STATE
 from crossflops.operators.gradient import Backward, no_gradient
-from crossflops.plugins.failures import HINTS
+from crossflops.plugins.failures import HINTS, STAGES
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.explain import cause_blocks
@@ -156,9 +156,11 @@ def error_list() -> str:
         Title(("Errors", "what each message says, and what to do")),
         Text(
             "An error is two lines: what is wrong, and what to do. The exit status is 2. In this "
-            "list {name} stands for a value that is filled in, and a line | is between texts of "
-            "which one is used. From Python the lines are `message` and `hint` of the exception, "
-            "whose class is in crossflops.errors."
+            "list {name} is replaced by a value, and of the texts between the signs | only one is "
+            "printed. {message of the underlying error} and {hint of the underlying error} "
+            "are the "
+            "two lines of another error of this page. From Python the lines are `message` and "
+            "`hint` of the exception, whose class is in crossflops.errors."
         ),
     ]
     for kind, about in error_kinds().items():
@@ -166,11 +168,16 @@ def error_list() -> str:
         if own:
             blocks += [Heading(kind), Text(about), _error_table(own)]
     failures = Table(
-        columns=(Column(head="stage"), Column(head="what to do, if the error says nothing else")),
-        rows=tuple(Row(row) for row in HINTS.items()),
+        columns=(
+            Column(head="stage"),
+            Column(head="message, followed by the exception"),
+            Column(head="what to do, if the error says nothing else"),
+        ),
+        rows=tuple(Row((stage, text, HINTS[stage])) for stage, text in STAGES.items()),
     )
     about = (
-        "A tool that fails ends no comparison: its row has the stage, the message and the hint."
+        "A tool that fails does not end a comparison: its row contains the stage, the message and "
+        "the hint."
     )
     return markdown(Page((*blocks, Heading("Failures of tools"), Text(about), failures)))
 

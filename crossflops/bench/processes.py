@@ -83,15 +83,16 @@ def observe_file_run(
         )
         ended = run_single_process("crossflops.bench.runner", order, Path(folder), seconds)
         if ended.overdue:
-            message = f"the run did not finish within {seconds:g} s"
             raise NormalizeError(
-                message,
-                "give smaller inputs, allow more time with "
-                "--timeout, or give the sizes without a run",
+                f"the run did not finish within {seconds:g} s",
+                "give smaller inputs, allow more time with --timeout, or leave out --observe",
             )
         if not Path(order.result).is_file():
             quoted = " ".join(ended.output.split())[-_QUOTED_OF_RUN:]
-            raise NormalizeError(f"the run ended {ended.how}: {quoted}", "give smaller inputs")
+            raise NormalizeError(
+                f"the process that ran the model ended {ended.how}: {quoted}",
+                "give smaller inputs, such as --input x=1x3x64x64",
+            )
         answered = msgspec.json.decode(
             Path(order.result).read_bytes(), type=RunObservations | Refusal
         )

@@ -118,7 +118,11 @@ def to_model_bytes(model: Any) -> bytes:
         return bytes(model.SerializeToString())
     except ValueError as error:
         message = "the model is too large to run from memory"
-        raise NormalizeError(message, "store its weights as external data") from error
+        raise NormalizeError(
+            message,
+            "store its weights as external data: onnx.save(model, FILE, "
+            "save_as_external_data=True)",
+        ) from error
 
 
 def build_session_options(module: Any, folder: str, threads: int, optimization: str) -> Any:

@@ -51,8 +51,8 @@ def match_torch_operators(
     calls = [call for call in model.calls if call.level == "operator" and _is_aten(call.target)]
     if not calls:
         raise InputError(
-            "a PyTorch trace names operators, and an ONNX file does not record which operator "
-            "calls its nodes come from",
+            "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
+            "PyTorch operator of each node",
             "give the PyTorch model as file.py:callable",
         )
     try:

@@ -82,7 +82,9 @@ def cause(id: str) -> Cause:
         return known[id]
     family = id.partition(".")[0]
     near = [name for name in known if name.startswith(family)] or sorted(known)
-    raise UnknownNameError(f"no cause is called {id!r}", f"causes like it: {', '.join(near)}")
+    raise UnknownNameError(
+        f"no cause is called {id!r}", f"write one of the similar names: {', '.join(near)}"
+    )
 
 
 # how people write what a page spells out

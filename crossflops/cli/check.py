@@ -33,7 +33,7 @@ def _refuse_one_file(files: Sequence[Path | None]) -> None:
     if len(set(indices)) < len(indices):
         raise InputError(
             f"two outputs have the same file name {indices[-1]}",
-            "choose a different file for each output",
+            "write each output to its own file",
         )
 
 

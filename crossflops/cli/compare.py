@@ -107,7 +107,9 @@ def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple
     from crossflops.verbs.compare.formulas import compare_with_formulas
 
     flag = "--as" if formula_texts else "--llm"
-    reject_options(_NO_FORMULA, f"{flag} runs no tool", f"leave it out, or {flag}")
+    reject_options(
+        _NO_FORMULA, f"with {flag} no tool runs", f"leave out that option, or leave out {flag}"
+    )
     requested = request(fields, sizes=pop_size_options(fields))
     with progress(f"counting {requested.target}"):
         report = compare_with_formulas(requested, formula_texts)
@@ -229,7 +231,10 @@ def compare(
     from crossflops.verbs.compare import compare as compare_verb
 
     if llm and as_:
-        raise InputError("--llm asks for all formulas, and --as for some", "leave one of them out")
+        raise InputError(
+            "--llm selects all formulas and cannot be combined with --as, which selects some",
+            "leave out one of the two",
+        )
     if llm or as_:
         return _compare_formulas(fields, strict, as_)
 

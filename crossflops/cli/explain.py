@@ -43,6 +43,8 @@ def _find_page_subject(name: str) -> Cause | Convention | Matches:
     matches = search_causes(name, pages)
     if not matches:
         families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in all_causes()))
-        more = f"try another word, or one of {families}; `crossflops tools` lists the tools"
-        raise UnknownNameError(f"{name!r} is not a cause and not a tool", near or more)
+        more = f"write a family of causes ({families}), or a tool of `crossflops tools`"
+        raise UnknownNameError(
+            f"{name!r} is not the name of a cause, a tool or a convention", near or more
+        )
     return matches[0] if len(matches) == 1 else Matches(name, matches)

@@ -478,10 +478,11 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
 
     path = Path(value)
     if suffix(path) not in FORMATS:
-        end = f"the suffix {suffix(path)!r}" if path.suffix else "no suffix"
         raise UnknownNameError(
-            f"{value} has {end}, which is not a known format",
-            f"choose one of {', '.join(FORMATS)}",
+            f"-o {value} has the unknown suffix {suffix(path)!r}"
+            if path.suffix
+            else f"-o {value} has no suffix, which gives the format",
+            f"end the file name with one of {', '.join(FORMATS)}",
         )
     return writable(path)
 

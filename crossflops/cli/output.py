@@ -143,7 +143,8 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
         raise InputError(
-            "--plot needs a roofline, and the result has none", "add --roofline to `efficiency`"
+            "--plot draws a roofline, and this result does not contain one",
+            "add --roofline to the command `crossflops efficiency`",
         )
     title = report.report.name if report.report else "as given"
     write_side_file(file, figure_file_bytes(roofline_sheet(roofs[0], title), file.suffix))

@@ -174,7 +174,7 @@ def _profile_script(
     if len(peaks) > 1:
         raise InputError(
             "--peak-tflops can be given only once for a script",
-            "give only the peak of the precision it uses",
+            "give one --peak-tflops, for the precision that the script uses",
         )
     choice = script.StepChoice(
         step=fields["step"],
@@ -189,7 +189,9 @@ def _profile_script(
         if ended.status:
             say(f"crossflops: {message}")
             return ended.status
-        raise CrossflopsError(message, "see --step, and `crossflops profile --help`")
+        raise CrossflopsError(
+            message, "give another --step; `crossflops profile --help` describes it"
+        )
     deliver(
         _limit_profile_modules(ended.profile, _pop_profile_depth(fields), as_json, file),
         as_json=as_json,

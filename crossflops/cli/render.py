@@ -84,7 +84,9 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
     _check_report_options(report, fields)
     report = answer_report_questions(report, **requested)
     if plot is not None and not report.profiles and report.against is UNSET:
-        raise InputError(f"--plot cannot draw {file_}", "give a result of `compare` or `bench`")
+        raise InputError(
+            f"--plot cannot draw the report {file_}", "give a result of `compare` or `bench`"
+        )
     deliver(_content_to_render(report, fields), **fields)
     if plot is not None:
         keep_comparison(report, plot)
@@ -198,7 +200,7 @@ def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
         raise CrossflopsError(f"{path} is not a valid report: {error}", _HINT) from error
     if report.schema != SCHEMA:
         raise CrossflopsError(
-            f"{path} has schema {report.schema!r}",
-            f"this release reads schema {SCHEMA}; write the report again with it",
+            f"{path} has schema {report.schema!r}, and this release reads schema {SCHEMA}",
+            "write the report again with this release",
         )
     return report

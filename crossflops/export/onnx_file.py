@@ -56,7 +56,9 @@ def main_graph_field(data: Data) -> Field:
     """Return the field of the main graph. Raises TargetError when there is not exactly one."""
     graphs = [f for f in fields(data, 0, len(data)) if f.number == GRAPH and f.wire == BYTES]
     if len(graphs) != 1:
-        raise TargetError(f"the file has {len(graphs)} graphs; a model must have one", HINT)
+        raise TargetError(
+            f"the file has {len(graphs)} graphs; a model must have exactly one", HINT
+        )
     return graphs[0]
 
 

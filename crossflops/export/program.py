@@ -148,7 +148,7 @@ def save_uniform(data: bytes, target: Path) -> None:
     }
     if sum(weight.nbytes for weight in uniform.values()) > LIMIT:
         raise CrossflopsError(
-            "the ONNX file of the model would exceed the limit of 2 GiB",
+            "the ONNX file of the model would be larger than the limit of 2 GiB",
             "convert the model to ONNX with external data, and give the file with --onnx",
         )
     for tensor in all_graph_tensors(model.graph):

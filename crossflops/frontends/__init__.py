@@ -106,13 +106,14 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
     if _takes_parameters(trace):
         raise InputError(
             "the model has no parameters, so it is unknown which inputs are trained",
-            "name the argument that holds them, by its index or its keyword: --trainable 0",
+            "name the argument that holds the parameters, by index or keyword, such as "
+            "--trainable 0",
         )
     frontend = frontend_named(trace.framework)
     way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
     raise InputError(
         f"a training step of a model of {framework_title(trace.framework)} is not counted yet",
-        f"write a file with {way}, and count that file: all of its weights "
+        f"convert the model to ONNX with {way}, and count that file: all of its weights "
         "are trained except those of --frozen",
     )
 

@@ -159,8 +159,8 @@ def require_room(nbytes: int) -> None:
     """Raise InputError if weights of `nbytes` bytes are too large for a converter's file."""
     if nbytes > LARGEST:
         raise InputError(
-            f"the weights take {nbytes} bytes, and the converter writes files of up to {LARGEST}",
-            "count the model itself; --to model-explorer needs no weights",
+            f"the weights take {nbytes} bytes, and a converted file has at most {LARGEST}",
+            "count the model itself, or export it with --to model-explorer, without weights",
         )
 
 

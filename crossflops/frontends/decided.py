@@ -166,7 +166,10 @@ def _standard_model_part(data: bytes) -> bytes:
     if not lost:
         return data
     if not model.graph.node:
-        raise NormalizeError("ONNX supports none of its operations", "see the uncounted nodes")
+        raise NormalizeError(
+            "ONNX does not support any operation of the model",
+            "leave out the tools that read ONNX files; `crossflops count` lists the operations",
+        )
     read = {
         name
         for node in model.graph.node

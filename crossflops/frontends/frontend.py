@@ -289,7 +289,10 @@ class Frontend(Protocol):
         Raises:
             TargetError: The target cannot be read.
         """
-        raise TargetError(f"{self.title} reads no model from {target}", "give a callable")
+        raise TargetError(
+            f"{self.title} cannot read a model from {target}",
+            "give a callable that returns the model: file.py:callable",
+        )
 
     def unpickle_model(self, path: Path) -> Any:
         """Return the object in a pickled file of this framework; this runs the code in the file.
@@ -303,7 +306,10 @@ class Frontend(Protocol):
         Raises:
             TargetError: The file cannot be read.
         """
-        raise TargetError(f"{self.title} reads no model from {path}", "give a callable")
+        raise TargetError(
+            f"{self.title} cannot read a model from {path}",
+            "give a callable that returns the model: file.py:callable",
+        )
 
     def building(self) -> AbstractContextManager[None]:
         """Return a context in which the code of a target builds a model.
@@ -351,7 +357,9 @@ class Frontend(Protocol):
             InputError: The model is no language model of transformers.
         """
         raise InputError(
-            f"formulas are about language models of transformers, and this is one of {self.title}",
+            "formulas require a language model of the library transformers, and this is a "
+            "model of "
+            f"{self.title}",
             "give a causal language model, such as hf:config.json",
         )
 
@@ -368,7 +376,9 @@ class Frontend(Protocol):
             InputError: The model does not generate, or keeps no keys and values.
         """
         raise InputError(
-            f"--prompt is about language models of transformers, and this is one of {self.title}",
+            "--prompt requires a language model of the library transformers, and this is a "
+            "model of "
+            f"{self.title}",
             "give a causal language model, such as hf:config.json",
         )
 
@@ -504,8 +514,8 @@ class Frontend(Protocol):
             NormalizeError: The model cannot be converted.
         """
         raise InputError(
-            f"a {self.title} model of this kind can be converted only without its weights",
-            f"write the file with {self.converted_by}, and export that",
+            f"this {self.title} model can be converted to ONNX only without its weights",
+            f"write an ONNX file with {self.converted_by}, and export that file",
         )
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
@@ -596,7 +606,9 @@ class Frontend(Protocol):
         Raises:
             InputError: The framework runs no model by itself.
         """
-        raise InputError(f"{self.title} runs no model by itself", "leave --runtime out")
+        raise InputError(
+            f"--runtime cannot be used: {self.title} cannot run a model", "leave out --runtime"
+        )
 
     # What becomes of a file: operators of the framework as functions, and a run to compare with.
 
@@ -622,7 +634,7 @@ class Frontend(Protocol):
             InputError: The framework cannot verify files yet.
         """
         raise InputError(
-            f"a file of a {self.title} model cannot be verified yet", "leave --verify out"
+            f"--verify does not support models of {self.title} yet", "leave out --verify"
         )
 
 

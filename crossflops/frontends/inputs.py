@@ -112,7 +112,7 @@ def _parse_input_spec(index: int, text: str) -> TensorSpec:
     dtype = match["dtype"] or "float32"
     if dtype not in DTYPES:
         known = ", ".join(DTYPES)
-        raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"types: {known}")
+        raise InputError(f"unknown type {dtype!r} in the input {text!r}", f"write one of: {known}")
     scalar = match["shape"] == "scalar"
     if any(len(size) > DIGITS for size in match["shape"].split("x")):
         raise InputError(f"a size in the input {text!r} has more than {DIGITS} digits", HINT)
@@ -152,7 +152,8 @@ def from_archive(path: str, convert: Callable[[Any], Any] = lambda array: array)
             return {name.removeprefix("arr_"): convert(array) for name, array in arrays.items()}
     except (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"cannot read the inputs in {path}: {error}", "write them with numpy.savez"
+            f"cannot read the inputs in {path}: {error}",
+            "write the file with numpy.savez(FILE, x=array)",
         ) from error
 
 
@@ -194,7 +195,9 @@ def positional(
         )
     twice = [name for name in names[: len(args)] if name in kwargs]
     if twice:
-        raise InputError(f"the input {twice[0]!r} is given twice", "give every input once")
+        raise InputError(
+            f"the input {twice[0]!r} is given by position and by name", "give each input once"
+        )
     last = max(names.index(name) for name in kwargs)
     rest = (_parameter_value(parameters[name], kwargs) for name in names[len(args) : last + 1])
     return (*args, *rest)
@@ -206,6 +209,7 @@ def _parameter_value(parameter: inspect.Parameter, kwargs: Mapping[str, Any]) ->
         return kwargs[parameter.name]
     if parameter.default is inspect.Parameter.empty:
         raise InputError(
-            f"the input {parameter.name!r} is missing", "give every input that has no default"
+            f"the input {parameter.name!r} is missing and has no default value",
+            f"give this input too, such as --input {parameter.name}=1x3x224x224",
         )
     return parameter.default

@@ -30,7 +30,8 @@ def inputs_as_taken(
         return args, dict(kwargs)  # `training` or the like: the model may take it
     if named or len(provided) != len(tensors):
         raise InputError(
-            f"the model has the inputs {', '.join(tensors)}", _keras_input_hint(tensors)
+            f"the given inputs do not match the inputs of the model: {', '.join(tensors)}",
+            _keras_input_hint(tensors),
         )
     if isinstance(requested, dict):
         return (dict(zip(tensors, provided, strict=True)),), {}
@@ -54,7 +55,7 @@ def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
         name: "x".join(str(size or 1) for size in tensor.shape) for name, tensor in tensors.items()
     }
     options = " ".join(f"--input {name}={shape}" for name, shape in shapes.items())
-    return f"give one --input for each: {options}"
+    return f"give one --input for each of these inputs: {options}"
 
 
 def is_built(model: Any) -> bool:

@@ -80,10 +80,10 @@ def make_library_model(
         raise missing from error
     except Exception as error:
         raise TargetError(
-            f"{library.package} cannot make {name!r}: {error}{error_location(error)}",
-            "check the spelling and --arg; the list of names is not available here"
+            f"{library.package} cannot build the model {name!r}: {error}{error_location(error)}",
+            "check the name of the model, and the arguments of --arg"
             if not (known := library.names())
-            else "check --arg and the sizes"
+            else "check the arguments of --arg, --batch, --seq and --image-size"
             if name in known
             else nearest_name_hint(name, known, f"{library.package} has no model of this name"),
         ) from error
@@ -91,7 +91,8 @@ def make_library_model(
     if strays and named.specs:
         fitting = " and ".join(SIZES[size] for size in named.sizes)
         raise TargetError(
-            f"{strays[0]} has no effect on the input of {target}", f"it takes {fitting}"
+            f"{strays[0]} has no effect on the input of {target}",
+            f"use {fitting} for its input" if fitting else f"leave out {strays[0]}",
         )
     return named
 
@@ -108,8 +109,8 @@ def _missing_package_error(
             f"{library.prefix}:{name} needs {package}, which is not installed",
             f"pip install {package}",
         )
-    if "requires the" in (first := str(error).strip().partition("\n")[0]):  # as transformers says
-        return MissingExtraError(first, "install the package that it names")
+    if "requires the" in (error_text := str(error).strip().partition("\n")[0]):  # of transformers
+        return MissingExtraError(error_text, "install the package that this message names")
     return None
 
 

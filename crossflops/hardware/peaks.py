@@ -109,7 +109,10 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
     """
     command = compiler()
     if command is None or platform.system() == "Windows":
-        raise NoLoopError("no C compiler was found", "install gcc or clang, or set CC")
+        raise NoLoopError(
+            "no C compiler was found",
+            "install gcc or clang, or set the environment variable CC to a compiler",
+        )
     source = files("crossflops.hardware").joinpath("peak.c")
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder, as_file(source) as path:
         yield _compile_peak_loops(command, path, Path(folder) / "peak")
@@ -131,16 +134,25 @@ def _compile_peak_loops(cc: str, source: Path, target: Path) -> PeakLoops:
                 timeout=_COMPILING,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise NoLoopError(f"cannot run {cc}: {error}", "set CC to another compiler") from error
+            raise NoLoopError(
+                f"cannot run {cc}: {error}",
+                "set the environment variable CC to another compiler, such as CC=clang",
+            ) from error
         if done.returncode == 0:
             return PeakLoops(str(target), " ".join([Path(cc).name, *command[1:]]))
         complaint = (done.stderr.strip().splitlines() or ["no error message"])[0]
-    raise NoLoopError(f"{cc} cannot compile the loops: {complaint}", "set CC to another compiler")
+    raise NoLoopError(
+        f"{cc} cannot compile the loops that measure this machine: {complaint}",
+        "set the environment variable CC to another compiler, such as CC=clang",
+    )
 
 
 def _loop_failure_error(kind: str, why: str) -> NoLoopError:
     """Return the error that a measuring loop failed, with its reason."""
-    return NoLoopError(f"the {kind} loop failed: {why}", "set CC to another compiler")
+    return NoLoopError(
+        f"the loop that measures {kind} failed: {why}",
+        "set the environment variable CC to another compiler, such as CC=clang",
+    )
 
 
 # Where nothing can be compiled: numpy. A matrix product is a lower bound, and no peak.
@@ -453,5 +465,6 @@ def _peak_cache_path() -> Path:
         return Path(base).expanduser() / "crossflops" / _FILE
     except RuntimeError as error:
         raise CrossflopsError(
-            "no home folder for the cache was found", "set XDG_CACHE_HOME to a folder"
+            "no home folder for the cache was found",
+            "set the environment variable XDG_CACHE_HOME to a folder",
         ) from error

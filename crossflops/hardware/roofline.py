@@ -208,8 +208,8 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
     work, moved = sum(node.work for node in nodes), sum(node.bytes for node in nodes)
     if not work and not moved:
         raise InputError(
-            "the model has no work and moves no bytes, so a roofline is not defined",
-            "give another model",
+            "the model has no FLOPs and moves no bytes, so a roofline is not defined",
+            "leave out --roofline, or give a model with at least one operation",
         )
     computing = sum(node.work / node.peak for node in nodes if node.peak)
     bandwidth = run.ceiling.bandwidth
@@ -348,7 +348,9 @@ def byte_model(name: str) -> ByteModel:
     for model in MODELS:
         if model == name:
             return model
-    raise UnknownNameError(f"unknown byte model {name!r}", f"choose one of {', '.join(MODELS)}")
+    raise UnknownNameError(
+        f"unknown way to count bytes {name!r}", f"give --bytes with one of {', '.join(MODELS)}"
+    )
 
 
 def alternatives(
@@ -383,8 +385,9 @@ def other(
     stuck = [name for name in changes if name in fixed]
     if stuck:
         raise InputError(
-            f"--what-if {text}: the bytes are given, so they are unknown for other {stuck[0]}",
-            "give the model without --bytes-per-example",
+            f"--what-if {text}: --bytes-per-example gives the bytes, which cannot be computed for "
+            f"another {stuck[0]}",
+            "give the model, and leave out --bytes-per-example",
         )
     run, formats = base.run, base.formats
     if "device" in changes:

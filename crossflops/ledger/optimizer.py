@@ -256,7 +256,7 @@ def parse_optimizer(text: str) -> tuple[Optimizer, dict[str, float]]:
         if key not in options:
             raise UnknownNameError(
                 f"unknown option {key!r} of optimizer {chosen.name}",
-                f"known: {', '.join(sorted(options))}",
+                f"write one of: {', '.join(sorted(options))}",
             )
         options[key] = _parse_optimizer_option(pair, value)
     if options.get("nesterov") and not options.get("momentum"):

@@ -68,7 +68,7 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
         stuck = min(set(range(len(nodes))) - set(done))
         raise TargetError(
             f"node {onnx_node_label(nodes[stuck], stuck)!r} depends on its own result",
-            "a graph must not have cycles; export the model again, with a Loop for repeated parts",
+            "remove the cycle: export the model again, with a Loop for parts that are repeated",
         )
     return [nodes[number] for number in done]
 

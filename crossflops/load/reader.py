@@ -49,7 +49,7 @@ class Field(NamedTuple):
 
 def file_format_error(what: str, offset: int) -> TargetError:
     """Return the error for bytes at `offset` that break the protobuf format."""
-    return TargetError(f"{what} at byte {offset}", HINT)
+    return TargetError(f"the file is not valid: {what} at byte {offset}", HINT)
 
 
 def varint(data: Data, at: int, end: int) -> tuple[int, int]:
@@ -325,7 +325,7 @@ def _too_large() -> TargetError:
     """Return the error for a model that is too large even without its weights."""
     return TargetError(
         f"the model without its weights is larger than {_LARGEST_REST} bytes",
-        "store large attributes as initializers",
+        "store large constants as initializers instead of attributes of nodes",
     )
 
 

@@ -319,7 +319,8 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
         raise _formula_error(
             formula,
             f"raises {what} on {_call_text(args[0])}",
-            "mend it; `raise call.uncounted(reason)` says that it cannot count a call",
+            "correct the formula; for a call that it cannot count, write `raise "
+            "call.uncounted(reason)`",
         ) from error
 
 
@@ -398,7 +399,7 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
         if not isinstance(position, int):
             raise _formula_error(
                 formula,
-                f"has a gradient of {operand!r}, which is no operand",
+                f"has a gradient of {operand!r}, which is not an operand",
                 f"operands are {', '.join(names) or 'known by position'}",
             )
         operands[position] = _require_cost(formula, cost)
@@ -448,7 +449,7 @@ def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaErro
     (`subject`).
     """
     return FormulaError(
-        f"two formulas for {subject}: {first.place} and {second.place}", "keep one of them"
+        f"two formulas for {subject}: {first.place} and {second.place}", "remove one of the two"
     )
 
 
@@ -532,7 +533,7 @@ def _name(name: str, origin: FormulaOrigin) -> str:
     domain, colons, kind = name.partition("::") if isinstance(name, str) else ("", "", "")
     if not colons or not domain or not kind or "::" in kind or name.split() != [name]:
         raise FormulaError(
-            f"{name!r} is no name of an operator ({origin})",
+            f"{name!r} is not the name of an operator ({origin})",
             'write "namespace::name", such as "mylib::flash"',
         )
     return name
@@ -547,7 +548,7 @@ def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
     package, colon, kind = module.partition(":")
     if not package or not colon or not kind or module.split() != [module]:
         raise FormulaError(
-            f"module={module!r} of {name} is no class ({origin})",
+            f"module={module!r} of {name} is not a class ({origin})",
             'write "package.module:Class", such as "mylib.layers:Attention"',
         )
     return module

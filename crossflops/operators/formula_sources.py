@@ -162,13 +162,13 @@ def read_formula_file(location: str) -> FormulaRegistry:
     path = Path(location)
     if not path.is_file():
         raise FormulaError(
-            f"there is no file {location} of formulas", "give the path of a .py file"
+            f"the file of formulas {location} does not exist", "give the path of a .py file"
         )
     data = path.read_bytes()
     name = _FILE_MODULE + hashlib.sha256(str(path.resolve()).encode() + data).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise FormulaError(f"{location} is no file of Python", "give a .py file")
+        raise FormulaError(f"{location} is not a Python file", "give a .py file")
     module = importlib.util.module_from_spec(spec)
     registry = _run_formula_module(location, name, module, spec.loader.exec_module)
     if not registry:
@@ -193,7 +193,7 @@ def _run_formula_module(
         raise
     except Exception as error:
         message = f"{location} cannot be read: {error_words(error)}{error_location(error)}"
-        raise FormulaError(message, "mend the file") from error
+        raise FormulaError(message, "correct the file") from error
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
@@ -214,7 +214,9 @@ def read_formula_place(location: str) -> FormulaRegistry:
             raise
         except Exception as error:
             message = f"module {location} of formulas cannot be imported: {error_words(error)}"
-            raise FormulaError(message, "give the path of a .py file, or mend it") from error
+            raise FormulaError(
+                message, "give the path of a .py file, or correct the module"
+            ) from error
         return FormulaRegistry()  # it stands among what was imported
     return read_formula_file(location)
 
@@ -266,8 +268,8 @@ def refuse_counted_operator(formula: Formula) -> None:
         return
     if counted := find_counted_operator(formula.name):
         raise FormulaError(
-            f"{formula.place} is about an operator that crossflops counts itself ({counted})",
-            "leave it out; a formula is for what is not counted",
+            f"{formula.place} is for an operator that crossflops already counts ({counted})",
+            "remove this formula: formulas are only for operators that are not counted",
         )
 
 

@@ -118,8 +118,8 @@ def teach_tools(choice: Choice) -> Choice:
     formulas = own_formulas()
     if not formulas:
         raise InputError(
-            "--teach-tools has no effect: there are no formulas to teach",
-            "give a file of formulas with --formulas",
+            "--teach-tools has no effect without --formulas",
+            "add --formulas FILE.py, or leave out --teach-tools",
         )
     lessons = {
         tool: lessons_for(

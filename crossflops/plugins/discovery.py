@@ -220,7 +220,7 @@ def unknown_tool_error(tool: str, points: dict[str, EntryPoint]) -> UnknownNameE
             f"pip install {requested}",
         )
     usual = " ".join(sorted(set(plugins.values()))) or "'crossflops[tools]'"
-    more = f"choose one of them, or add the usual ones: pip install {usual}"
+    more = f"write one of the installed tools, or install all: pip install {usual}"
     return UnknownNameError(
         f"no installed plugin has the tool {tool!r} (installed: {known})",
         nearest_name_hint(tool, [*points, *plugins, *_PLUGIN_OF], more),

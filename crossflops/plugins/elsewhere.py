@@ -100,7 +100,9 @@ def _config_file_content(file: Path) -> Any:
         message = f"{file} is not valid TOML, since it is not in UTF-8: {error.reason}"
         raise InputError(message, "save the file in UTF-8") from error
     except ValueError as error:
-        raise InputError(f"{file} is not valid TOML: {error}", "correct that line") from error
+        raise InputError(
+            f"{file} is not valid TOML: {error}", "correct the line that the message names"
+        ) from error
     if file.name == NAME:
         return content
     tools = content.get("tool")
@@ -113,15 +115,14 @@ def _config_table_rows(content: Any, table: str, file: Path) -> Mapping[str, Any
     """
     known = " and ".join(config_table_heading(name, file) for name in _TABLES)
     if not isinstance(content, dict):
-        raise InputError(f"crossflops in {file} must be a table", f"allowed: {known}")
+        raise InputError(f"crossflops in {file} must be a table", f"write the tables {known}")
     strays = sorted(set(content) - {*_TABLES, *_KEYS})
     if strays:
-        raise InputError(f"unknown key {strays[0]} in {file}", f"allowed: {known}")
+        raise InputError(f"unknown key {strays[0]} in {file}", f"write only the tables {known}")
     rows = content.get(table, {})
     if not isinstance(rows, dict):
-        complaint = f"{table} in {file} must be a table"
         raise InputError(
-            complaint,
+            f"{table} in {file} must be a table",
             f"write {config_table_heading(table, file)}, and one line per entry below it",
         )
     return rows

@@ -21,6 +21,18 @@ HINTS: dict[Stage, str] = {
     "account": "this is an error in crossflops or a plugin; run again with --debug and report it",
 }
 
+STAGES: dict[Stage, str] = {
+    "load": "the plugin or its tool cannot be imported",
+    "build": "building the model or its inputs failed",
+    "accept": "the tool does not accept this model",
+    "run": "the tool raised an exception while it counted",
+    "time": "the tool did not finish within the timeout",
+    "memory": "there was not enough memory",
+    "crash": "the process of the tool ended without an answer",
+    "predict": "the count by the convention of the tool failed",
+    "account": "the explanation of the difference failed",
+}
+
 _LENGTH = 300
 _SIGNS_OF_MEMORY = (
     *("allocate memory", "not enough memory", "bad_alloc", "MemoryError"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from crossflops.errors import InputError
 from crossflops.files import is_configured
 
-_EXAMPLE = 'write for example formulas = ["formulas.py"]'
+_EXAMPLE = 'write, for example, formulas = ["formulas.py"]'
 
 
 def formulas_of_configuration(folder: Path | None = None) -> tuple[str, ...]:
@@ -23,7 +23,7 @@ def formulas_of_configuration(folder: Path | None = None) -> tuple[str, ...]:
     if provided is None:
         return ()
     if not isinstance(provided, list) or not all(isinstance(item, str) for item in provided):
-        raise InputError(f"formulas in {file} is not a list of files", _EXAMPLE)
+        raise InputError(f"formulas in {file} must be a list of files", _EXAMPLE)
     return tuple(_formula_path(item, file.parent) for item in provided)
 
 

@@ -47,8 +47,8 @@ def teach_adapter(adapter: "Adapter", names: Sequence[str]) -> "Adapter":
     known = {formula.name: formula for formula in formulas_in_force()}
     if missing := [name for name in names if name not in known]:
         raise FormulaError(
-            f"the formula of {missing[0]} is not found where {adapter.name} runs",
-            "keep it in a file, and give that with --formulas",
+            f"the formula of {missing[0]} cannot be loaded in the Python of {adapter.name} runs",
+            "write the formula into a file, and give it with --formulas FILE.py",
         )
     teachable: Any = adapter
     taught: Adapter = teachable.copy_with_formulas([known[name] for name in names])

@@ -55,7 +55,7 @@ def reject_unbuildable_nodes(model: Any, into: str) -> None:
             message = f"{name} has subgraphs, which cannot be rebuilt as a {into}"
             raise NormalizeError(message, READ_IT)
         if any(word in node.op_type for word in _QUANTIZED):
-            message = f"{name} is quantized, and tools know no layer for it"
+            message = f"{name} is quantized, and tools do not count quantized layers"
             raise NormalizeError(message, f"give the file before quantization; {READ_IT}")
 
 

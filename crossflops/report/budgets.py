@@ -100,8 +100,8 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.relative:
             if baseline is None:
                 raise InputError(
-                    f"{self.text!r} needs a baseline, and no baseline exists",
-                    "`crossflops check --update` writes one",
+                    f"the budget {self.text!r} needs a baseline, and no baseline exists",
+                    "write a baseline with `crossflops check --update`",
                 )
             exact = Fraction(baseline) * (1 + self.number)
             if isinstance(baseline, float):

@@ -116,13 +116,16 @@ def parse_figure(text: str, power: int | None = None, unit: str = "") -> Publish
     match = _FIGURE.fullmatch(text)
     if match is None or not _has_plain_digits(match["number"]):
         raise InputError(
-            f"{text!r} is not a figure", 'write, for example, 4.11G, "17.6 GFLOPs" or 25.6M'
+            f"{text!r} is not a number of MACs, FLOPs or parameters",
+            'write, for example, 4.11G, "17.6 GFLOPs" or 25.6M',
         )
     integer, _, rest = re.sub(r"[_ ,]", "", match["number"]).partition(".")
     mantissa = int(integer + rest or "0")
     if not mantissa or len(integer + rest) > _MOST_DIGITS:
         problem = "is zero" if not mantissa else f"has more than {_MOST_DIGITS} digits"
-        raise InputError(f"the figure {text!r} {problem}", "give the figure as it was printed")
+        raise InputError(
+            f"the figure {text!r} {problem}", "write the published figure, such as 4.11G"
+        )
     prefix = _POWERS[match["prefix"]]
     if not match["prefix"] and power is not None:
         prefix = power

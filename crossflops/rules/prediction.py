@@ -226,8 +226,10 @@ def _as_seen(convention: Convention, graph: Graph, ledger: Ledger) -> Ledger:
     try:
         nodes = convention.shapes(graph).nodes
     except LookupError as error:
-        what = f"{convention.tool} infers shapes of its own, and fails: {error}"
-        raise PredictionError(what, f"see {formula_equation(convention.shapes)}") from error
+        raise PredictionError(
+            f"the shape inference of {convention.tool} fails on this model: {error}",
+            f"leave out {convention.tool}, or see {formula_equation(convention.shapes)}",
+        ) from error
     pairs = zip(ledger.counts, nodes, strict=True)
     counts = tuple(msgspec.structs.replace(count, node=node) for count, node in pairs)
     return Ledger(ledger.digest, counts)
@@ -363,9 +365,9 @@ class _Walk:
         failed = next((call for call in calls if call.target == UNWATCHED), None)
         if failed is not None:
             raise WatchError(
-                f"crossflops could not watch the run that {self.convention.tool} makes: "
-                f"{failed.settings['reason']}",
-                "its number is not explained, which is a failure of crossflops: please report it",
+                f"crossflops could not record the run of {self.convention.tool}, so its number "
+                f"is not explained: {failed.settings['reason']}",
+                "this is an error in crossflops: please report it",
             )
         reads = self.convention.reads
         return list(reads(calls, self.trace)) if reads else calls
@@ -598,8 +600,8 @@ class _Walk:
     def _node_fails(self, rule: Rule, node: Node) -> PredictionError:
         """Return the error which says that the tool cannot count the operator of a node."""
         return PredictionError(
-            f"{self.convention.tool} cannot count {node.key}, which is a {node.op}",
-            f"leave out {self.convention.tool}; its rule {rule.id} cites {rule.reference}",
+            f"{self.convention.tool} cannot count the node {node.key} ({node.op})",
+            f"leave out {self.convention.tool}, or see its rule {rule.id} ({rule.reference})",
         )
 
     def _fails(self, what: str, error: object, rule: str) -> PredictionError:

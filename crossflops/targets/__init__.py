@@ -62,7 +62,7 @@ def load_target_source(
         if arguments or inputs_file is not None:
             flag = "--arg" if arguments else "--inputs"
             raise InputError(
-                f"{flag} cannot be used with an ONNX file, which is counted only by shapes",
+                f"{flag} cannot be used with an ONNX file, which is counted from shapes alone",
                 "give --input NAME=SHAPE",
             )
         file = OnnxFile(path=target, specs=tuple(specs), dims=dims or {}, control=control)
@@ -96,7 +96,10 @@ def _choose_input_specs(
     if specs or file is not None:
         return specs
     if not named.specs:
-        raise InputError(f"the input of {target} is unknown", "give --input SHAPE")
+        raise InputError(
+            f"the input shape of {target} is unknown",
+            "give --input SHAPE, such as --input 1x3x224x224",
+        )
     flags = [SIZES[size] for size in named.sizes]
     changed = f"{' and '.join(flags)} change it" if flags else "--input changes it"
     warnings.warn(

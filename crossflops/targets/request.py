@@ -76,24 +76,28 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if request.target is None and (request.arguments or request.dims):
             raise InputError(
                 "arguments and dims cannot be used with a model object",
-                "leave them out, or give a target string instead",
+                'leave them out, or give the target as text, such as "file.py:callable"',
             )
         if request.sizes and (request.target is None or not is_empty_input(inputs)):
             sized = SIZES[next(iter(request.sizes))]
             raise InputError(
-                f"{sized} applies only to a model given by name",
-                "leave out the sizes, or leave out the inputs",
+                f"{sized} and inputs cannot be combined: {sized} makes the default input of a "
+                "model that is given by name"
+                if request.target is not None
+                else f"{sized} cannot be used with a model object, which has no default input",
+                f"leave out {sized}",
             )
         if request.weights is not None and request.target is None:
             raise InputError(
                 "weights cannot be used with a model object, which is built already",
-                "leave out weights, or give a target string",
+                'leave out weights, or give the target as text, such as "file.py:callable"',
             )
         if request.weights is not None and request.is_file:
             raise InputError("--weights cannot be used with an ONNX file", "leave out --weights")
         if request.inputs_file is not None and not is_empty_input(inputs):
             raise InputError(
-                "inputs and a file of inputs (--inputs) cannot be combined", "give one of them"
+                "inputs and a file of inputs (--inputs) cannot be combined",
+                "give only one of them",
             )
         texts = [inputs] if isinstance(inputs, str) else inputs
         written = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
@@ -111,8 +115,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             model, _ = build_target(request.target, request.arguments, request.allow_pickle)
             return request._with_model_source(from_object(model, inputs))
         raise InputError(
-            "an ONNX file is counted only by shapes, not by values",
-            'give the inputs as text: ["x=1x3x224x224"]',
+            "an ONNX file is counted from the shapes of its inputs, and values are given",
+            'give the shapes as text: ["x=1x3x224x224"]',
         )
 
     def source(self, values: bool = True) -> Source:
@@ -311,7 +315,10 @@ def _request_of_object(model: Any, first: Request) -> Request:
         pair = (first.given.args, first.given.kwargs)
         return Request.from_arguments(model, pair, setting=first.setting)
     if not first.specs:
-        raise InputError("the inputs of the models are not given", "give inputs")
+        raise InputError(
+            "the inputs of the models are not given",
+            'give inputs=, such as inputs=["1x3x224x224"]',
+        )
     ways = ([_input_spec_text(spec) for spec in way] for way in layouts(first.specs))
     requests = [Request.from_arguments(model, texts, setting=first.setting) for texts in ways]
     return next((request for request in requests if _can_take_inputs(request)), requests[0])

@@ -170,7 +170,8 @@ def full_target_name(target: str) -> str:
 def _without_usual_input(target: str, flag: str) -> InputError:
     """Return the error of a flag for sizes that is given for a target without default inputs."""
     return InputError(
-        f"{flag} applies only to a model given by name, and {target} is not one",
+        f"{flag} applies only to a model given by name, such as timm:resnet50; {target} is "
+        "not a name",
         "give the shapes of its inputs with --input",
     )
 
@@ -240,7 +241,9 @@ def _import_target_module(location: str) -> ModuleType:
             raise TargetError(
                 f"module {missing} is not installed", f"install it, or {_HINT}"
             ) from error
-        raise TargetError(f"{location} needs {missing}", f"pip install {missing}") from error
+        raise TargetError(
+            f"{location} needs the package {missing}", f"pip install {missing}"
+        ) from error
     except (Exception, SystemExit) as error:
         raise TargetError(
             f"importing {location} failed: {error_words(error)}{error_location(error)}",
@@ -278,7 +281,9 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
     for part in name.split("."):
         if not hasattr(value, part):
             stored = target.rpartition(":")[0]
-            raise TargetError(f"{stored} has no {name!r}", _targets_of(value, part, target))
+            raise TargetError(
+                f"{stored} does not define {name!r}", _targets_of(value, part, target)
+            )
         value = getattr(value, part)
     return value
 
@@ -438,7 +443,8 @@ def run_file(path: Path, hint: str) -> ModuleType:
         if isinstance(absent, MissingExtraError):
             raise absent from error
         raise TargetError(
-            f"running {path} failed: {error_words(error)}{error_location(error)}", TRACEBACK
+            f"running the file {path} failed: {error_words(error)}{error_location(error)}",
+            TRACEBACK,
         ) from error
 
 
@@ -513,7 +519,7 @@ def may_be_pickled(target: str) -> bool:
 
 
 _LONGEST = 300
-_PICKLE_HINT = "pass a callable that builds the model: file.py:callable"
+_PICKLE_HINT = "give a callable that builds the model: file.py:callable"
 
 
 def load_pickle_file(path: Path, allowed: bool) -> Any:
@@ -524,13 +530,13 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
     if not allowed:
         raise TargetError(
             f"{path} {PICKLES[path.suffix]}, and reading it can run any code",
-            f"{_PICKLE_HINT}; or, if you trust the file, add --allow-pickle",
+            f"{_PICKLE_HINT}; if you trust the file, add --allow-pickle",
         )
     try:
         return load_with_retry(lambda: _read_pickle(path))
     except ModuleNotFoundError as error:
         raise missing_extra(error.name or "") or TargetError(
-            f"{path} needs {error.name}", f"pip install {error.name}"
+            f"{path} needs the package {error.name}", f"pip install {error.name}"
         ) from error
     except Exception as error:
         what = " ".join(str(error).split())[:_LONGEST]

@@ -46,7 +46,7 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
     source = load(False)
     if weights == FAKE and source.weights == REAL:
         raise ValuesNeededError(
-            "its code creates the weights with values before crossflops can prevent it"
+            "the code of the model creates weights with values before crossflops can prevent it"
         )
     return source
 

@@ -145,7 +145,7 @@ def find_convention(tool: str, edition: str | None = None) -> Convention:
         if edition in {None, convention.edition}:
             return convention
     names = ", ".join(f"{convention.tool}@{convention.edition}" for convention in editions)
-    raise UnknownNameError(f"{tool} has no edition {edition!r}", f"known: {names}")
+    raise UnknownNameError(f"{tool} has no version {edition!r}", f"write one of: {names}")
 
 
 def parse_convention(text: str) -> Convention:
@@ -180,7 +180,7 @@ def _conventions_matching(pattern: str) -> list[Convention]:
     matched = [find_convention(tool) for tool in known if fnmatchcase(tool, pattern)]
     if not matched:
         raise UnknownNameError(
-            f"no convention matches {pattern!r}", f"known: {', '.join(sorted(known))}"
+            f"no convention matches {pattern!r}", f"write one of: {', '.join(sorted(known))}"
         )
     return matched
 

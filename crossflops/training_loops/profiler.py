@@ -239,11 +239,12 @@ class FlopsProfiler:
         watch, times = self._watch, self._times
         if watch is None or times is None:
             raise CrossflopsError(
-                "no step was profiled", "call start before a step and stop after it"
+                "no step was profiled", "call start() before a step and stop() after it"
             )
         if watch.failed:
             raise CrossflopsError(
-                "the profiled step raised an exception", "profile a step that completes"
+                "the profiled step raised an exception",
+                "profile a step that ends without an exception",
             )
         if all(call.path is None for call in watch.calls):
             raise CrossflopsError(*explain_unseen())
@@ -286,7 +287,10 @@ class FlopsProfiler:
         from crossflops.report.quantity import duration
 
         if self._times is None:
-            raise CrossflopsError("no step was profiled", "call start_profile and stop_profile")
+            raise CrossflopsError(
+                "no step was profiled",
+                "call start_profile() before a step and stop_profile() after it",
+            )
         seconds = self._times.forward
         return duration(seconds) if as_string else seconds
 

@@ -105,7 +105,8 @@ def _run_script_command(command: Sequence[str], environment: dict[str, str], qui
         child = subprocess.Popen(command, env=environment, stdout=2 if quiet else None)
     except OSError as error:
         raise InputError(
-            f"cannot run {command[0]}: {error.strerror}", "give a command that can be run"
+            f"cannot run {command[0]}: {error.strerror}",
+            "give a command that can be run, such as -- python train.py",
         ) from error
     while True:
         try:

@@ -98,14 +98,17 @@ def _select_rows(table: PublishedTable, choice: AuditChoice) -> list[PublishedRo
     rows = list(table.rows)
     for pattern in choice.only:
         if not any(fnmatchcase(row.model, pattern) for row in rows):
-            raise InputError(f"--only {pattern} matches no model of the table", "leave it out")
+            raise InputError(
+                f"--only {pattern} matches no model of the table",
+                "correct the pattern, or leave out --only",
+            )
     if choice.only:
         rows = [row for row in rows if any(fnmatchcase(row.model, only) for only in choice.only)]
     if choice.limit is not None:
         first = list(dict.fromkeys(row.build for row in rows))[: choice.limit]
         rows = [row for row in rows if row.build in first]
     if not rows:
-        raise InputError("the table has no figures", "give a table with rows")
+        raise InputError("the table has no published numbers", "give a table with rows")
     return rows
 
 

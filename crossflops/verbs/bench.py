@@ -82,8 +82,8 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     """
     if request.given is not None:
         raise InputError(
-            "--batch needs the shapes of the inputs, and values are given",
-            "give shapes, as text, instead",
+            "--batch changes the shapes of the inputs, and values are given",
+            'give the shapes as text, such as ["1x3x224x224"]',
         )
     if not request.is_file:
         if dim is not None:
@@ -99,7 +99,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     if names:
         raise InputError(
             f"the batch dimension is ambiguous: inputs begin with {', '.join(names)}",
-            f"name it, for example with --batch-dim {names[0]}",
+            f"give its name, for example --batch-dim {names[0]}",
         )
     specs = {spec.name: spec for spec in request.specs}
     provided = [specs.get(spec.name) or _spec_from_value_info(spec) for spec in inputs]
@@ -205,9 +205,8 @@ def _framework_runnable(request: Request, source: Source, folder: str, runtime: 
         raise InputError(f"--runtime {runtime} cannot run an ONNX file", "leave out --runtime")
     if request.given is not None:
         raise InputError(
-            "this runtime needs an importable target; a model object cannot be "
-            "built again in the worker",
-            "give a target such as file.py:callable",
+            "a model object cannot be built again in the process that runs it",
+            'give the target as text, such as "file.py:callable"',
         )
     return Runnable(
         request=request, counted=count_source(source, request.setting, ()), folder=folder
@@ -220,9 +219,8 @@ def trainable(request: Request, folder: str, optimizer: str) -> Runnable:
     """
     if request.given is not None:
         raise InputError(
-            "this runtime needs an importable target; a model object cannot be "
-            "built again in the worker",
-            "give a target such as file.py:callable",
+            "a model object cannot be built again in the process that runs it",
+            'give the target as text, such as "file.py:callable"',
         )
     report, native = step_report(request, optimizer)
     return Runnable(request=request, counted=native, folder=folder, step=report)
@@ -512,7 +510,8 @@ def measure_batches(
         refuse_training(request, conditions)
     if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:
         raise InputError(
-            f"--optimization applies only to onnxruntime, and --runtime is {conditions.runtime}",
+            "--optimization can be used only with onnxruntime, and --runtime is "
+            f"{conditions.runtime}",
             "leave out --optimization, or leave out --runtime",
         )
     if request.inputs_file is not None and conditions.batches:
@@ -553,7 +552,8 @@ def _try_batches(
     if isinstance(conditions.batches, str):
         if conditions.batches != AUTO:
             raise InputError(
-                f"--batch must be sizes or auto, got {conditions.batches!r}", "give sizes, or auto"
+                f"--batch must be a list of sizes or auto, got {conditions.batches!r}",
+                "write --batch 1,2,4,8 or auto",
             )
         searched = search_batch_size(
             attempt, conditions.goal, MOST, to_the_limit=conditions.memory is not None
@@ -568,7 +568,9 @@ def _no_run(tried: Sequence[Measurement | Unfit]) -> NormalizeError:
     """Return the error that says why no batch size ran, with a hint about memory or time."""
     unfit = next((run for run in tried if isinstance(run, Unfit)), None)
     message = (
-        f"the model did not run ({unfit.stage}): {unfit.message}" if unfit else "no run succeeded"
+        f"the model did not run ({unfit.stage}): {unfit.message}"
+        if unfit
+        else "no run of the model succeeded"
     )
     hints = {"memory": "give a smaller input or batch, or more --memory-limit",
              "time": "give a smaller input, or more --timeout"}  # fmt: skip
@@ -659,11 +661,15 @@ def _check_trace_options(conditions: Conditions, request: Request) -> None:
         (f for name, f in _OF_RUNS.items() if getattr(conditions, name) != getattr(usual, name)),
         None,
     )
-    hint = "leave out one of the two"
     if flag is None and request.inputs_file:
-        flag, hint = "--inputs", "give --input"
+        raise InputError(
+            "--inputs has no effect with --trace, which runs nothing",
+            "give the shapes with --input instead",
+        )
     if flag is not None:
-        raise InputError(f"{flag} has no effect with --trace (nothing is run)", hint)
+        raise InputError(
+            f"{flag} has no effect with --trace, which runs nothing", "leave out one of the two"
+        )
 
 
 # What this machine can do, as the denominator of what ran on it.
@@ -878,8 +884,8 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
         )
     if request.is_file and not is_onnxruntime(traced):
         raise InputError(
-            "a PyTorch trace names operators, and an ONNX file does not record which operator "
-            "calls its nodes come from",
+            "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
+            "PyTorch operator of each node",
             "give the PyTorch model as file.py:callable",
         )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:

@@ -16,7 +16,9 @@ from crossflops.report.report import Report, TrainingReport
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel, native_count
 
-_NOT_TRAINED = "give a PyTorch model; `count --train` counts a step of this model"
+_NOT_TRAINED = (
+    "give a PyTorch model, or count a step of this model with `crossflops count --train`"
+)
 _GRADIENTS = tuple(
     (f"{part}_macs", f"{part}_flops") for part in ("backward_input", "backward_weight")
 )

@@ -196,9 +196,9 @@ def configuration(folder: Path) -> tuple[Path, Mapping[str, Any]]:
         return file, table
     if beneath := _budget_files_beneath(folder):
         raise InputError(
-            "no configuration file in this folder or its parents sets a budget; these below "
-            f"do: {', '.join(beneath)}",
-            "change to that folder, or name a model: crossflops check "
+            "no configuration file in this folder or its parents sets a budget; files in "
+            f"subfolders do: {', '.join(beneath)}",
+            "change to that folder, or give a model: crossflops check "
             f"{Path(beneath[0]).parent}/model.onnx",
         )
     file, _ = find_config_table(_TABLE, folder)
@@ -313,7 +313,7 @@ def budgets_in(file: Path, table: Mapping[str, Any]) -> list[Budget]:
         target = provided.pop("target", name)
         if not isinstance(target, str) or not target:
             raise InputError(
-                f"target of {where} must be a text that names a model",
+                f"target of {where} must be text: the path of a model",
                 'write target = "model.onnx"',
             )
         budget = make_budget(

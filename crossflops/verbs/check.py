@@ -256,14 +256,17 @@ def _with_new_place(budget: Budget, error: CrossflopsError) -> CrossflopsError:
     from crossflops.verbs.revisions import files_called
 
     if glob.has_magic(budget.target) and is_file(budget.target):
-        return InputError(f"no file matches {budget.target}", "correct the pattern of the budget")
+        return InputError(
+            f"no file matches {budget.target}",
+            "correct `target` of the budget, a pattern of files",
+        )
     name = Path(budget.target).name
     if ":" in name or not Path(name).suffix or Path(budget.target).exists():
         return error
     if indices := files_called(name):
         hint = (
-            f"a file of that name exists at {' and '.join(indices)}: write this path into "
-            "the budget"
+            f"a file of that name exists at {' and '.join(indices)}: write this path as the "
+            "target of the budget"
         )
         return InputError(error.message, hint)
     return error
@@ -438,7 +441,8 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
         reason = getattr(timed, "message", "the model could not be timed")
         raise InputError(
             reason,
-            "run `crossflops bench` for details; leave the rule out if the model cannot run",
+            "run `crossflops bench` for details, or remove the rule latency_ms if the model "
+            "cannot run",
         )
     return float(f"{timed.measurement.p50 * 1e3:.4g}")
 
@@ -456,7 +460,10 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
     compared = compare_with_tools(budget.request(), Comparison(), on_progress)
     if not compared.reconciliations:
-        raise InputError(f"no tool could count {budget.target}", "see `crossflops tools`")
+        raise InputError(
+            f"no tool could count {budget.target}",
+            "install a tool that can count this model; `crossflops tools` lists all tools",
+        )
     return msgspec.structs.replace(
         report, profiles=compared.profiles, reconciliations=compared.reconciliations
     )

@@ -240,7 +240,7 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
         save_uniform(counted.program, path)
         return
     if counted.program is None:
-        raise InputError("writing the normalized file of such a model is not supported yet", hint)
+        raise InputError("the graph of this model cannot be written as an ONNX file yet", hint)
     from crossflops.export.program import save_program
 
     save_program(counted.program, path, {})
@@ -387,8 +387,8 @@ def fold_by_convention(
     """
     if convention.formula is not None:
         raise InputError(
-            f"{convention.tool} is a formula over the config of a language model, which is not "
-            "at hand here",
+            f"{convention.tool} is a formula over the config of a language model, and this model "
+            "has no such config",
             f"use `crossflops count hf:config.json --as {convention.tool}`",
         )
     if convention.sees == "node":
@@ -692,7 +692,7 @@ def sever_outputs(native: CountedModel, reached: Sequence[bool]) -> CountedModel
         raise InputError(
             f"cannot match the tensors that the loss uses: the model returns {len(reached)} "
             f"tensors and its graph has {len(graph.outputs)} outputs",
-            "change the model to return each tensor only once",
+            "change the model so that it returns each tensor only once",
         )
     missed = {index for index, is_reached in enumerate(reached) if not is_reached}
     graph = msgspec.structs.replace(graph, severed=tuple(sorted(missed | {*graph.severed})))

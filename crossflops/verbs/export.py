@@ -98,19 +98,22 @@ def _check_export_options(requested: FileRequest) -> None:
         raise InputError(f"unknown format {to!r}", f"choose one of {', '.join(SUFFIXES)}")
     if file.suffix.lower() != SUFFIXES[to]:
         raise InputError(
-            f"-o {file} must end in {SUFFIXES[to]}", "give a file name with that suffix"
+            f"-o {file} must end in {SUFFIXES[to]}", "give a file name that ends in this suffix"
         )
     if requested.annotate and to != "onnx":
         raise InputError(
-            f"--annotate applies only to --to onnx; {to} always has the counts", "leave it out"
+            f"--annotate applies only to --to onnx; {to} always has the counts",
+            "leave out that option",
         )
     if requested.verify and to != "onnx":
         raise InputError(
-            f"--verify applies only to --to onnx; {to} is not a model that can run", "leave it out"
+            f"--verify applies only to --to onnx; {to} is not a model that can run",
+            "leave out that option",
         )
     if requested.unit != "macs" and to == "onnx":
         raise InputError(
-            "--unit applies only to viewer formats; onnx always has MACs and FLOPs", "leave it out"
+            "--unit applies only to viewer formats; onnx always has MACs and FLOPs",
+            "leave out that option",
         )
 
 

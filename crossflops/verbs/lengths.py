@@ -97,9 +97,9 @@ def fit_pieces(
         if len(pieces) == MOST_PIECES:
             ends = ", ".join(str(piece.last) for piece in pieces[:4])
             raise InputError(
-                f"the cost of {subject} has no polynomial in its length: it changes after {ends} "
-                "and further lengths",
-                "count single lengths with --seq",
+                f"the cost of {subject} is not a polynomial of its length: it changes after the "
+                f"lengths {ends} and others",
+                "count one length at a time, with --seq N",
             )
         piece = _fit_piece(count, first, last, hints, rng)
         pieces.append(piece)

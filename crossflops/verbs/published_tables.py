@@ -123,7 +123,10 @@ def _figures_of_row(
     with an invalid figure.
     """
     if not model:
-        raise InputError(f"{row_name}, names no model", "fill in the cell, or remove the line")
+        raise InputError(
+            f"{row_name}, does not name a model",
+            "write the name of a model into the cell, or remove the line",
+        )
     target = f"{library}:{model}" if library and ":" not in model else model
     rows = []
     for index, column in figures.items():

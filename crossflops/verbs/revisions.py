@@ -53,7 +53,7 @@ def revision_of(text: str) -> tuple[str, str]:
     if not colon or not target or _DRIVE.match(text):
         return "", text
     if not before:
-        raise InputError(f"no revision before the colon in {text}", f"write HEAD{text}")
+        raise InputError(f"{text} has no revision before the colon", f"write HEAD{text}")
     if ":" in target:
         refuse_unknown(before)
         return before, target
@@ -64,7 +64,7 @@ def revision_of(text: str) -> tuple[str, str]:
         refuse_unknown(before)
         path_at_revision(before, target)  # raises for a file of a submodule
         raise InputError(
-            f"{target} is not in {before}",
+            f"the file {target} does not exist at revision {before}",
             nearest_name_hint(
                 target, _files_at(before), "use the name that the file had at that revision"
             ),
@@ -85,7 +85,7 @@ def refuse_unknown(revision: str) -> None:
     if status:
         raise InputError(
             f"{revision!r} looks like a git revision, but this folder is not in a git repository",
-            "change to the repository, or leave out the revision",
+            "change to a folder of the repository, or leave out the revision",
         )
     message = f"unknown git revision {revision!r}"
     is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
@@ -144,7 +144,8 @@ def path_at_revision(revision: str, path: str) -> str | None:
     top, here = repository(), Path.cwd().resolve()
     if not index.is_relative_to(top):
         raise InputError(
-            f"{path} is outside the git repository {top}", "compare with a baseline instead"
+            f"{path} is outside the git repository {top}",
+            "leave out the revision, and compare with a baseline of `crossflops check --update`",
         )
     name = os.path.relpath(index, here)
     if not _git("cat-file", "-e", f"{revision}:./{name}").returncode:
@@ -254,7 +255,7 @@ def count_in(request: Request, folder: Path, revision: str) -> Report:
     if not answer.is_file():
         raise CrossflopsError(
             f"the process that counts {request.target} ended with exit status {done.returncode}",
-            "count it alone in a checkout of that revision",
+            "check that revision out with git, and run `crossflops count` there",
         )
     report, message, hint = msgspec.json.decode(answer.read_bytes(), type=tuple[str, str, str])
     if message:

@@ -100,7 +100,7 @@ def fit_formulas(request: Request) -> Formulas:
     model = request.source().model if request.is_file else None
     if not isinstance(model, OnnxFile):
         raise InputError(
-            "--vary needs an ONNX file with named dimensions",
+            "--vary requires an ONNX file with named dimensions",
             "export the model with dynamic dimensions, and give the file",
         )
     return formulas(model, request.vary, request.dims, request.setting)

@@ -341,20 +341,19 @@ def refuse_other_options(request: Request) -> None:
     """Raise InputError for options that a workload does not use, and for --prompt without
     --generate or the reverse.
     """
-    if request.prompt is None or request.generate is None:
-        flag, other = "--prompt", "--generate"
-        if request.prompt is None:
-            flag, other = other, flag
-        raise InputError(f"{flag} requires {other}", f"add {other} N, a number of tokens")
+    if request.generate is None:
+        raise InputError("--prompt requires --generate", "add --generate N, a number of tokens")
+    if request.prompt is None:
+        raise InputError("--generate requires --prompt", "add --prompt N, a number of tokens")
     if min(request.prompt, request.generate) < 1:
         raise InputError(
             "--prompt and --generate must be at least 1, got "
             f"{request.prompt} and {request.generate}",
-            "give numbers of tokens",
+            "give numbers of tokens, such as --prompt 512 --generate 128",
         )
     if request.target is None or request.is_file or request.given is not None:
         raise InputError(
-            "--prompt needs a target that builds a language model",
+            "--prompt requires a target that builds a language model",
             "give a config of transformers, such as hf:config.json",
         )
     used = {"batch"}

@@ -46,7 +46,7 @@ def observe_tool(
 def fake_weights_error(tool: str) -> InputError:
     """Return the error which says that a tool was skipped, since it needs real weight values."""
     return InputError(
-        f"{tool} needs real weight values and was skipped",
+        f"{tool} was skipped: it needs the values of the weights",
         "use --weights real, if the weights fit in memory",
     )
 

@@ -359,7 +359,7 @@ def test_configurations_beneath_are_named(line, tmp_path, monkeypatch):
     ):
         status, _, err = line("check", *words)
         assert (status, err.startswith(head)) == (2, True)
-        assert "these below do: a/crossflops.toml, b/pyproject.toml" in err
+        assert "files in subfolders do: a/crossflops.toml, b/pyproject.toml" in err
     monkeypatch.chdir(tmp_path / "c")
     assert "beneath" not in line("check")[2]
 

@@ -214,11 +214,12 @@ def test_explain_offers_the_nearest(line):
     """A slip of the finger is met with what was perhaps meant; nonsense with where to look."""
     assert line("explain", "norm.bacth") == (
         *(2, ""),
-        "error: 'norm.bacth' is not a cause and not a tool\nhint: did you mean norm.batch?\n",
+        "error: 'norm.bacth' is not the name of a cause, a tool or a convention\n"
+        "hint: did you mean norm.batch?\n",
     )
     status, out, err = line("explain", "zeppelin")
     assert (status, out, len(err.splitlines())) == (2, "", 2)
-    assert "one of norm; `crossflops tools` lists the tools" in err
+    assert "write a family of causes (norm), or a tool of `crossflops tools`" in err
 
 
 def test_explain_finds_by_words(line):

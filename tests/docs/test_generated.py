@@ -100,4 +100,7 @@ def test_errors_are_found_in_the_source(generator, tmp_path, monkeypatch):
     assert first.message == ("{name} is a wrong names", "{name} is a wrong name")
     assert first.hint == ("write it",)
     assert (first.kind, first.path, first.function) == ("InputError", "a.py", "check")
-    assert (second.message, second.hint) == (("x",), ("{hint}",))
+    assert (second.message, second.hint) == (
+        ("x",),
+        ("{hint of the underlying error}",),
+    )

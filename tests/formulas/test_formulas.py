@@ -165,10 +165,10 @@ def test_two_formulas_for_one_operator_are_refused(model: str, own: str, tmp_pat
     [
         ("x = 1", "registers no formula"),
         ("x = 1 / 0", "cannot be read: ZeroDivisionError"),
-        (OWN.replace("mylib::Flash", "Flash"), "is no name of an operator"),
-        (OWN.replace("mylib::Flash", "ai.onnx::MatMul"), "crossflops counts itself"),
+        (OWN.replace("mylib::Flash", "Flash"), "is not the name of an operator"),
+        (OWN.replace("mylib::Flash", "ai.onnx::MatMul"), "crossflops already counts"),
         (OWN.replace('source="a paper"', 'doubt="perhaps"'), "has the doubt"),
-        (OWN.replace('source="a paper"', 'module="nothing"'), "is no class"),
+        (OWN.replace('source="a paper"', 'module="nothing"'), "is not a class"),
     ],
 )
 def test_a_file_that_makes_no_sense_is_refused(

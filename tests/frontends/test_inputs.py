@@ -174,4 +174,4 @@ class TestTensors:
         with pytest.raises(InputError) as caught:
             tensors_from_npz(str(file))
         assert str(file) in caught.value.message
-        assert caught.value.hint == "write them with numpy.savez"
+        assert caught.value.hint == "write the file with numpy.savez(FILE, x=array)"

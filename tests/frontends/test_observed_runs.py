@@ -132,7 +132,7 @@ def test_a_trace_that_raises_only_when_it_is_watched_is_no_failure_of_the_tool(t
     view = View(level=asked.sees, hooked=asked.setting(Setting()).hooked)
     trace, calls = seen(ShyOfTracing(), X, view=view)
     assert [call.target for call in calls] == [UNWATCHED]
-    with pytest.raises(WatchError, match=rf"could not watch the run that {tool} .* looks"):
+    with pytest.raises(WatchError, match=rf"could not record the run of {tool}.* looks"):
         predict(asked, trace, Setting())
 
 

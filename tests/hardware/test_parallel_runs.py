@@ -29,7 +29,7 @@ def test_the_world_is_data_by_tensor_by_pipeline(asked, found):
 @pytest.mark.parametrize("asked", [{"devices": 7, "tp": 2}, {"devices": 1, "tp": 2}, {"dp": 0}])
 def test_what_does_not_multiply_is_refused(asked):
     """A world that is not the product of its parts."""
-    with pytest.raises(InputError, match="is not --devices"):
+    with pytest.raises(InputError, match="--devices must be dp x tp x pp"):
         device_layout(Parallel(**asked))
 
 

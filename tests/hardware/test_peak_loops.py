@@ -97,7 +97,9 @@ def test_a_compiler_that_fails_is_said(monkeypatch, tmp_path):
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
     with (
-        pytest.raises(NoLoopError, match="cannot compile the loops: out of"),
+        pytest.raises(
+            NoLoopError, match="cannot compile the loops that measure this machine: out of"
+        ),
         compiling_peak_loops(),
     ):
         pass

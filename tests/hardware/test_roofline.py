@@ -189,5 +189,5 @@ def test_a_time_and_a_model_of_nothing_are_refused():
     """No step takes no time, and one without work and bytes has no roofline."""
     with pytest.raises(InputError, match="time of a step"):
         step_efficiencies(step_bound(decode(), run()), 0.0, None)
-    with pytest.raises(InputError, match="no work and moves no bytes"):
+    with pytest.raises(InputError, match="no FLOPs and moves no bytes"):
         step_bound([], run())

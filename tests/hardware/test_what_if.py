@@ -99,7 +99,7 @@ def test_what_nobody_knows_is_refused(text):
 def test_given_bytes_are_not_known_in_another_precision():
     """But another batch has so many times as many."""
     assert other(BASE, "batch=8", fixed=FIXED).run.examples == 8
-    with pytest.raises(InputError, match="given, so they are unknown for other precision"):
+    with pytest.raises(InputError, match="cannot be computed for another precision"):
         other(BASE, "precision=fp8", fixed=FIXED)
 
 
@@ -114,5 +114,5 @@ def test_a_device_without_a_bandwidth_asks_for_one():
 def test_byte_models_by_name():
     """There are three."""
     assert byte_model("fused-ideal") == "fused-ideal"
-    with pytest.raises(UnknownNameError, match="unknown byte model"):
+    with pytest.raises(UnknownNameError, match="unknown way to count bytes"):
         byte_model("ideal")

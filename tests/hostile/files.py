@@ -202,7 +202,7 @@ FILES = {
     "a page that shows a file": (b"\n<!DOCTYPE html><html><body>", "a web page"),
     "operators of no version": (
         handmade(("Relu", "x", "a"), versions=()),
-        "'node_a' (Relu): the file does not say which version of the operators of ai.onnx",
+        "'node_a' (Relu): the file does not declare the opset version of the domain ai.onnx",
     ),
     "no nodes": (ModelProto(ir_version=10), "no nodes"),
     "half a file": (cut(0.5), "byte"),

@@ -211,7 +211,8 @@ def test_sizes_that_are_not_there_are_named(place, leave, tmp_path):
     for tensor in model.graph.initializer:
         tensor.external_data[0].value = place
     with pytest.raises(
-        TargetError, match=f"needs the values of 's', stored in missing file '{place}'"
+        TargetError,
+        match=f"needs the values of 's', which are stored in the missing file '{place}'",
     ):
         ledger_of(saved(inner, model))
 

@@ -161,8 +161,8 @@ def test_the_command_is_the_function(tmp_path, capsys):
     ("options", "says"),
     [
         ({"optimizer": "Nothing"}, "torch.optim has no"),
-        ({"bwd_ms": 2.0}, "--fwd-ms is missing"),
-        ({"frozen": ("stem",)}, "profile runs the model"),
+        ({"bwd_ms": 2.0}, "--bwd-ms and --step-ms require --fwd-ms"),
+        ({"frozen": ("stem",)}, "`crossflops profile` runs the model"),
         ({"device": "no such device"}, "no such device"),
     ],
 )

@@ -167,7 +167,7 @@ def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, mac
         ("Selects", "output sizes depend on tensor values"),
         ("pruned", "the pruning mask of weight_orig must be read"),
         ("reads_when_built", "building it reads values (aten._local_scalar_dense.default)"),
-        ("scripted", "parts of it are TorchScript"),
+        ("scripted", "parts of the model are TorchScript"),
     ],
 )
 def test_the_reason_is_what_needs_values(target, name, reason):
@@ -227,6 +227,6 @@ def test_fake_weights_are_refused_where_another_file_imports_pytorch(tmp_path):
     options = {"capture_output": True, "text": True, "timeout": 300, "cwd": tmp_path}
     refused = subprocess.run([*line, "fake"], **options)
     assert refused.returncode == 2
-    assert "creates the weights with values before crossflops can prevent it" in refused.stderr
+    assert "creates weights with values before crossflops can prevent it" in refused.stderr
     counted = subprocess.run([*line, "real", "--json"], **options)
     assert json.loads(counted.stdout)["totals"]["macs"] == 24

@@ -155,7 +155,7 @@ def test_an_installed_version_picks_its_edition(version, edition):
     ("text", "message", "hint"),
     [
         ("nothing", "no convention is known for the tool 'nothing'", "fvcore, "),
-        ("thop@9", "thop has no edition '9'", "known: thop@0.1.1, thop@0.0.31"),
+        ("thop@9", "thop has no version '9'", "write one of: thop@0.1.1, thop@0.0.31"),
         ("", "no convention is known for the tool ''", "thop"),
     ],
 )

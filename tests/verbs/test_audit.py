@@ -148,8 +148,8 @@ def test_inputs_are_sides_or_shapes(tmp_path, text, expected):
     ("text", "words"),
     [("", "no rows"), ("model,speed\na,1\n", "its columns are model, speed"),
      ("speed,macs\n1,2\n", "no column for the model"), ("model,macs\na\n", "line 2"),
-     ("model,macs\na,many\n", "column macs: 'many' is not a figure"),
-     ("model,macs\n,1\n", "names no model"),
+     ("model,macs\na,many\n", "column macs: 'many' is not a number of MACs"),
+     ("model,macs\n,1\n", "does not name a model"),
      ("model,size,macs\na,big,1\n", "'big' is not an input size")],
 )  # fmt: skip
 def test_other_tables_are_rejected(tmp_path, text, words):

@@ -117,15 +117,15 @@ def test_a_formula_about_training_needs_a_training_step(config, capsys):
     """An MFU of a forward pass is not made of 6 N."""
     words = ["efficiency", config("LlamaForCausalLM"), "--peak-tflops", "1", "--as", "palm"]
     assert main([*words, "--tokens-per-second", "128000"]) == 2
-    assert "palm@2022 is a formula about training" in capsys.readouterr().err
+    assert "palm@2022 is a formula for training" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--llm", "--as", "palm"), "--llm asks for all formulas"),
-        (("--llm", "--tool", "thop"), "--tool has no effect here: --llm runs no tool"),
-        (("--as", "thop"), "thop is not a formula over an architecture"),
+        (("--llm", "--as", "palm"), "--llm selects all formulas"),
+        (("--llm", "--tool", "thop"), "--tool has no effect here: with --llm no tool runs"),
+        (("--as", "thop"), "thop is not a formula for language models"),
         (("--as", "torchtitan*"), "no convention matches"),
     ],
 )
@@ -140,4 +140,4 @@ def test_a_model_that_is_none_of_language_is_refused(tmp_path, capsys):
     path = tmp_path / "linear.py"
     path.write_text("import torch\ndef model():\n    return torch.nn.Linear(4, 3)\n")
     assert main(["count", f"{path}:model", "--input", "2x4", "--as", "palm"]) == 2
-    assert "has no config of transformers" in capsys.readouterr().err
+    assert "formulas require the config of a model of transformers" in capsys.readouterr().err

@@ -188,7 +188,7 @@ def test_what_cannot_vary_is_refused(tmp_path):
         count(path, vary=["q"])
     with pytest.raises(InputError, match="unknown"):
         count(path, vary=["n"])
-    with pytest.raises(InputError, match="--vary needs an ONNX file"):
+    with pytest.raises(InputError, match="--vary requires an ONNX file"):
         count("torchvision.models:resnet18", "1x3x64x64", vary=["batch"])
 
 

@@ -47,8 +47,8 @@ class Onnx(Frontend):
             read_onnx_model(source.model.path).graph, source.model.specs
         ):
             raise InputError(
-                "the given inputs are not those of the file",
-                "give --input for the inputs of the file",
+                "the shapes of the given inputs do not match those that the file declares",
+                "give inputs with the shapes of the file, or leave out --input",
             )
         self.convert(self.record(source, setting, (), None), None)
 

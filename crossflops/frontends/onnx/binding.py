@@ -83,10 +83,10 @@ def bind(
     for name, size in dims.items():
         if name not in names | inside:
             known = ", ".join(sorted(names)) or "no dimension has a name"
-            hint = f"dimensions for --dim and --vary: {known}"
-            raise InputError(f"no input has a dimension {name!r}", hint)
+            hint = f"the named dimensions of its inputs are: {known}"
+            raise InputError(f"no input of the model has a dimension {name!r}", hint)
         if size < 0:
-            raise InputError(f"dimension {name!r} cannot be {size}", _HINT)
+            raise InputError(f"dimension {name!r} must be at least 0, got {size}", _HINT)
     for name in sorted(names - bound.keys()):
         size_of = formula_size(name, bound) if formula_names(name) else None
         if size_of is not None:
@@ -104,7 +104,9 @@ def bind(
 def _not_negative(name: str, size: int) -> int:
     """Return `size`, the size of the named dimension. Raises InputError if it is negative."""
     if size < 0:
-        raise InputError(f"dimension {name!r} would be {size}", _HINT)
+        raise InputError(
+            f"dimension {name!r} is computed from other dimensions, and would be {size}", _HINT
+        )
     return size
 
 
@@ -119,7 +121,9 @@ def load_bound_model(file: OnnxFile) -> Any:
         model = onnx.load(file.path)
     except Exception as error:
         message = f"{file.path} cannot be read with its weights: {error}"
-        raise TargetError(message, "see that its external data lies beside it") from error
+        raise TargetError(
+            message, "put its external data files into the folder of the model"
+        ) from error
     bind(model.graph, file.dims, file.specs, file.path)
     return model
 
@@ -157,15 +161,20 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
         index = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
         name = names[index] if 0 <= index < len(names) else spec.name
         if name not in names and index >= 0:
-            what = (
-                f"the model has {len(names)} inputs, but --input gives "
-                f"a shape for number {index + 1}"
+            raise InputError(
+                f"--input gives a shape for input {index + 1}, and the model has {len(names)}",
+                f"the inputs of the model are: {', '.join(names)}",
             )
-            raise InputError(what, f"inputs: {', '.join(names)}")
         if name not in names:
-            raise InputError(f"the model has no input {name!r}", f"inputs: {', '.join(names)}")
+            raise InputError(
+                f"the model has no input {name!r}",
+                f"the inputs of the model are: {', '.join(names)}",
+            )
         if name in provided:
-            raise InputError(f"the input {name!r} is given twice", f"inputs: {', '.join(names)}")
+            raise InputError(
+                f"the input {name!r} is given twice",
+                f"give one --input for each of: {', '.join(names)}",
+            )
         assert spec.shape is not None
         provided[name] = spec
     return provided
@@ -189,14 +198,15 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
         sizes = [dim.dim_param or str(dim.dim_value) for dim in _input_dims(value)]
         raise InputError(
             f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], "
-            f"and {len(shape)} are given",
-            f"with your numbers: --input {value.name}={'x'.join('1' * len(sizes)) or 'scalar'}",
+            f"and the given shape has {len(shape)}",
+            "give all of its dimensions, such as "
+            f"--input {value.name}={'x'.join('1' * len(sizes)) or 'scalar'}",
         )
     for dim, size in zip(_input_dims(value), shape, strict=True):
         if dim.dim_param and bound.setdefault(dim.dim_param, size) != size:
             raise InputError(
-                f"dimension {dim.dim_param!r} of {value.name!r} is {size}, and "
-                f"{bound[dim.dim_param]} elsewhere, as by --dim, --vary or another --input",
+                f"dimension {dim.dim_param!r} is given two sizes: {size} for {value.name!r}, and "
+                f"{bound[dim.dim_param]} by --dim, --vary or another --input",
                 _HINT,
             )
 
@@ -253,7 +263,7 @@ def _require_input_sizes(inputs: list[Any], stated: _TypedOptions) -> None:
     if missing:
         raise InputError(
             f"sizes of inputs are unknown: {'; '.join(missing)}",
-            f"give them, with your own numbers: {stated.command(named, examples)}",
+            f"give these sizes, with your own numbers: {stated.command(named, examples)}",
         )
 
 

@@ -62,9 +62,9 @@ def infer_onnx_shapes(model: Any, strict: bool = True) -> Any:
         if unknown := re.search(_UNKNOWN, message):
             node, domain, operator = unknown.groups()
             raise TargetError(
-                f"node {node!r} ({operator}): the file does not say which version of the "
-                f"operators of {domain or 'ai.onnx'} it is written in",
-                "the file is damaged or was made by hand: export it again with opset_imports",
+                f"node {node!r} ({operator}): the file does not declare the opset version of "
+                f"the domain {domain or 'ai.onnx'}",
+                "export the file again, or add the domain and its version to opset_import",
             )
     imports = {opset.domain: opset.version for opset in model.opset_import}
     if wrong := first_objection(model.graph, imports):

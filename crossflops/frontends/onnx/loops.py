@@ -319,16 +319,21 @@ def control_by_node_name(
             choices |= {node.name: node.name, key: node.name}
     for name, count in control.trips.items():
         if count < 0:
-            raise InputError(f"{name!r} cannot run {count} times", "give --trips NODE=N")
+            raise InputError(
+                f"the number of iterations of the loop {name!r} must be at least 0, got {count}",
+                f"give, for example, --trips {name}=8",
+            )
     for name, choice in control.branches.items():
         if choice not in CHOICES:
-            message = f"{choice!r} is not a branch of {name!r}"
-            raise InputError(message, "give --branch NODE=then, NODE=else or NODE=sum")
+            raise InputError(
+                f"the branch of the node {name!r} must be then, else or sum, got {choice!r}",
+                f"give, for example, --branch {name}=then",
+            )
     return (
         _resolve_control_names(
-            control.trips, loops, "Loop, Scan or SequenceMap", "loops for --trips"
+            control.trips, loops, "Loop, Scan or SequenceMap node", "--trips can name"
         ),
-        _resolve_control_names(control.branches, choices, "If", "branches for --branch"),
+        _resolve_control_names(control.branches, choices, "If node", "--branch can name"),
     )
 
 
@@ -338,8 +343,8 @@ def _resolve_control_names(
     """Return the caller's options by node name. Raises InputError for a name that is unknown."""
     for name in provided:
         if name not in names:
-            known = ", ".join(sorted(names)) or "none"
-            raise InputError(f"there is no {what} {name!r}", f"{many}: {known}")
+            known = ", ".join(sorted(names)) or "(none)"
+            raise InputError(f"the model has no {what} {name!r}", f"{many}: {known}")
     return {names[name]: value for name, value in provided.items()}
 
 

@@ -130,7 +130,10 @@ def _infer_whole_model(model: Any, requested: InferenceRequest) -> Any:
     else:
         inferred = infer_onnx_shapes(model, strict)
     if len(inferred.graph.node) != count:
-        raise TargetError("shape inference lost nodes of the model", "install a newer onnx")
+        raise TargetError(
+            "the shape inference of onnx removed nodes of the model",
+            "install a newer onnx: pip install --upgrade onnx",
+        )
     return inferred
 
 
@@ -249,8 +252,8 @@ def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> Target
     stored = (tensor for graph in graphs for tensor in graph.initializer)
     index = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
     return TargetError(
-        f"node {node.name or node.op_type!r} needs the values of {name!r}, stored in missing "
-        f"file {index!r}",
+        f"node {node.name or node.op_type!r} needs the values of {name!r}, which are stored in "
+        f"the missing file {index!r}",
         f"put {index} into the folder of the model; only large tensors may be missing",
     )
 
@@ -386,7 +389,8 @@ def _unknown_shape_values(inferred: Iterable[_Level]) -> list[Gap]:
                 elif wrong := wrong_dims(known.shape):
                     raise ImpossibleShapeError(
                         f"{name!r} of node {onnx_node_label(node, number)!r} {wrong}",
-                        "the attributes or constants of that node are damaged",
+                        "the attributes or constants of that node are damaged: export the "
+                        "model again",
                         onnx_node_label(node, number),
                         node,
                         types,

@@ -312,7 +312,7 @@ def convert_with_newest_opsets(
                 return convert({"": _newest_opset(), _ML: _OLDER_ML})
         raise NormalizeError(
             f"skl2onnx cannot convert {type(model).__name__}: {why}",
-            "skl2onnx.supported_converters() lists what it converts; remove the step",
+            "remove that step; skl2onnx.supported_converters() lists the supported ones",
         ) from error
 
 
@@ -447,7 +447,7 @@ def _type(spec: TensorSpec) -> Any:
     if name is None or not hasattr(data_types, name):
         raise InputError(
             f"skl2onnx does not support inputs of the type {spec.dtype}",
-            f"types: {', '.join(_TYPES)}",
+            f"write one of: {', '.join(_TYPES)}",
         )
     return getattr(data_types, name)(list(spec.shape or ()))
 

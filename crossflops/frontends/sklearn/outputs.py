@@ -19,7 +19,7 @@ from crossflops.ir.trace import Setting
 from crossflops.load.protobuf import parse_model_proto
 from crossflops.threads import filter_warnings
 
-_SKIP = "leave --verify out"
+_SKIP = "leave out --verify"
 _FLOATS = "fc"
 
 
@@ -35,7 +35,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
     specs = [tensors.get(output.name) for output in parse_model_proto(data).graph.output]
     named = {**{str(index): spec for index, spec in enumerate(source.args)}, **source.kwargs}
     if any(spec.dtype == "string" for spec in named.values()):
-        raise InputError("a file with text inputs cannot be run", _SKIP)
+        raise InputError("--verify is not possible: the model has text inputs", _SKIP)
     values = _estimator_input_values(source, list(named.values()))
 
     def run(estimator: Any, provided: list[Any]) -> list[Any]:
@@ -83,7 +83,7 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
         pandas: Any = importlib.import_module("pandas")
     except ImportError as error:
         raise InputError(
-            "a model with column inputs runs on a pandas frame, but pandas is not installed",
+            "a model with named columns needs a pandas DataFrame, and pandas is not installed",
             "pip install pandas",
         ) from error
     return pandas.DataFrame(
@@ -94,7 +94,11 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
 def _method_output(model: Any, rows: Any, spec: TensorSpec | None) -> Any:
     """Return the estimator's result for an output of its file. Raises InputError."""
     if spec is None:
-        raise InputError(f"the file of {type(model).__name__} gives lists of arrays", _SKIP)
+        raise InputError(
+            f"the file of {type(model).__name__} returns lists of arrays, which --verify "
+            "cannot compare",
+            _SKIP,
+        )
     method, index = _method(model, spec.name)
     result = getattr(model, method)(rows) if method else None
     result = result[index] if isinstance(result, tuple) else result

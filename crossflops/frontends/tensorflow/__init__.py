@@ -98,7 +98,9 @@ class TensorFlow(ShapeTracedFrontend):
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """Return the model in a Keras file, SavedModel or frozen graph. Raises TargetError."""
         if arguments:
-            raise TargetError(f"{target} is already a model", "leave --arg out")
+            raise TargetError(
+                f"{target} is a saved model, so --arg cannot be used", "leave out --arg"
+            )
         from crossflops.frontends.tensorflow.load.reading import read_tensorflow_model
 
         return read_tensorflow_model(target, allow_pickle)
@@ -166,7 +168,7 @@ class TensorFlow(ShapeTracedFrontend):
             ) from error
         if not spec.shape.is_fully_defined():
             raise InputError(
-                f"the input has the shape {spec.shape}, which has an open size",
+                f"the input has the shape {spec.shape}, in which a size is unknown",
                 "give a number for every size, including the batch",
             )
         return spec

@@ -251,7 +251,7 @@ class AmbiguousDeviceError(UnknownNameError):
         ids = " | ".join(device.label for device in candidates)
         super().__init__(
             f"{name!r} is the name of {len(candidates)} devices with different peaks",
-            f"choose one: --device {ids}",
+            f"write one of these names: --device {ids}",
         )
         self.name = name
         self.candidates = candidates
@@ -548,7 +548,9 @@ def _read_device_file(file: str | Path | None) -> tuple[tuple[str, Mapping[str, 
             f"cannot read {file}: {error.strerror}", "give the path of a TOML file"
         ) from error
     except ValueError as error:  # no UTF-8, or no TOML
-        raise InputError(f"{file} is not valid TOML: {error}", "correct that line") from error
+        raise InputError(
+            f"{file} is not valid TOML: {error}", "correct the line that the message names"
+        ) from error
     tables = content.get(_TABLE)
     if not isinstance(tables, dict) or not tables:
         raise InputError(f"{file} has no table [devices.NAME]", _EXAMPLE)

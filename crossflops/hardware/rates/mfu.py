@@ -104,8 +104,9 @@ def device_layout(parallel: Parallel) -> Layout:
         dp = devices // max(split, 1)
     if min(devices, dp, parallel.tp, parallel.pp) < 1 or dp * split != devices:
         raise InputError(
-            f"--dp {dp} x --tp {parallel.tp} x --pp {parallel.pp} is not --devices {devices}",
-            "devices = dp x tp x pp; leave out one of them",
+            f"--devices must be dp x tp x pp, got {devices}, and {dp} x {parallel.tp} x "
+            f"{parallel.pp}",
+            "correct one of --devices, --dp, --tp and --pp, or leave out --devices",
         )
     return Layout(devices=devices, dp=dp, tp=parallel.tp, pp=parallel.pp)
 
@@ -134,7 +135,7 @@ def pace(
     provided = [name for name in WAYS if getattr(speed, name) is not None]
     if len(provided) > 1:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in provided)
-        raise InputError(f"{flags} cannot be combined", "leave out all but one")
+        raise InputError(f"{flags} cannot be combined", "give only one of them")
     if not provided:
         _refuse_parts(speed)
         return None

@@ -108,7 +108,7 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
         if formula is not None and (formula.passes == "training") != train:
             about = "training" if not train else "a forward pass"
             raise InputError(
-                f"{fold.tool}@{fold.edition} is a formula about {about}",
+                f"--as {fold.tool}@{fold.edition} is a formula for {about}",
                 "leave out --train" if train else "add --train",
             )
     return tuple(
@@ -128,8 +128,8 @@ def convention_numerator(report: Report) -> Numerator:
     unit = find_convention(tool, edition).unit
     if not unit:
         raise InputError(
-            f"{tool} counts no multiply-accumulates",
-            "choose a tool that does with --as, such as thop",
+            f"--as {tool} cannot be used: {tool} does not count multiply-accumulates",
+            "choose a tool that counts them, such as --as thop",
         )
     return Numerator(
         label=f"{tool}@{edition}",
@@ -244,7 +244,8 @@ def numerator_from_sizes(language: Language, train: bool = False) -> Numerator:
     length = language.context or language.seq
     if length is None:
         raise InputError(
-            "attention needs a sequence length", "add --seq T, or --context T for decoding"
+            "the work of attention depends on the sequence length, which is not given",
+            "add --seq T, or --context T for decoding",
         )
     queries = 1 if language.context else length
     square = AttentionScores(queries=queries, keys=length, causal="declared")
@@ -272,12 +273,12 @@ def transfer(language: Language) -> Transfer | None:
     if width is None:
         raise InputError(
             "--context needs the number of layers and the width of attention",
-            "add --layers, --hidden or --heads",
+            "add --layers L, and --hidden H or --heads H with --head-dim Q",
         )
     layers, across = width
     depth = language.head_dim or (across // language.heads if language.heads else None)
     if language.kv_heads is not None and depth is None:
-        raise InputError("--kv-heads needs the dimension of a head", "add --head-dim")
+        raise InputError("--kv-heads requires the dimension of a head", "add --head-dim Q")
     kept = across if language.kv_heads is None or depth is None else language.kv_heads * depth
     of_example = 2 * layers * kept * language.context * language.cache_bytes
     weights = quantity(language.params) * language.param_bytes
@@ -304,7 +305,8 @@ def _layers_and_width(language: Language) -> tuple[int, int] | None:
         across = language.heads * language.head_dim
     if language.layers is None or across is None:
         raise InputError(
-            "attention needs the number of layers and the width",
+            "the work of attention depends on the number of layers and the width, which are "
+            "not given",
             "add --layers L, and the width: --hidden H, or --heads H with --head-dim Q",
         )
     return language.layers, across

@@ -228,7 +228,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
                 for name in group_field_names(group.type)
             )
             raise InputError(
-                f"efficiency has no argument {', '.join(fields)}", f"known: {', '.join(known)}"
+                f"efficiency has no argument {', '.join(fields)}",
+                f"write one of: {', '.join(known)}",
             )
         return cls(**groups)
 

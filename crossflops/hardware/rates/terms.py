@@ -481,7 +481,7 @@ def as_stored(stored: str) -> str:
     """
     if stored not in PRECISIONS:
         raise InputError(
-            f"the precision in which {stored or 'this'} runs is unknown",
+            f"the precision in which nodes of the type {stored or '(unknown)'} run is unknown",
             "give --precision, or --precision-of PATTERN=P for these nodes",
         )
     return PRECISIONS[stored]

@@ -61,7 +61,7 @@ def check_run_length(
     provided = [name for name in _FLAGS if getattr(run_length, name) is not None]
     flags = [f"--{name.replace('_', '-')}" for name in provided]
     if len(provided) > 1:
-        raise InputError(f"{' and '.join(flags)} cannot be combined", "leave out all but one")
+        raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
     if not provided:
         if run_length.mfu is not None or run_length.optimizer:
             flag = "--optimizer" if run_length.optimizer else "--mfu"
@@ -82,7 +82,7 @@ def check_run_length(
         if measured:
             raise InputError(
                 f"--mfu cannot be combined with {measured}, which already gives the speed",
-                "leave out all but one",
+                "give only one of them",
             )
     if run_length.optimizer and not (model and batch):
         raise InputError(

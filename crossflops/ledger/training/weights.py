@@ -125,9 +125,9 @@ class TrainedWeights:
             if self._frozen and self._trainable:
                 named = ", ".join(self._frozen)
                 raise InputError(
-                    f"the parameters of {graph.name} are inputs; for these --frozen {named} "
-                    "cannot exclude parts of what --trainable names",
-                    "leave out --frozen, and give --trainable once for each trained part",
+                    f"--frozen {named} and --trainable cannot be combined: the parameters of "
+                    f"{graph.name} are inputs",
+                    "leave out --frozen, and give one --trainable for each trained input",
                 )
         for pattern in (*self._frozen, *self._trainable):
             if pattern not in self._met and not any(matches(n, pattern) for n in self._by_name):

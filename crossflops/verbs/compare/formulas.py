@@ -29,7 +29,7 @@ def compare_with_formulas(request: Request, names: Sequence[str] = ()) -> Report
     for convention in conventions_from_texts(texts):
         if convention.formula is None:
             raise InputError(
-                f"--as {convention.tool}: {convention.tool} is not a formula over an architecture",
+                f"--as {convention.tool}: {convention.tool} is not a formula for language models",
                 f"use `crossflops count --as {convention.tool}`, or --tool {convention.tool}",
             )
     report, _ = native_count(msgspec.structs.replace(request, as_=texts))

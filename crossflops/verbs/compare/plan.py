@@ -188,12 +188,12 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
         if not any(fnmatchcase(tool, name) for name in asked):
             raise InputError(
                 f"--python {tool}=... names a tool that is not chosen",
-                f"add --tool {tool}, or leave it out",
+                f"add --tool {tool}, or leave out --python",
             )
     if comparison.onnx is not None and not file_reading_tools(choice):
         raise InputError(
             "--onnx has no effect: none of the chosen tools reads an ONNX file",
-            "add --tool onnx-tool, or leave it out",
+            "add --tool onnx-tool, or leave out --onnx",
         )
 
 

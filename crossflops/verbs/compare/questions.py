@@ -74,7 +74,9 @@ def _check_tools_in_report(profiles: Sequence[Profile | Failure], tools: Sequenc
     for tool in tools:
         if tool not in tried:
             there = ", ".join(sorted(tried)) or "none"
-            raise UnknownNameError(f"{tool} is not in this report", f"tools in it: {there}")
+            raise UnknownNameError(
+                f"{tool} is not in this report", f"name one of the tools in it: {there}"
+            )
 
 
 def answer_report_questions(

@@ -119,7 +119,9 @@ def check_efficiency_question(
     provided = fields["macs"] is not None or fields["pass_macs"] is not None
     if request is None and not provided and fields["params"] is None:
         raise InputError(
-            "the work is not given", "give a TARGET, or --macs such as 4.112G, or --params"
+            "the number of MACs is not given",
+            "give a TARGET, or a number with --macs 4.112G, or the size of a language model "
+            "with --params 7G",
         )
     if fields["pass_macs"] is not None and fields["batch"] is None:
         raise InputError("--pass-macs requires --batch", "add --batch B")
@@ -457,7 +459,7 @@ def rate_run_table(
     ]
     trouble = _invalid_rows_error(table, len(errors)) if errors else None
     if not rows:
-        raise InputError("; ".join(lines), "correct these rows")
+        raise InputError("; ".join(lines), "correct these rows of the table")
     content = with_request_record(
         EfficiencyReport(efficiency=tuple(rows), report=report), question
     )
@@ -477,6 +479,6 @@ def _invalid_rows_error(table: runs.RunTable, number: int) -> InputError:
     """Return the error that says how many rows of a table of runs are invalid."""
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(
-        f"{number} of {len(table.rows)} {rows} in {table.name} are invalid",
-        "correct the lines listed above",
+        f"{table.name} has {number} invalid {rows}, of {len(table.rows)}",
+        "correct the lines that are listed above",
     )

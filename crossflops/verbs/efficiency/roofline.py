@@ -359,12 +359,13 @@ def with_bench(question: Question) -> tuple[Question, Bench | None]:
     measurement = bench.measurement
     if measurement is None:
         raise CrossflopsError(
-            f"{question.roof.bench} has no successful run", "run `bench` with a batch that fits"
+            f"the report {question.roof.bench} contains no successful run",
+            "run `crossflops bench` again with a batch that fits into the memory",
         )
     if any(getattr(question.speed, name) is not None for name in WAYS):
         raise InputError(
             "--bench gives the time of the run, so no other speed can be given",
-            "leave out one of the two",
+            "leave out --bench, or the other speed",
         )
     if (bench.step is not None) != question.training.train:
         timed = "a forward pass" if bench.step is None else "a training step"
@@ -399,17 +400,17 @@ def check_roofline_question(question: Question, request: Request | None) -> None
     roof, work, layout = question.roof, question.work, question.parallel
     if not roof.is_requested:
         return
-    asked = next(flag(name) for name in group_field_names(type(roof)) if getattr(roof, name))
+    option = next(flag(name) for name in group_field_names(type(roof)) if getattr(roof, name))
     if question.against.device is None and not (
         question.against.peak_tflops and question.against.bandwidth
     ):
         raise InputError(
-            f"{asked} needs a peak and a bandwidth",
+            f"{option} needs a peak and a bandwidth",
             "give --device D, or --peak-tflops X and --bandwidth Y",
         )
     if layout.tp * layout.pp > 1:
         raise InputError(
-            f"{asked} shows one device and cannot be combined with --tp or --pp",
+            f"{option} shows one device and cannot be combined with --tp or --pp",
             "leave out --tp and --pp",
         )
     if roof.bytes_ and roof.bytes_per_example:
@@ -420,24 +421,25 @@ def check_roofline_question(question: Question, request: Request | None) -> None
         return
     if request is None and roof.bytes_ not in (None, "weights-once"):
         raise InputError(
-            f"--bytes {roof.bytes_} needs a model; sizes give only weights and caches",
-            "give the model, or leave out --bytes to count weights and cache once",
+            f"--bytes {roof.bytes_} requires a model; the sizes of a model give only the bytes of "
+            "weights and caches",
+            "give the model, or leave out --bytes: weights and caches are then read once",
         )
     if request is None and question.language.params is None:
         raise InputError(
-            f"{asked} needs bytes, which --macs does not give",
+            f"{option} needs bytes, which --macs does not give",
             "add --bytes-per-example N, or give the model",
         )
     if request is None and question.language.context is None:
         raise InputError(
-            f"{asked} from sizes is possible only for decoding, with --context",
+            f"{option} without a model is possible only for decoding, with --context",
             "add --context T instead of --seq, or --bytes-per-example N, or give the model",
         )
     if work.compare or question.precisions.mix:
         whose = "--compare" if work.compare else "--mix"
         raise InputError(
-            f"{asked} needs per-node counts; {whose} gives only a total",
-            "leave it out; use --precision-of PATTERN=P to set the precision of nodes",
+            f"{option} needs the counts of nodes, and {whose} gives only a total",
+            "leave out one of the two; --precision-of PATTERN=P sets the precision of nodes",
         )
 
 

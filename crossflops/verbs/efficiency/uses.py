@@ -12,7 +12,7 @@ from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.hardware.rates.terms import Piece
 
 _SIZES_ALONE = "leave it out, or give --params, --layers and --hidden instead of a model or --macs"
-_UNTOLD = "needs per-node counts; --macs, --as and --compare give only a total"
+_UNTOLD = "needs the counts of nodes, and --macs, --as and --compare give only a total"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
@@ -117,8 +117,8 @@ def _has_attention(work: AskedWork) -> bool:
 
 _OF_ATTENTION = Use(
     _has_attention,
-    f"{_UNTOLD}, and sizes need the width of attention",
-    "give the model without --as and --compare, or --layers, --hidden and --seq beside --params",
+    f"{_UNTOLD}; without a model the width of attention must be given",
+    "give the model without --as and --compare, or add --layers, --hidden and --seq to --params",
 )
 
 
@@ -174,7 +174,7 @@ def _heads_matter(work: AskedWork) -> bool:
 
 _OF_HEADS = Use(
     _heads_matter,
-    "has no effect with --hidden, which is heads x head dimension",
+    "has no effect with --hidden, which already is the number of heads x the dimension of a head",
     "leave it out, or add --kv-heads and --context for a cache of fewer heads",
 )
 _ALL_ALIKE = Use(
@@ -182,7 +182,7 @@ _ALL_ALIKE = Use(
         work.fields["backward"] != "flat"
         or not any(work.fields[name] for name in ("frozen", "trainable", "loss"))
     ),
-    "flat counts three passes of everything and ignores --frozen, --trainable and --loss",
+    "flat counts three passes of all nodes and ignores --frozen, --trainable and --loss",
     "leave out --backward flat, or leave out those options",
 )
 
@@ -214,7 +214,7 @@ USES: dict[str, tuple[Use, ...]] = {
                 or _has_examples(work)
                 or any(work.fields[name] for name in ("pass_macs", "runs"))
             ),
-            "has no effect: the result has no pass over a batch",
+            "has no effect: the result does not contain a pass over a batch",
             "leave it out, or give a speed or --roofline",
         ),
     ),
@@ -250,7 +250,7 @@ USES: dict[str, tuple[Use, ...]] = {
         _OF_TRAINING,
         Use(
             _repeats,
-            "has no effect: the result has no step",
+            "has no effect: the result does not contain a training step",
             "leave it out, or give the time of a step, --run-steps or --batch with a whole run",
         ),
     ),
@@ -285,7 +285,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use(
             _moves_bytes,
             "has no effect: no bytes are counted",
-            "leave it out, or ask for --roofline",
+            "leave it out, or add --roofline",
         ),
     ),
     "params": (
@@ -326,7 +326,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "bytes_": (
         Use(
             lambda work: not work.has_only_sizes or not work.fields["roofline"],
-            "has no effect for sizes, which give only the bytes of weights and caches",
+            "has no effect without a model: its sizes give only the bytes of weights and caches",
         ),
     ),
     "bytes_per_example": ALWAYS,
@@ -368,11 +368,11 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         "--window": causality.window,
     }
     for name in (name for name, is_asked in asked.items() if is_asked and not scores):
-        raise InputError(f"{name} has no effect: the model has no attention", "leave it out")
+        raise InputError(f"{name} has no effect: the model has no attention", f"leave out {name}")
     if causality.causal == "half" and not any(sizes.may_halve for sizes in scores):
         raise InputError(
-            "--causal half has no effect: no attention of the graph can be causal with more "
-            "than one query",
+            "--causal half has no effect: the model has no attention that can be causal and has "
+            "more than one query",
             "leave it out",
         )
     width = causality.window
@@ -380,7 +380,8 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         sizes.causal_share(False, width) != sizes.causal_share(False) for sizes in scores
     ):
         raise InputError(
-            f"--window {width} has no effect: no attention that can be causal has more keys",
+            f"--window {width} has no effect: causal attention of the model has at most "
+            f"{width} keys",
             "leave it out",
         )
     fused = training.has_graph_passes and all((piece.again or 0) % 1 for piece in products)
@@ -402,7 +403,7 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
         if name in by_every_row or replaced:
             raise InputError(
                 f"{flag(name)} has no effect: every row of --runs {table} sets its own value",
-                "leave it out, or leave the cell empty in some row",
+                "leave it out, or leave its cell empty in at least one row",
             )
 
 

@@ -274,7 +274,7 @@ def _examples(question: Question, report: Report) -> int:
     if first not in (1, batch):
         raise InputError(
             f"--batch is {batch}, but the first input has {first} rows",
-            f"count the model with a first dimension of 1 or {batch}: see --input",
+            f"give --input with a first dimension of 1 or {batch}",
         )
     return first
 

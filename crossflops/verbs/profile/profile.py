@@ -47,9 +47,7 @@ class GivenTimes(msgspec.Struct, frozen=True, kw_only=True):
     def are_there(self) -> bool:
         """Whether times are given as options; raises InputError if --fwd-ms is missing."""
         if self.fwd_ms is None and (self.bwd_ms is not None or self.step_ms is not None):
-            raise InputError(
-                "--fwd-ms is missing: the times of other passes need it", "add --fwd-ms"
-            )
+            raise InputError("--bwd-ms and --step-ms require --fwd-ms", "add --fwd-ms")
         return self.fwd_ms is not None
 
     @property
@@ -135,13 +133,13 @@ def _check_trainable_request(request: Request) -> None:
     """
     if request.is_file:
         raise InputError(
-            "profile cannot train an ONNX file",
+            "`crossflops profile` cannot train an ONNX file",
             "give a PyTorch model, or give the times with --fwd-ms, or use `crossflops bench`",
         )
     if request.frozen or request.trainable:
         raise InputError(
-            "profile runs the model, so --frozen and --trainable cannot be used",
-            "set requires_grad in the model, or give the times with --fwd-ms",
+            "--frozen and --trainable cannot be used, because `crossflops profile` runs the model",
+            "set requires_grad of the parameters in the model, or give the times with --fwd-ms",
         )
 
 
@@ -152,9 +150,9 @@ def _train_copy(
     source = request.source()
     frontend = frontend_of(source.model)
     if frontend is None or frontend.name != "torch":
-        title = frontend.title if frontend is not None else "this"
+        title = frontend.title if frontend is not None else "an unknown framework"
         raise InputError(
-            f"profile can train only PyTorch models, and this is a model of {title}",
+            f"`crossflops profile` can train only PyTorch models, and this is a model of {title}",
             "count it with `crossflops count --train`, or give its times with --fwd-ms and "
             "--bwd-ms",
         )

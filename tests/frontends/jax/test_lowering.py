@@ -191,7 +191,7 @@ def test_operators_that_are_newer_than_the_file_says():
 
 def test_a_model_that_computes_nothing():
     """The message is about the model, not about a file."""
-    with pytest.raises(NormalizeError, match="computes no result"):
+    with pytest.raises(NormalizeError, match="has no operation"):
         read(lambda x: x, SQUARE)
 
 

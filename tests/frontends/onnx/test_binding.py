@@ -64,7 +64,7 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
         ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
         (
             {"specs": [given("7", 1)]},
-            "3 inputs, but --input gives a shape for number 8",
+            "--input gives a shape for input 8, and the model has 3",
             "x, ids, w",
         ),
         ({"specs": [given("0", 1, 1, 8), given("x", 2, 1, 8)]}, "'x' is given twice", "x, ids, w"),
@@ -118,7 +118,7 @@ def test_an_inference_that_loses_nodes_is_noticed(tmp_path, monkeypatch):
         return model
 
     monkeypatch.setattr(shapes, "infer_onnx_shapes", lossy)
-    with pytest.raises(TargetError, match="lost nodes"):
+    with pytest.raises(TargetError, match="removed nodes"):
         graph_of(saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }")))
 
 

@@ -246,7 +246,8 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
         )
     if not len(model.graph):
         raise NormalizeError(
-            "the model computes no result", "give a model with at least one operation"
+            "the model has no operation: its results are inputs or constants",
+            "give a model with at least one operation",
         )
     return model, recorder
 
@@ -294,7 +295,7 @@ def _jax_conversion_error(error: BaseException) -> NormalizeError:
     text = " ".join(str(error).split())
     return NormalizeError(
         f"jax2onnx cannot convert the model: {type(error).__name__}: {text[:300]}",
-        "write that part in other operations of JAX",
+        "write that part of the model with other operations of JAX",
     )
 
 

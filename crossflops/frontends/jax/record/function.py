@@ -262,7 +262,10 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
 def _plain_function_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
     """Return a call of a plain function, and () for its weights. Raises InputError."""
     if training:
-        raise InputError("--train-mode can be used only with modules", "leave it out")
+        raise InputError(
+            "--train-mode cannot be used with a function, which has no training mode",
+            "leave out --train-mode",
+        )
     return (lambda _, *args, **kwargs: model(*args, **kwargs)), ()
 
 

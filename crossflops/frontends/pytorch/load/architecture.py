@@ -46,7 +46,10 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
-        raise InputError("the model has no config of transformers", _HINT)
+        raise InputError(
+            "formulas require the config of a model of transformers, and this model has no config",
+            _HINT,
+        )
     _refuse_other_kinds(model, config)
     parameters = tuple(_iterate_parameters(model))
     table = _parameter_table(model, parameters)
@@ -72,9 +75,9 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     )  # elements of the matrices
     if read != table.matrices or table.table != architecture.head:
         raise InputError(
-            f"the matrices of {config.model_type} hold {table.matrices} elements, and "
-            f"{read} are read from its config",
-            "formulas are not applied to a model that is not understood: leave them out",
+            f"formulas do not support {config.model_type}: its matrices hold {table.matrices} "
+            f"elements, and its config describes {read}",
+            "leave out --llm and --as, and count the model",
         )
     return architecture
 
@@ -82,14 +85,25 @@ def read_architecture(model: Any) -> LanguageArchitecture:
 def _refuse_other_kinds(model: Any, config: Any) -> None:
     """Raise InputError unless the model is a decoder of text alone with an output matrix."""
     if getattr(config, "is_encoder_decoder", False):
-        raise InputError(f"{config.model_type} has an encoder beside its decoder", _HINT)
+        raise InputError(
+            f"formulas do not support {config.model_type}: it has an encoder and a decoder", _HINT
+        )
     if getattr(config, "vision_config", None) or getattr(config, "audio_config", None):
-        raise InputError(f"{config.model_type} reads more than text", _HINT)
+        raise InputError(
+            f"formulas do not support {config.model_type}: it reads more than text", _HINT
+        )
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
-        raise InputError(f"{type(model).__name__} has no output matrix over a vocabulary", _HINT)
+        raise InputError(
+            f"formulas do not support {type(model).__name__}: it has no output matrix over a "
+            "vocabulary",
+            _HINT,
+        )
     if not hasattr(config, "num_attention_heads"):
-        raise InputError(f"the config of {config.model_type} has no attention heads", _HINT)
+        raise InputError(
+            f"formulas do not support {config.model_type}: its config has no attention heads",
+            _HINT,
+        )
 
 
 def _vocabulary_size(model: Any) -> int:
@@ -199,8 +213,8 @@ def _layer_attention(
     projections = _elements_by_kind(parameters, layer).get("attention", 0)
     if not projections:
         raise InputError(
-            f"layer {layer} of {config.model_type} has no attention",
-            "formulas of state spaces are not known here yet",
+            f"formulas do not support {config.model_type}: its layer {layer} has no attention",
+            "leave out --llm and --as, and count the model",
         )
     latent = getattr(config, "kv_lora_rank", None)
     if latent:

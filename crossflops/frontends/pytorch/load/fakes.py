@@ -24,7 +24,7 @@ from crossflops.patches.patching import patching_attribute
 
 READS = "reads values"
 _OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
-_SCRIPTED = "parts of it are TorchScript"
+_SCRIPTED = "parts of the model are TorchScript"
 
 
 @contextmanager

@@ -23,7 +23,7 @@ _GROWING = ("DynamicLayer", "DynamicSlidingWindowLayer")
 _PER_LAYER = 2  # a tensor of keys and one of values
 _SEQUENCE = -2  # the dimension of tokens in both
 _LOGITS = "logits_to_keep"
-_HINT = "count a single pass instead, without --prompt and --generate"
+_HINT = "leave out --prompt and --generate to count a single pass"
 
 
 def _new_cache(model: Any) -> Any:
@@ -143,8 +143,8 @@ class TransformersPasses(GenerationPasses):
         full = _PER_LAYER * len(layers)
         if len(cache_specs) != full + self.is_encoder_decoder:
             raise InputError(
-                f"the cache of {type(self._model).__name__} has {len(cache_specs)} tensors, "
-                f"and its config tells {full}",
+                f"--prompt does not support the cache of {type(self._model).__name__}: it has "
+                f"{len(cache_specs)} tensors, and its config describes {full}",
                 _HINT,
             )
         past = [
@@ -219,12 +219,18 @@ def _refuse_other_models(model: Any) -> None:
     generates = getattr(model, "can_generate", None)
     if generates is None or not generates():
         raise InputError(
-            f"--prompt needs a model of transformers that generates, and {name} does not",
-            "name one in the architectures of its config, such as LlamaForCausalLM",
+            f"--prompt requires a model of transformers that can generate text; {name} cannot",
+            'set "architectures" in config.json to a class that can, such as ["LlamaForCausalLM"]',
         )
     taken = inspect.signature(model.forward).parameters
     if model.main_input_name != "input_ids" or "past_key_values" not in taken:
-        raise InputError(f"--prompt needs a model of text with a cache, and {name} is none", _HINT)
+        raise InputError(
+            "--prompt requires a language model with a key and value cache; "
+            f"{name} does not have one",
+            _HINT,
+        )
     others = sorted({type(layer).__name__ for layer in _layers(_new_cache(model))} - {*_GROWING})
     if others:
-        raise InputError(f"the cache of {name} has layers of another kind: {others[0]}", _HINT)
+        raise InputError(
+            f"--prompt does not support the cache layers of {name}: {others[0]}", _HINT
+        )

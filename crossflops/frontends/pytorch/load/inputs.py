@@ -93,8 +93,8 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         taken = ", ".join(signature.parameters)
         name = next((name for name in signature.parameters if name not in kwargs), "x")
         raise InputError(
-            f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
-            f"give one --input for each, such as --input {name}=1x3x224x224",
+            f"the inputs do not match {type(model).__name__}.forward({taken}): {error}",
+            f"give one --input for each required parameter, such as --input {name}=1x3x224x224",
         ) from error
 
 
@@ -106,12 +106,13 @@ def _check_tensor_kinds(tensors: Iterable[Any]) -> None:
         if getattr(tensor, "is_nested", False):
             raise InputError(
                 "a nested tensor has no shape, which the count needs",
-                "pad it, as torch.nested.to_padded_tensor does",
+                "pad it with torch.nested.to_padded_tensor(tensor, 0.0)",
             )
         if is_fake(tensor) and not is_ours(tensor):
             raise InputError(
-                "weights or inputs are FakeTensors, which belong to the mode that made them",
-                "make them under torch.device('meta') instead",
+                "weights or inputs are FakeTensors of another FakeTensorMode, which cannot be "
+                "counted",
+                "create them in a context `with torch.device('meta')` instead",
             )
 
 

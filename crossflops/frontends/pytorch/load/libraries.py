@@ -270,7 +270,8 @@ def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: st
     known = transformers.CONFIG_MAPPING
     if kind not in known:
         raise TargetError(
-            f"hf:{name} has the model_type {kind!r}, which this transformers does not have",
+            f"hf:{name} has the model_type {kind!r}, which the installed transformers does "
+            "not have",
             nearest_name_hint(
                 str(kind),
                 list(known.keys()),
@@ -306,7 +307,10 @@ def _fetch_hub_config(name: str) -> str:
     hub.
     """
     if name.endswith(".json") or name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise TargetError(f"there is no {name}", "give hf:FOLDER, hf:config.json or hf:org/name")
+        raise TargetError(
+            f"file or folder {name} does not exist",
+            "give hf:FOLDER, hf:config.json or hf:org/name",
+        )
     try:
         hub = importlib.import_module("huggingface_hub")
     except ImportError as error:
@@ -344,14 +348,17 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
         kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
-            f"hf:{name} names no class of the installed transformers",
-            "add architectures to its config",
+            f"the config of hf:{name} does not name a class of the installed transformers",
+            'add "architectures" to its config.json, such as ["LlamaForCausalLM"]',
         )
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"hf:{name} can only run generate(): {kind.__name__} has no forward",
-            f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
+            f"hf:{name} cannot run a single pass: {kind.__name__} has generate(), and no "
+            "forward()",
+            f"count a part: write its {parts or 'config'}, with its architectures, into a "
+            "file, and "
+            "give hf:FILE",
         )
     if is_building():
         return _build_config_model(kind, config)

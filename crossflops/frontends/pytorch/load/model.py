@@ -267,7 +267,7 @@ def _deeply_copied(model: "nn.Module", memo: dict[int, Any]) -> "nn.Module":
     except Exception as error:
         raise NormalizeError(
             f"the model cannot be copied: {error}",
-            "pass it as a target (file.py:callable), so that it can be built afresh",
+            "give the model as file.py:callable, which builds it again",
         ) from error
 
 

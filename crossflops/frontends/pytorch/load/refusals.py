@@ -47,7 +47,7 @@ _DERIVES = (
     "count the model without that term (a gradient penalty, forces), or write the derivative out "
     "as operators of the forward pass"
 )
-_FALLBACK = "see what torch.export.export(model, inputs, strict=False) says about the model"
+_FALLBACK = "run torch.export.export(model, inputs, strict=False) to see the whole error"
 
 
 def not_traced(error: BaseException, derives: str = "") -> NormalizeError:

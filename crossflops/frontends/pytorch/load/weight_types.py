@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.errors import TargetError, nearest_name_hint
+from crossflops.errors import TargetError
 from crossflops.ir.graph import TensorSpec
 
 TYPES = ("float32", "bfloat16", "float16", "float64")  # that a layer of PyTorch computes in
@@ -108,10 +108,8 @@ def _weight_dtype_name(value: object, where: str) -> str:
     name = str(value).removeprefix("torch.")
     if name not in TYPES:
         raise TargetError(
-            f"{where} is {value!r}, a type that PyTorch's layers cannot compute in",
-            nearest_name_hint(
-                name, TYPES, f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}"
-            ),
+            f"{where} is {value!r}, which is not a type of weights that PyTorch layers support",
+            f"give {', '.join(TYPES[:-1])} or {TYPES[-1]}: {_SETS_ONE}",
         )
     return name
 

@@ -123,11 +123,12 @@ def _torch_output_array(tensor: Any) -> Any:
         tensor = torch.view_as_real(tensor.resolve_conj())
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise InputError(
-            "onnxruntime cannot take a sparse or quantized tensor", "leave --verify out"
+            "--verify is not possible: onnxruntime does not accept sparse or quantized tensors",
+            "leave out --verify",
         )
     if tensor.dtype is torch.bfloat16:
         raise InputError(
-            "NumPy lacks bfloat16, so the outputs cannot be compared with onnxruntime",
-            "leave --verify out",
+            "--verify is not possible: NumPy has no type bfloat16 for the outputs of the model",
+            "leave out --verify",
         )
     return tensor.detach().resolve_neg().cpu().numpy()

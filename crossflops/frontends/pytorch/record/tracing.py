@@ -295,7 +295,7 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
     if reads_values(plain.program):
         raise ValuesNeededError("the model reads tensor values")
     if loops(plain.program):
-        raise ValuesNeededError("values decide how often a loop runs")
+        raise ValuesNeededError("the number of iterations of a loop depends on tensor values")
     difference = _product_difference(asked, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
@@ -439,7 +439,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
             if PIECES in str(error):  # which values do not mend
                 raise not_traced(error) from error
             raise ValuesNeededError(
-                f"it cannot be exported without weight values: {brief_error_text(error)}"
+                f"the model cannot be exported without weight values: {brief_error_text(error)}"
             ) from error
         # Told apart by asking the model itself: does it run on these inputs at all?
         run_torch_model(model, args, kwargs, asked.setting.grad)

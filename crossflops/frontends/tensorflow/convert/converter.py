@@ -262,7 +262,7 @@ def convert_with_whole_loops(
     except Exception as error:
         raise NormalizeError(
             f"tf2onnx cannot convert the model: {error_words(error)}",
-            "see what python -m tf2onnx.convert says about it",
+            "run `python -m tf2onnx.convert` on the model to see the whole error",
         ) from error
 
 

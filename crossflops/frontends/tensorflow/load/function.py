@@ -28,13 +28,14 @@ def function_of(
     nodes = list(graph.node)
     if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
         raise InputError(
-            "the graph has variables, whose shapes it does not contain",
-            "freeze it, or give the SavedModel",
+            "the graph has variables, and does not contain their shapes",
+            "freeze the graph (turn its variables into constants), or give the SavedModel",
         )
     requested = [node.name for node in nodes if node.op == _INPUTS[0]]
     if len(args) + len(kwargs) != len(requested) or not set(kwargs) <= set(requested):
         raise InputError(
-            f"the graph has the inputs {', '.join(requested) or '(none)'}",
+            "the given inputs do not match the inputs of the graph: "
+            f"{', '.join(requested) or '(none)'}",
             _input_options_hint(dict.fromkeys(requested)),
         )
     read = {value.lstrip("^").partition(":")[0] for node in nodes for value in node.input}
@@ -68,7 +69,8 @@ def require_tensorflow() -> None:
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
         raise NormalizeError(
-            f"Keras runs on {keras.backend.backend()} here", "set KERAS_BACKEND=tensorflow"
+            f"Keras uses the backend {keras.backend.backend()}, and this model needs TensorFlow",
+            "set KERAS_BACKEND=tensorflow",
         )
 
 
@@ -107,11 +109,13 @@ def call_of(
     if hasattr(model, "signatures") and len(model.signatures):
         return _signature_call(model, args, kwargs)
     if training and not is_rebuilt(model):  # which is in the mode of what it was made from
-        raise InputError("--train-mode can be used only with Keras models", "leave it out")
+        raise InputError(
+            "--train-mode can be used only with Keras models", "leave out --train-mode"
+        )
     if not callable(model):
         raise InputError(
             "the SavedModel has no signature and cannot be called",
-            "write it with model.export(FOLDER), or with signatures=",
+            "write it with model.export(FOLDER), or with tf.saved_model.save(..., signatures=...)",
         )
     return (lambda *provided, **named: model(*provided, **named)), args, kwargs
 
@@ -171,7 +175,7 @@ def _functional_call(
     if kwargs or len(args) != len(names):
         tensors = requested if full else dict(zip(names, model.inputs, strict=True))
         raise InputError(
-            f"the model has the inputs {', '.join(tensors)}",
+            f"the given inputs do not match the inputs of the model: {', '.join(tensors)}",
             _input_options_hint(tensors),
         )
     if full:
@@ -193,7 +197,7 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
         dtype = getattr(tensor.dtype, "name", tensor.dtype)
         typed = f":{dtype}" if dtype != "float32" else ""
         options.append(f"--input {name}={sizes}{typed}")
-    return f"give one --input for each: {' '.join(options)}"
+    return f"give one --input for each of these inputs: {' '.join(options)}"
 
 
 def _one(provided: tuple[Any, ...]) -> Any:
@@ -220,8 +224,8 @@ def _signature_call(
     name = active_signature(model)
     if name is None:
         raise InputError(
-            f"the SavedModel has the signatures {', '.join(signatures)}",
-            f"append one of them after a colon: FOLDER:{next(iter(signatures))}",
+            f"the SavedModel has several signatures, and none is chosen: {', '.join(signatures)}",
+            f"write one of them after the folder, such as FOLDER:{next(iter(signatures))}",
         )
     signature = signatures[name]
     requested = signature.structured_input_signature[1]
@@ -231,7 +235,7 @@ def _signature_call(
             f"{input_name}={tuple(spec.shape)}" for input_name, spec in requested.items()
         )
         raise InputError(
-            f"the signature {name} has the inputs {shown}",
+            f"the given inputs do not match the inputs of the signature {name}: {shown}",
             _input_options_hint(requested),
         )
     named = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -241,9 +245,10 @@ def _signature_call(
             or spec.dtype != named[argument].dtype
         ):
             raise InputError(
-                f"the signature {name} takes {argument} of the shape {spec.shape} and the type "
-                f"{spec.dtype.name}, not {named[argument].shape} and {named[argument].dtype.name}",
-                f"give --input {argument}=SHAPE:{spec.dtype.name} that fits",
+                f"the input {argument} of the signature {name} must have the shape {spec.shape} "
+                f"and the type {spec.dtype.name}, got {named[argument].shape} and "
+                f"{named[argument].dtype.name}",
+                f"give --input {argument}=SHAPE:{spec.dtype.name} with such a shape",
             )
     return (lambda **provided: signature(**provided)), (), named
 

@@ -83,12 +83,14 @@ def _load_saved_model(path: Path, signature: str) -> Any:
         not (path / "variables").is_dir()
         and b"VarHandleOp" in (path / "saved_model.pb").read_bytes()
     ):
-        raise TargetError(f"{path} lacks its folder of variables", _AGAIN)
+        raise TargetError(f"{path} does not contain its folder `variables`", _AGAIN)
     model = tf.saved_model.load(str(path))
     if signature:
         if signature not in model.signatures:
             named = ", ".join(model.signatures) or "none"
-            raise TargetError(f"{path} has no signature {signature}", f"it has: {named}")
+            raise TargetError(
+                f"{path} has no signature {signature}", f"write one of its signatures: {named}"
+            )
         patching_attribute(model, CHOSEN, signature, inventory.SIGNATURE).keep()
     return model
 
@@ -99,7 +101,9 @@ def _load_frozen_graph(path: Path) -> Any:
 
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     if not graph.node:
-        raise TargetError(f"{path} contains no operations", "give a frozen graph (GraphDef)")
+        raise TargetError(
+            f"{path} contains no operations", "give a file with a frozen graph (GraphDef)"
+        )
     return graph
 
 
@@ -122,7 +126,7 @@ def _check_keras_archive(path: Path, allow_pickle: bool) -> None:
     ):
         raise TargetError(
             f"{path} contains a Python lambda, which is code",
-            "if you trust the file, use --allow-pickle",
+            "if you trust the file, add --allow-pickle",
         )
 
 

@@ -12,7 +12,7 @@ from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
 _LARGE = 4096  # elements from which on it is worth it; smaller ones may decide about the graph
-_READ = "it reads the values of its weights"
+_READ = "the model reads the values of its weights"
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def require_numbers(variables: Any) -> None:
     """Raise ValuesNeededError if one of the variables was created without values."""
     kind = _valueless_variable_class()
     if any(isinstance(variable, kind) for variable in variables):
-        raise ValuesNeededError("its sizes depend on the values of its weights")
+        raise ValuesNeededError("sizes of the model depend on the values of its weights")
 
 
 @functools.cache

@@ -33,7 +33,10 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     require_numbers(function.graph.variables)
     frozen = freeze(function, lowered=False, weighted=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
-        raise InputError("onnxruntime cannot take lookup tables or text", "leave --verify out")
+        raise InputError(
+            "--verify is not possible: the model has lookup tables or text inputs",
+            "leave out --verify",
+        )
     values = _tensorflow_input_values(source, frozen)
     try:
         results = function._call_flat(list(map(tf.constant, values)), function.captured_inputs)

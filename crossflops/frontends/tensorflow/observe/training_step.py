@@ -92,7 +92,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
         raise NormalizeError(
             "TensorFlow cannot differentiate the model: "
             f"{type(error).__name__}: {short_error_text(error)}",
-            "take its gradients in a tf.GradientTape to see the whole traceback",
+            "compute its gradients with tf.GradientTape to see the whole traceback",
         ) from error
     return freeze(concrete, lowered=True).graph
 

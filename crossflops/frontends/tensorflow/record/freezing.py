@@ -68,7 +68,8 @@ def freeze(function: Any, lowered: bool, weighted: bool = False) -> Any:
         raise NormalizeError(
             "TensorFlow cannot freeze the model: "
             f"{type(error).__name__}: {short_error_text(error)}",
-            "see what convert_variables_to_constants_v2 says about its concrete function",
+            "call convert_variables_to_constants_v2 on its concrete function to see the whole "
+            "error",
         ) from error
 
 
