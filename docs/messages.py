@@ -21,7 +21,7 @@ from crossflops.errors import CrossflopsError
 
 PACKAGE = Path(crossflops.__file__).parent
 ROOT = PACKAGE.parent
-_MAX_TEXTS = 24  # pairs of a message and a hint that one place can raise
+_MAX_TEXTS = 40  # pairs of a message and a hint that one place can raise
 
 
 class RaisedError(NamedTuple):
@@ -118,7 +118,8 @@ def _text_pairs(
         return message, texts.text(given["hint"], scope, choices)
 
     hints: dict[str, list[str]] = {}
-    for message, hint in all_outcomes(pair, _MAX_TEXTS):
+    found = all_outcomes(pair, _MAX_TEXTS)
+    for message, hint in [both for both in found if all(both)] or found:
         hints.setdefault(message, []).append(hint)
     messages: dict[tuple[str, ...], list[str]] = {}
     for message, own in hints.items():

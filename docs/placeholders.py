@@ -18,7 +18,7 @@ _WORDS = {
     "again": "second error",
     "around": "text of the error",
     "as_stored": "precision",
-    "asked": "what the model reads",
+    "asked": "what the model does with values",
     "bearers": "name of a device",
     "before": "revision",
     "beneath": "paths",
@@ -62,10 +62,11 @@ _WORDS = {
     "lost": "what is lost",
     "meant": "name of a library",
     "merged": "number of pixels",
-    "named": "known names",
+    "named": "names",
     "nbytes": "number of bytes",
     "near": "similar names",
-    "needed": "what the model reads",
+    "hint": "hint of the underlying error",
+    "needed": "what the model does with values",
     "op": "operator",
     "op_type": "operator",
     "order": "text",
@@ -73,13 +74,13 @@ _WORDS = {
     "others": "names",
     "own": "names of layers",
     "own_name": "name",
-    "parts": "name of a part",
+    "parts": "name",
     "pieces": "lengths",
     "pickles": "description of the format",
     "points": "names of tools",
     "quoted": "last lines of the output",
     "read": "number",
-    "requested": "known names",
+    "requested": "names",
     "returncode": "number",
     "sees": "module or function",
     "set": "packages",
@@ -106,6 +107,56 @@ _WORDS = {
     "wide": "number",
     "wire": "number",
     "wrong": "problem",
+    "amount": "number",
+    "at": "number",
+    "back": "command",
+    "batches": "text",
+    "bench": "path",
+    "both": "range",
+    "call": "place of the call",
+    "content": "kind of the page",
+    "copy": "path",
+    "count": "number",
+    "doubt": "value",
+    "doubts": "known values",
+    "dtype": "type",
+    "edition": "version",
+    "error_text": "text of the error",
+    "extra": "name of an extra",
+    "first": "number",
+    "generate": "number",
+    "index": "path",
+    "installed": "version",
+    "json": "text",
+    "keys": "known names",
+    "kinds": "frameworks",
+    "label": "device",
+    "labels": "names of devices",
+    "last": "number",
+    "lines": "list of errors",
+    "location": "module or file",
+    "match": "text",
+    "matrices": "number",
+    "measured": "option",
+    "message": "message of the underlying error",
+    "min": "number",
+    "missing_revision_remedy": "command",
+    "of": "kind",
+    "origin": "place",
+    "owner": "place",
+    "plugins": "package",
+    "product_difference": "difference",
+    "prompt": "number",
+    "provided": "options",
+    "remote": "name of the remote",
+    "rows": "number",
+    "seconds": "number",
+    "settings": "reason",
+    "sum": "number",
+    "tensors": "names of inputs",
+    "unreadable_baseline_reason": "text of the error",
+    "verified": "versions",
+    "word": "name",
 }
 
 
@@ -118,7 +169,7 @@ def placeholder(node: ast.expr) -> str:
 
 def _words(name: str) -> str:
     """Return a name of the source in words, without underscores."""
-    known = _WORDS.get(name.strip("_"))
+    known = _WORDS.get(name.strip("_").lower())
     plain = " ".join(name.strip("_").split("_"))
     return known or (plain.lower() if plain.isupper() else plain)
 
@@ -150,6 +201,26 @@ def _class_or_function_name(node: ast.expr) -> str:
     return f"name of the {_value_name(node).strip('_')}"
 
 
+_NUMBERS = {
+    "cache_specs": "tensors",
+    "candidates": "devices",
+    "dims": "dimensions",
+    "differs": "products",
+    "heads": "columns",
+    "meant": "libraries",
+    "names": "inputs",
+    "reached": "tensors",
+    "shape": "dimensions",
+    "sizes": "dimensions",
+    "value": "digits",
+}
+
+
+def _number_words(name: str) -> str:
+    """Return the words for the length of a list."""
+    return f"number of {_NUMBERS.get(name, name)}"
+
+
 def _call_name(node: ast.Call) -> str:
     if isinstance(node.func, ast.Attribute):
         if node.func.attr == "join" and node.args:
@@ -160,7 +231,7 @@ def _call_name(node: ast.Call) -> str:
     if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
         return str(node.args[1].value)
     if name == "len" and node.args:
-        return f"number of {_words(_value_name(node.args[0]))}"
+        return _number_words(_value_name(node.args[0]))
     if name in ("map", "sorted", "dict", "str", "float", "int", "repr", "next", "iter"):
         return _value_name(node.args[-1]) if node.args else "value"
     return name

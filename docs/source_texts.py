@@ -156,12 +156,13 @@ class SourceTexts:
             return "".join(self._part(part, scope, choices, depth) for part in node.values)
         if isinstance(node, ast.IfExp):
             if self._is_unknown(node, scope, depth):
-                return placeholder(node.body)
+                return placeholder(node.orelse if _is_empty(node.body) else node.body)
             chosen = choices.pick(("if", ast.dump(node.test)), 2)
             branch = node.orelse if chosen else node.body
             return None if chosen is None else self._words(branch, scope, choices, depth)
         if isinstance(node, ast.BoolOp):
             values = node.values if isinstance(node.op, ast.Or) else node.values[-1:]
+            values = [value for value in values if not _is_empty(value)] or values
             if self._is_unknown(node, scope, depth):
                 return placeholder(values[0])
             chosen = choices.pick(("or", ast.dump(node)), len(values))
@@ -182,6 +183,7 @@ class SourceTexts:
     def _is_unknown(self, node: ast.IfExp | ast.BoolOp, scope: Scope, depth: int) -> bool:
         """Return whether only a run knows any of the alternatives."""
         parts = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+        parts = [part for part in parts if not _is_empty(part)] or parts
         first = Choices([], frozenset())
         return all(self._resolve(part, scope, first, depth - 1) is None for part in parts)
 
@@ -240,6 +242,8 @@ class SourceTexts:
             return None
         if name in scope.bound:
             node, own = scope.bound[name]
+            if isinstance(node, ast.Constant):
+                return _shown_constant(node.value)
             return _sentence(self._resolve(node, own, choices, depth - 1))
         for level in range(len(scope.functions) - 1, -1, -1):
             function = scope.functions[level]

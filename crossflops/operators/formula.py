@@ -260,7 +260,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         doubt = _call_function(formula, formula.doubt, OperatorCall(node, formula.names))
         if doubt not in DOUBTS:
             raise _formula_error(
-                formula, f"says {doubt!r} of its doubt", f"return one of {DOUBTS}"
+                formula, f"returns the unknown doubt {doubt!r}", f"return one of {DOUBTS}"
             )
         judged: Exactness = doubt
         return judged
@@ -557,7 +557,11 @@ def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
 def _check_options(formula: Formula) -> None:
     """Raise FormulaError if the options of a formula are not valid."""
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
-        raise _formula_error(formula, f"has the doubt {formula.doubt!r}", f"give one of {DOUBTS}")
+        raise _formula_error(
+            formula,
+            f"has doubt={formula.doubt!r}, which is not known",
+            f"write doubt= as one of {DOUBTS}",
+        )
     if not callable(formula.bytes) and formula.bytes not in TRAFFIC:
         raise _formula_error(
             formula, f"has bytes={formula.bytes!r}", f"give one of {TRAFFIC}, or a function"
@@ -567,7 +571,9 @@ def _check_options(formula: Formula) -> None:
             formula, f"has backward={formula.backward!r}", 'give a function, or "none"'
         )
     if formula.shapes and formula.reference is None:
-        raise _formula_error(formula, "has shapes and no reference", "give reference= too")
+        raise _formula_error(
+            formula, "has shapes= and no reference=", "add reference=, a function in plain PyTorch"
+        )
 
 
 # A file that is a target is run under a name of its own: see `crossflops.targets.target`.

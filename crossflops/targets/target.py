@@ -280,9 +280,9 @@ def _target_attribute(module: ModuleType, name: str, target: str) -> Any:
     value: Any = module
     for part in name.split("."):
         if not hasattr(value, part):
-            stored = target.rpartition(":")[0]
+            module_or_file = target.rpartition(":")[0]
             raise TargetError(
-                f"{stored} does not define {name!r}", _targets_of(value, part, target)
+                f"{module_or_file} does not define {name!r}", _targets_of(value, part, target)
             )
         value = getattr(value, part)
     return value
@@ -352,9 +352,10 @@ def _check_target_arguments(
             else "it takes no arguments; leave out --arg",
         )
     if needed := _mandatory_parameters(function, arguments):
+        missing_options = " ".join(f"--arg {name}=VALUE" for name in needed)
         raise TargetError(
             f"{target} needs {_quote_names('argument', needed)}",
-            f"add {' '.join(f'--arg {name}=VALUE' for name in needed)}, with each VALUE in JSON",
+            f"add {missing_options}, with each VALUE in JSON",
         )
 
 

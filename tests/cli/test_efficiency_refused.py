@@ -11,7 +11,7 @@ FP16 = ("--macs", "4.112G", *SPEED, "--precision", "fp16")
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (SPEED, "the work is not given"),
+        (SPEED, "the number of MACs is not given"),
         (("--macs", "4.112G"), "examples-per-second"),
         (("--macs", "4.11X", *SPEED), "a count must be a number"),
         (("--macs", "4.1", *SPEED), "whole number"),

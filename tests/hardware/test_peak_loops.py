@@ -114,7 +114,7 @@ def test_a_program_that_fails_is_said(tmp_path, script):
     path = tmp_path / "peak"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    with pytest.raises(NoLoopError, match="the fma32 loop failed"):
+    with pytest.raises(NoLoopError, match="the loop that measures fma32 failed"):
         native.PeakLoops(str(path), "cc").run("fma32", 0.01)
 
 

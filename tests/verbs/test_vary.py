@@ -184,7 +184,7 @@ def test_the_command_prints_them(tmp_path, capsys):
 def test_what_cannot_vary_is_refused(tmp_path):
     """A name that no input has, an unbound one, and a model that is no file."""
     path = saved(tmp_path, parsed(BY_HAND["a chain of products"][0]))
-    with pytest.raises(InputError, match="no input has a dimension 'q'"):
+    with pytest.raises(InputError, match="no input of the model has a dimension 'q'"):
         count(path, vary=["q"])
     with pytest.raises(InputError, match="unknown"):
         count(path, vary=["n"])

@@ -189,8 +189,9 @@ def _keep_devices_with_peaks(
             has = ", ".join(candidate.device.peaks) if candidate.device else ""
             left.append(f"{error.message}, only {has}")
     if not able:
+        precisions = " and ".join(needed)
         raise UnknownNameError(
-            f"no matching device has a {' and '.join(needed)} peak",
+            f"no matching device has a {precisions} peak",
             "give the precision that ran, or a peak with --peak-tflops",
         )
     return Denominators(against=tuple(able), trouble=trouble, left_out=tuple(left))

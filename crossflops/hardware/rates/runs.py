@@ -78,7 +78,10 @@ def read_csv_lines(path: str, hint: str) -> list[tuple[int, list[str]]]:
             reader = csv.reader(file, strict=True)
             numbered = [(reader.line_num, cells) for cells in reader]
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}", hint) from error
+        raise InputError(
+            f"cannot read {path}: {error.strerror}",
+            "give the path of a CSV file that you can read",
+        ) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is not a valid CSV file: {error}", hint) from error
     filled = [(line, cells) for line, cells in numbered if any(cell.strip() for cell in cells)]

@@ -41,8 +41,12 @@ def require_picture_suffix(suffix: str) -> str:
     """
     suffix = suffix.lower()
     if suffix not in SUFFIXES:
-        end = f"the suffix {suffix!r}" if suffix else "no suffix"
-        raise UnknownNameError(f"{end} is not an image format", f"choose {' or '.join(SUFFIXES)}")
+        raise UnknownNameError(
+            f"the suffix {suffix!r} of --plot is not an image format"
+            if suffix
+            else "the file name of --plot has no suffix, which gives the format",
+            f"end the file name with {' or '.join(SUFFIXES)}",
+        )
     if suffix == ".png" and find_spec("matplotlib") is None:
         raise _matplotlib_missing_error()
     return suffix

@@ -417,8 +417,8 @@ def _with_rate(trouble: UnknownNameError, answer: Efficiency) -> UnknownNameErro
 
     if answer.rate is None:
         return trouble
-    needed = short_amount(answer.rate, "FLOP/s")
-    return UnknownNameError(f"{trouble.message}; the required rate is {needed}", trouble.hint)
+    rate = short_amount(answer.rate, "FLOP/s")
+    return UnknownNameError(f"{trouble.message}; the required rate is {rate}", trouble.hint)
 
 
 # A table of measured runs, each set against its own device: the model is counted once.

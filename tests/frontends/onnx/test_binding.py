@@ -60,7 +60,7 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
     [
         ({}, r"x \[batch, seq, 8\]; ids \[batch, seq\]", "--dim batch=1 --dim seq=1"),
         ({"dims": {"batch": 2}}, r"x \[2, seq, 8\]", "--dim batch=2 --dim seq=1"),
-        ({"dims": {"bath": 2}}, "no input has a dimension 'bath'", "batch, seq"),
+        ({"dims": {"bath": 2}}, "no input of the model has a dimension 'bath'", "batch, seq"),
         ({"specs": [given("z", 1)]}, "no input 'z'", "x, ids, w"),
         (
             {"specs": [given("7", 1)]},
@@ -68,9 +68,17 @@ def test_a_shape_in_the_file_gives_way_to_a_given_one(tmp_path):
             "x, ids, w",
         ),
         ({"specs": [given("0", 1, 1, 8), given("x", 2, 1, 8)]}, "'x' is given twice", "x, ids, w"),
-        ({"specs": [given("x", 1)]}, "3 dimensions, .* and 1 are given", "--input x=1x1x1"),
-        ({"specs": [given("x", 2, 5, 8)], "dims": {"batch": 3}}, "'batch' of 'x' is 2", "--dim"),
-        ({"specs": [given("x", 2, 5, 8), given("ids", 2, 6)]}, "'seq' of 'ids' is 6", "--dim"),
+        ({"specs": [given("x", 1)]}, "3 dimensions, .* the given shape has 1", "--input x=1x1x1"),
+        (
+            {"specs": [given("x", 2, 5, 8)], "dims": {"batch": 3}},
+            "'batch' is given two sizes: 2 for 'x'",
+            "--dim",
+        ),
+        (
+            {"specs": [given("x", 2, 5, 8), given("ids", 2, 6)]},
+            "'seq' is given two sizes: 6 for 'ids'",
+            "--dim",
+        ),
         ({"specs": [given("x", 2**40, 2**40, 8), given("ids", 2**40, 2**40)]}, "2.63", "--dim"),
     ],
 )
