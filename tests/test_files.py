@@ -83,4 +83,4 @@ def test_a_damaged_file_is_refused_in_two_lines(small, tmp_path, capfd, damage):
 def test_only_json_is_written_compressed(small, tmp_path, capfd):
     """A page is to be read."""
     assert main(["render", str(small), "-o", str(tmp_path / "a.md.gz")]) == 2
-    assert "the unknown suffix '.md.gz'" in capfd.readouterr().err
+    assert "the suffix '.md.gz', which is not a known format" in capfd.readouterr().err

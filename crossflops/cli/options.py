@@ -479,10 +479,10 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
     path = Path(value)
     if suffix(path) not in FORMATS:
         raise UnknownNameError(
-            f"-o {value} has the unknown suffix {suffix(path)!r}"
+            f"{value} has the suffix {suffix(path)!r}, which is not a known format"
             if path.suffix
-            else f"-o {value} has no suffix, which gives the format",
-            f"end the file name with one of {', '.join(FORMATS)}",
+            else f"{value} has no suffix, which would give the format",
+            f"choose one of {', '.join(FORMATS)}",
         )
     return writable(path)
 

@@ -200,8 +200,8 @@ def test_the_module_is_the_command():
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: -o x.pdf has the unknown suffix '.pdf'\n"
-        "hint: end the file name with one of .json, .md, .txt, .tex, .html, .csv, .json.gz\n"
+        "error: x.pdf has the suffix '.pdf', which is not a known format\n"
+        "hint: choose one of .json, .md, .txt, .tex, .html, .csv, .json.gz\n"
     )
 
 

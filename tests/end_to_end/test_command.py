@@ -31,7 +31,7 @@ MODEL = ("targets.py:linear", "--input", "2x4")
         (("compare", *MODEL, "--tool", "nobody"), "no installed plugin has the tool 'nobody'"),
         (
             ("count", *MODEL, "-o", "report.xyz"),
-            "has the unknown suffix '.xyz'",
+            "has the suffix '.xyz', which is not a known format",
         ),
         (("explain", "no.such.cause"), "no.such.cause"),
         (("frobnicate",), "frobnicate"),
