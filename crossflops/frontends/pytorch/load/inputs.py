@@ -93,7 +93,7 @@ def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
         taken = ", ".join(signature.parameters)
         name = next((name for name in signature.parameters if name not in kwargs), "x")
         raise InputError(
-            f"the inputs do not match {type(model).__name__}.forward({taken}): {error}",
+            f"the inputs do not fit {type(model).__name__}.forward({taken}): {error}",
             f"give one --input for each required parameter, such as --input {name}=1x3x224x224",
         ) from error
 
