@@ -196,7 +196,8 @@ def positional(
     twice = [name for name in names[: len(args)] if name in kwargs]
     if twice:
         raise InputError(
-            f"the input {twice[0]!r} is given by position and by name", "give each input once"
+            f"the input {twice[0]!r} is given twice, by position and by name",
+            "give each input once",
         )
     last = max(names.index(name) for name in kwargs)
     rest = (_parameter_value(parameters[name], kwargs) for name in names[len(args) : last + 1])
