@@ -96,10 +96,10 @@ def bench(as_json: bool, file: Any, plot: str | None, **fields: Any) -> int:
     if fields["train"]:
         others = () if fields["runtime"] == "torch" else ("runtime",)
         why = "with --train, PyTorch runs the step and each phase is timed"
-        reject_options((*_OF_KERNELS, *others), why, "leave out that option, or leave out --train")
+        reject_options((*_OF_KERNELS, *others), why, "leave out {option}, or leave out --train")
     else:
         reject_options(
-            ("optimizer",), "it applies to training only", "add --train, or leave out that option"
+            ("optimizer",), "it applies to training only", "add --train, or leave out {option}"
         )
     top, timeout = fields.pop("top"), fields["timeout"]
     usual = {name: fields.pop(name) for name in ("seq", "image_size")}

@@ -98,7 +98,7 @@ def check(
         reject_options(
             ("if_budgeted",),
             "all targets of this configuration have a budget",
-            "add a TARGET, or leave out that option",
+            "add a TARGET, or leave out {option}",
         )
     _refuse_one_file((junit, quality, file))
     for stale in filter(None, (junit, quality, file)):

@@ -108,7 +108,7 @@ def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple
 
     flag = "--as" if formula_texts else "--llm"
     reject_options(
-        _NO_FORMULA, f"with {flag} no tool runs", f"leave out that option, or leave out {flag}"
+        _NO_FORMULA, f"with {flag} no tool runs", f"leave out {{option}}, or leave out {flag}"
     )
     requested = request(fields, sizes=pop_size_options(fields))
     with progress(f"counting {requested.target}"):

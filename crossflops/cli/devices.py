@@ -75,11 +75,11 @@ def _check_device_options(chosen: dict[str, Any]) -> None:
         raise InputError("--bandwidth requires --peak-tflops", "add --peak-tflops X")
     if chosen["peak_tflops"]:
         reject_options(
-            ("precision", "catalogue"), "--peak-tflops describes the device", "leave it out"
+            ("precision", "catalogue"), "--peak-tflops describes the device", "leave out {option}"
         )
     elif chosen["here"] or chosen["measure"]:
         reject_options(
-            ("precision",), "this machine is always shown with all its peaks", "leave it out"
+            ("precision",), "this machine is always shown with all its peaks", "leave out {option}"
         )
 
 
@@ -128,7 +128,7 @@ def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | No
         meant = build_device_list(error.candidates, f"{chosen['name']!r} may be", precision)
         return meant, None if precision and _have_equal_peaks(meant) else error
     reject_options(
-        ("precision",), "a single device is always shown with all its peaks", "leave it out"
+        ("precision",), "a single device is always shown with all its peaks", "leave out {option}"
     )
     return sheet(device), None
 

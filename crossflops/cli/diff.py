@@ -72,7 +72,9 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     ]
     if not diff_verb.requests_of(sides):
         reject_options_except(
-            ("most",), "both arguments are saved reports, and nothing is counted", "leave it out"
+            ("most",),
+            "both arguments are saved reports, and nothing is counted",
+            "leave out {option}",
         )
     refuse_timeout(*diff_verb.requests_of(sides))
     first_side, second_side = diff_verb.fit_side_options(sides)

@@ -296,7 +296,9 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     question = Question.from_fields(**fields)
     model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
     if model is None:
-        reject_options(("formulas",), "no model is counted", "leave it out, or give a TARGET")
+        reject_options(
+            ("formulas",), "no model is counted", "leave out {option}, or give a TARGET"
+        )
     if not question.work.compare:
         refuse_timeout(*([] if model is None else [model]))
     doing = "comparing" if question.work.compare else "counting"

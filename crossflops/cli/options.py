@@ -165,10 +165,15 @@ def reject_options_except(names: Collection[str], reason: str, hint: str) -> Non
 
 
 def reject_options(names: Collection[str], reason: str, hint: str) -> None:
-    """Raise InputError if one of the options with these names was given."""
+    """Raise InputError if one of the options with these names was given.
+
+    The text "{option}" in the hint is replaced by that option.
+    """
     for name, flag in command_line_options().items():
         if name in names:
-            raise InputError(f"{flag} has no effect here: {reason}", hint)
+            raise InputError(
+                f"{flag} has no effect here: {reason}", hint.replace("{option}", flag)
+            )
 
 
 def refuse_timeout(*requests: "Request") -> None:
@@ -176,7 +181,7 @@ def refuse_timeout(*requests: "Request") -> None:
     read.
     """
     if all(request.is_file for request in requests):
-        reject_options(("timeout",), "only files are read", "leave it out")
+        reject_options(("timeout",), "only files are read", "leave out {option}")
 
 
 def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
@@ -187,7 +192,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
         reject_options(
             names,
             "it selects parts of a page, and JSON always has everything",
-            "leave it out, or write a page instead of JSON",
+            "leave out {option}, or write a page instead of JSON",
         )
 
 

@@ -98,7 +98,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     reject_options(
         ("step",),
         "it selects a step of a script",
-        "leave it out, or give a script: -- python FILE.py",
+        "leave out {option}, or give a script: -- python FILE.py",
     )
     refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     choice = _pop_profile_depth(fields)
@@ -114,7 +114,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
         reject_options(
             _OF_RUNS,
             "with --fwd-ms, the times are given and nothing is run",
-            "leave out that option, or leave out --fwd-ms",
+            "leave out {option}, or leave out --fwd-ms",
         )
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))
     recipe = Recipe(optimizer=fields.pop("optimizer"), limits=limits)
@@ -167,7 +167,7 @@ def _profile_script(
     reject_options_except(
         _OF_SCRIPTS,
         "a script builds and runs its own model",
-        "leave it out, or give one target",
+        "leave out {option}, or give one target",
     )
     refuse_without_page({"as_json": as_json, "file": file}, *_OF_THE_PAGE)
     peaks = fields["peak_tflops"]

@@ -99,7 +99,7 @@ def _reject_unused_render_options(
     """Raise InputError if an option was given that this kind of report does not use; `names` and
     `pages` are used.
     """
-    reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave it out")
+    reject_options_except((*names, *pages), f"REPORT.json is {written}", "leave out {option}")
     refuse_without_page(fields, *pages)
 
 

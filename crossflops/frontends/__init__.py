@@ -276,7 +276,9 @@ def refuse_mode(source: Source, setting: Setting) -> None:
     """Raise InputError for `--no-grad` on a model whose framework has no gradient mode."""
     frontend = frontend_of(source.model)
     if frontend is not None and not setting.grad and not frontend.has_gradient_mode:
-        raise InputError(f"--no-grad has no effect on a model of {frontend.title}", "leave it out")
+        raise InputError(
+            f"--no-grad has no effect on a model of {frontend.title}", "leave out --no-grad"
+        )
 
 
 def record_model(

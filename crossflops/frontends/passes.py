@@ -236,7 +236,8 @@ def _nodes_by_key(nodes: Iterable[Node]) -> Iterator[tuple[str, Node]]:
 
 @contextmanager
 def _opening_pass_log(name: str) -> Iterator["Logger | None"]:
-    """Return a context that gives the logger of passes, or None if it is not enabled.
+    """Give the logger called `name` for debug messages of passes in this context, or None if such
+    messages are off.
 
     A framework may redirect stderr while passes run, so the stream from before is used.
     """

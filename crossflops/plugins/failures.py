@@ -13,7 +13,7 @@ HINTS: dict[Stage, str] = {
     "load": "reinstall the plugin and its tool, or leave out the tool",
     "build": "build the model and its inputs in plain Python to see the whole traceback",
     "accept": "leave out the tool for this model",
-    "run": "the tool itself fails on this model; leave it out, or report it to its authors",
+    "run": "the tool itself fails on this model; leave the tool out, or report it to its authors",
     "time": "allow more time with --timeout, give a smaller input, or leave out the tool",
     "memory": "allow more memory, give a smaller input, or leave out the tool",
     "crash": "leave out the tool for this model, or report it to its authors",

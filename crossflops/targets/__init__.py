@@ -50,7 +50,7 @@ def load_target_source(
         flag = SIZES[next(iter(sizes))]
         raise InputError(
             f"{flag} changes the default input and cannot be combined with --input or --inputs",
-            "leave it out",
+            f"leave out {flag}",
         )
     if is_file(target):
         if sizes:

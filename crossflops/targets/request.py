@@ -188,7 +188,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             raise InputError(
                 f"{flag} has no effect on {self.target or 'this model'}, {_WITHOUT[flag]}",
-                "leave it out",
+                f"leave out {flag}",
             )
 
     def _with_model_source(self, source: Source) -> "Request":

@@ -70,7 +70,8 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
     if shutil.which(command[0]) is None:
         raise InputError(
             f"command {command[0]!r} was not found",
-            "give one target, or a command after --, such as -- python train.py",
+            "write after -- a program that can run, such as -- python train.py; a target "
+            "needs no --",
         )
     peaks = () if choice.peak_tflops is None else (choice.peak_tflops,)
     RatedAgainst(device=choice.device, peak_tflops=peaks, precision=choice.precision).check()

@@ -87,7 +87,9 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
         )
     if not request.is_file:
         if dim is not None:
-            raise InputError("--batch-dim can be used only with an ONNX file", "leave it out")
+            raise InputError(
+                "--batch-dim can be used only with an ONNX file", "leave out --batch-dim"
+            )
         if not request.specs and request.inputs_file is None and _is_named(request):
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_resize_input_batches(request.specs, batch))
@@ -505,7 +507,7 @@ def measure_batches(
     """
     peak = conditions.peak
     if conditions.batch_dim is not None and not conditions.batches:
-        raise InputError("--batch-dim requires --batch", "add --batch N, or leave it out")
+        raise InputError("--batch-dim requires --batch", "add --batch N, or leave out --batch-dim")
     if conditions.train:
         refuse_training(request, conditions)
     if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:

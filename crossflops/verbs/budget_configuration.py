@@ -151,7 +151,7 @@ def _parse_part_rules(key: str, table: Any, where: str) -> Iterator[PartRules]:
     known = OF_MODULES if kind == "module" else OF_OPERATORS
     for pattern, texts in table.items():
         if not pattern:
-            raise InputError(f"{key} of {where} has a {kind} with an empty name", hint)
+            raise InputError(f"the name of one {kind} in {key} of {where} is empty", hint)
         rules = _parse_rule_list(texts, f"{pattern} in {key} of {where}", hint)
         for rule in rules:
             _refuse_number(rule, known, kind, where)

@@ -494,7 +494,8 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
             return Baseline()
         raise InputError(
             f"{path} is not a valid baseline: {_unreadable_baseline_reason(path, error)}",
-            "write it again with `crossflops check --update` without a target",
+            "restore the file (`git lfs pull` for a pointer), or write it again with "
+            "`crossflops check --update` without a target",
         ) from error
 
 
@@ -514,5 +515,5 @@ def _unreadable_baseline_reason(path: Path, error: Exception) -> str:
         if _CONFLICT in data:
             return "it contains git conflict markers"
         if data.startswith(_LFS):
-            return "it is a Git LFS pointer; run `git lfs pull`"
+            return "it is a Git LFS pointer"
     return str(error)

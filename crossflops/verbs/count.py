@@ -205,7 +205,7 @@ class ModelBuild:
         if request.weights is not None and request.given is None and not source.weights:
             raise InputError(
                 f"--weights has no effect on {request.target}: counting it reads no values",
-                "leave it out",
+                "leave out --weights",
             )
         native = count_source(source, setting, views)
         if request.given is not None or not source.weights:
@@ -395,10 +395,11 @@ def fold_by_convention(
         return _fold_graph_nodes(convention, counted)
     of_framework = counted.trace.calls or counted.program is not None
     if of_framework and convention.framework != counted.trace.framework:
+        own = framework_title(counted.trace.framework)
         raise InputError(
-            f"{convention.tool} counts models of {framework_title(convention.framework)}, and "
-            f"this model is from {framework_title(counted.trace.framework)}",
-            "choose a convention for that framework, or one for graph nodes such as exact-2k-1",
+            f"the convention {convention.tool} is for models of "
+            f"{framework_title(convention.framework)}, and this model is from {own}",
+            f"choose a convention for models of {own}, or one for any framework, such as exact-2k-1",
         )
     if not counted.trace.calls:
         raise InputError(

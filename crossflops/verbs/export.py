@@ -103,17 +103,17 @@ def _check_export_options(requested: FileRequest) -> None:
     if requested.annotate and to != "onnx":
         raise InputError(
             f"--annotate applies only to --to onnx; {to} always has the counts",
-            "leave out that option",
+            "leave out --annotate, or write --to onnx",
         )
     if requested.verify and to != "onnx":
         raise InputError(
             f"--verify applies only to --to onnx; {to} is not a model that can run",
-            "leave out that option",
+            "leave out --verify, or write --to onnx",
         )
     if requested.unit != "macs" and to == "onnx":
         raise InputError(
             "--unit applies only to viewer formats; onnx always has MACs and FLOPs",
-            "leave out that option",
+            "leave out --unit",
         )
 
 

@@ -145,7 +145,8 @@ def path_at_revision(revision: str, path: str) -> str | None:
     if not index.is_relative_to(top):
         raise InputError(
             f"{path} is outside the git repository {top}",
-            "leave out the revision, and compare with a baseline of `crossflops check --update`",
+            "leave out the revision; to compare with an older file, run `crossflops check "
+            "--update` on that file and `crossflops check` on the new one",
         )
     name = os.path.relpath(index, here)
     if not _git("cat-file", "-e", f"{revision}:./{name}").returncode:

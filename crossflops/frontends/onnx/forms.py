@@ -96,7 +96,10 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     """Return a text on which of the versions `others`, which allow the node, to declare."""
     declares = f"the file declares opset {version}" + f" of {domain}" * bool(domain)
     if not others:
-        return f"{declares}, and {name} has this form in no opset: export the model again"
+        return (
+            f"{declares}, and no opset allows these inputs and attributes of {name}: correct the "
+            "node in the exporter"
+        )
     first = last = min((at for at in others if at > version), default=others[-1])
     while last + 1 in others:
         last += 1
@@ -105,6 +108,7 @@ def _opset_remedy(domain: str, name: str, version: int, others: Sequence[int]) -
     span = f"in opset {first}" if first == last else f"in opsets {first} to {last}"
     span = f"from opset {first} on" if last == newest_operator_version(domain) else span
     return (
-        f"{declares}, and {name} has this form {span}: declare such an opset in opset_import, or "
+        f"{declares}, and {name} allows these inputs and attributes {span}: declare such an opset "
+        "in opset_import, or "
         "export the model again"
     )

@@ -540,7 +540,7 @@ def require_fitted_estimator(model: Any) -> None:
     except NotFittedError as error:
         raise InputError(
             f"{type(model).__name__} is not fitted, so it has no weights to count",
-            "return the estimator from the callable after .fit(X, y)",
+            "call .fit(X, y) on the estimator before it is counted",
         ) from error
     except TypeError:  # what has no fit needs none
         pass

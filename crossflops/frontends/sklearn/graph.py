@@ -21,7 +21,8 @@ def estimator_program(
     """
     if setting.training:
         raise InputError(
-            "--train-mode can be used only with models that have a training mode", "leave it out"
+            "--train-mode can be used only with models that have a training mode",
+            "leave out --train-mode",
         )
     _check_estimator_inputs(model, args, kwargs)
     trace = Trace(calls=(), modules=(), setting=setting, framework="sklearn")

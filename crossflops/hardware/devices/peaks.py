@@ -224,8 +224,8 @@ def parse_peak_tflops(text: str) -> tuple[str, float]:
 
 
 def peaks_at_least(device: Device, precision: str, rate: float) -> dict[str, float]:
-    """Return the peaks (FLOP/s) of a device that are at least `rate`, by precision; the dense one
-    of `precision` and those of integers are left out.
+    """Return {precision: peak in FLOP/s} for the peaks of a device that are at least `rate`,
+    without those of integers; for `precision` itself only the peak with structured sparsity.
     """
     tops = {
         name: top

@@ -157,7 +157,8 @@ def pace(
         )
     if speed.per_device is not None:
         raise InputError(
-            "--per-device applies to a measured rate, and a time is given", "leave it out"
+            "--per-device applies to a measured rate, and a time is given",
+            "leave out --per-device",
         )
     parts = _pass_part_seconds(speed, training)
     step = dict(parts).get("step", 0.0)

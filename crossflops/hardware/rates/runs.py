@@ -234,7 +234,10 @@ def read_times(path: str, macs: Mapping[str, int], batches: float) -> tuple[Time
     for line, cells in rest:
         where = f"{path}, line {line}"
         if len(cells) != len(heads):
-            raise InputError(f"{where}: {len(cells)} cells for {len(heads)} columns", _HINT)
+            raise InputError(
+                f"{where}: {len(cells)} cells for {len(heads)} columns",
+                "write one cell in this line for each column that the first line names",
+            )
         seconds = _parse_seconds(cells[clock], _TIMES[heads[clock]], where)
         name = cells[module].strip()
         if count is not None and cells[count].strip():

@@ -432,8 +432,9 @@ def check_roofline_question(question: Question, request: Request | None) -> None
         )
     if request is None and question.language.context is None:
         raise InputError(
-            f"{option} without a model is possible only for decoding, with --context",
-            "add --context T instead of --seq, or --bytes-per-example N, or give the model",
+            f"{option} requires a model, --context or --bytes-per-example",
+            "give the model; or add --bytes-per-example N; or, for decoding, write --context T "
+            "instead of --seq",
         )
     if work.compare or question.precisions.mix:
         whose = "--compare" if work.compare else "--mix"

@@ -11,7 +11,9 @@ from crossflops.errors import InputError
 from crossflops.hardware.rates.question import WAYS, Question
 from crossflops.hardware.rates.terms import Piece
 
-_SIZES_ALONE = "leave it out, or give --params, --layers and --hidden instead of a model or --macs"
+_SIZES_ALONE = (
+    "leave out {option}, or give --params, --layers and --hidden instead of a model or --macs"
+)
 _UNTOLD = "needs the counts of nodes, and --macs, --as and --compare give only a total"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
@@ -80,7 +82,7 @@ class Use(NamedTuple):
 
     changes: Callable[[AskedWork], Any]
     what: str = ""
-    remedy: str = "leave it out"
+    remedy: str = "leave out {option}"
 
 
 def _has_use_always(work: AskedWork) -> bool:
@@ -104,7 +106,7 @@ _OF_TRAINING = Use(_is_training_work, "requires --train", "add --train")
 _OF_A_CACHE = Use(
     lambda work: work.decodes,
     "applies only to decoding with a key and value cache, for a transformer given by its sizes",
-    "leave it out, or give --params, --layers, --hidden and --context without a TARGET",
+    "leave out {option}, or give --params, --layers, --hidden and --context without a TARGET",
 )
 
 
@@ -175,7 +177,7 @@ def _heads_matter(work: AskedWork) -> bool:
 _OF_HEADS = Use(
     _heads_matter,
     "has no effect with --hidden, which already is the number of heads x the dimension of a head",
-    "leave it out, or add --kv-heads and --context for a cache of fewer heads",
+    "leave out {option}, or add --kv-heads and --context for a cache of fewer heads",
 )
 _ALL_ALIKE = Use(
     lambda work: (
@@ -215,14 +217,14 @@ USES: dict[str, tuple[Use, ...]] = {
                 or any(work.fields[name] for name in ("pass_macs", "runs"))
             ),
             "has no effect: the result does not contain a pass over a batch",
-            "leave it out, or give a speed or --roofline",
+            "leave out {option}, or give a speed or --roofline",
         ),
     ),
     "tokens": (
         Use(
             _needs_tokens,
             "has no effect: the number of tokens is already known or not needed",
-            "leave it out, or give a speed or the length of a run in tokens",
+            "leave out {option}, or give a speed or the length of a run in tokens",
         ),
     ),
     "per_device": (
@@ -233,7 +235,7 @@ USES: dict[str, tuple[Use, ...]] = {
                 or work.fields["tp"] * work.fields["pp"] > 1
             ),
             "applies only to a measured rate on several devices",
-            "leave it out, or give --devices N and a rate",
+            "leave out {option}, or give --devices N and a rate",
         ),
     ),
     "runs": ALWAYS,
@@ -251,7 +253,8 @@ USES: dict[str, tuple[Use, ...]] = {
         Use(
             _repeats,
             "has no effect: the result does not contain a training step",
-            "leave it out, or give the time of a step, --run-steps or --batch with a whole run",
+            "leave out {option}; or give the time of a step, or --run-steps or --batch with a "
+            "whole run",
         ),
     ),
     "run_tokens": ALWAYS,
@@ -285,14 +288,14 @@ USES: dict[str, tuple[Use, ...]] = {
         Use(
             _moves_bytes,
             "has no effect: no bytes are counted",
-            "leave it out, or add --roofline",
+            "leave out {option}, or add --roofline",
         ),
     ),
     "params": (
         Use(
             lambda work: work.has_only_sizes or work.fields["step_ms"],
             "applies only to a model given by its sizes, without a TARGET and --macs",
-            "leave it out; the parameters of the TARGET are counted",
+            "leave out {option}; the parameters of the TARGET are counted",
         ),
     ),
     "layers": (_OF_SIZES,),
@@ -304,7 +307,7 @@ USES: dict[str, tuple[Use, ...]] = {
         Use(
             _needs_length,
             "has no effect: the work has no attention and no tokens",
-            "add --layers L and --hidden H, or leave it out",
+            "add --layers L and --hidden H, or leave out {option}",
         ),
     ),
     "context": (
@@ -351,7 +354,9 @@ def refuse_unused(question: Question, *, has_model: bool, shown: Collection[str]
     for name in (name for name in non_default_fields(question) if name not in shown):
         for use in USES[name]:
             if not use.changes(work):
-                raise InputError(f"{flag(name)} {use.what}", use.remedy)
+                raise InputError(
+                    f"{flag(name)} {use.what}", use.remedy.replace("{option}", flag(name))
+                )
 
 
 def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> None:
@@ -373,7 +378,7 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         raise InputError(
             "--causal half has no effect: the model has no attention that can be causal and has "
             "more than one query",
-            "leave it out",
+            "leave out --causal",
         )
     width = causality.window
     if width and not any(
@@ -382,13 +387,13 @@ def refuse_without_attention(question: Question, pieces: Sequence[Piece]) -> Non
         raise InputError(
             f"--window {width} has no effect: causal attention of the model has at most "
             f"{width} keys",
-            "leave it out",
+            "leave out --window",
         )
     fused = training.has_graph_passes and all((piece.again or 0) % 1 for piece in products)
     if training.flash and fused:
         raise InputError(
             "--flash has no effect: the count of the graph already includes the recomputed scores",
-            "leave it out, or add --backward flat",
+            "leave out --flash, or add --backward flat",
         )
 
 
@@ -403,7 +408,7 @@ def refuse_replaced(question: Question, by_every_row: Collection[str], table: st
         if name in by_every_row or replaced:
             raise InputError(
                 f"{flag(name)} has no effect: every row of --runs {table} sets its own value",
-                "leave it out, or leave its cell empty in at least one row",
+                f"leave out {flag(name)}, or leave its cell empty in at least one row",
             )
 
 

@@ -350,7 +350,7 @@ class RatedAgainst(msgspec.Struct, frozen=True, kw_only=True):
         if self.precision is not None and peaks and all(name == ANY for name, _ in peaks):
             raise InputError(
                 "--precision has no effect: --peak-tflops is given for all precisions",
-                f"write --peak-tflops {self.precision}=X, or leave it out",
+                f"write --peak-tflops {self.precision}=X, or leave out --peak-tflops",
             )
         if self.device is not None:
             device = look_up_device(self.device)

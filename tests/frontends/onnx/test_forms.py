@@ -32,7 +32,7 @@ CASES = [
     ("Resize", 10, {}, [FLOATS([]), FLOATS([1, 2])], "from opset 11 on"),
     ("BatchNormalization", 9, {"spatial": 1}, [FLOATS([1, 1])] * 4, "in opsets 1 to 8"),
     ("Add", 7, {"broadcast": 1, "axis": 0}, [FLOATS([1, 1])], "in opsets 1 to 6"),
-    ("Softmax", 13, {"nowhere": 1}, [], "Softmax has this form in no opset"),
+    ("Softmax", 13, {"nowhere": 1}, [], "no opset allows these inputs and attributes of Softmax"),
 ]
 
 

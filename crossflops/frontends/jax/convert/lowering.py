@@ -512,7 +512,9 @@ def _is_large(eqn: Any) -> bool:
 
 
 def _tell_parts(ctx: Any, eqn: Any) -> None:
-    """Declare results that are complex with a last axis of 2, for both parts, in place."""
+    """Add a last axis of 2, for the real and the imaginary part, to the shape that `ctx` has of
+    each complex result of an equation.
+    """
     import onnx_ir as ir
 
     for variable in filter(_holds_complex, eqn.outvars):

@@ -414,8 +414,8 @@ def _is_in(call: Call, number: int) -> bool:
 def restore_pasts(
     graph: Graph, program: "ExportedProgram", operators: Mapping[str, Call]
 ) -> Graph:
-    """Return the graph with the old value at each input that was changed in place without
-    gradients, since the old value gets the gradient.
+    """Return the graph in which a node that read a tensor after it was overwritten without
+    gradients reads the old value instead: autograd sends the gradient there.
     """
     written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
     if not written:

@@ -427,8 +427,9 @@ class _Watch(Running):
         return result
 
     def unpack(self, node: Any, run: Callable[[], Any]) -> Any:
-        """Read saved tensors and return them, without a record of operators that a checkpoint
-        recomputes.
+        """Call `run`, which reads the saved tensors of a node, and return its result.
+
+        Operators that a checkpoint recomputes during the call are not recorded.
         """
         current, self._current = self._current, None
         try:

@@ -117,7 +117,7 @@ def _read_as(tensors: Mapping[int, Any]) -> Iterator[None]:
     before, call = BaseResourceVariable._read_variable_op, Function.__call__
 
     def read(self: Any, *provided: Any, **named: Any) -> Any:
-        """Return the tensor in place of a variable's value, or the value if there is none."""
+        """Return the tensor that replaces this variable, or its own value if no tensor does."""
         if id(self) not in tensors:
             return before(self, *provided, **named)
         return tf.identity(tensors[id(self)], name="ReadVariableOp")
