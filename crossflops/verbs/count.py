@@ -399,7 +399,7 @@ def fold_by_convention(
         raise InputError(
             f"the convention {convention.tool} is for models of "
             f"{framework_title(convention.framework)}, and this model is from {own}",
-            f"choose a convention for models of {own}, or one for any framework, such as exact-2k-1",
+            f"choose a convention for models of {own}, or one for any framework (exact-2k-1)",
         )
     if not counted.trace.calls:
         raise InputError(
