@@ -479,6 +479,6 @@ def _invalid_rows_error(table: runs.RunTable, number: int) -> InputError:
     """Return the error that says how many rows of a table of runs are invalid."""
     rows = "row" if len(table.rows) == 1 else "rows"
     return InputError(
-        f"{table.name} has {number} invalid {rows}, of {len(table.rows)}",
+        f"{number} of {len(table.rows)} {rows} in {table.name} cannot be used",
         "correct the lines that are listed above",
     )
