@@ -15,7 +15,7 @@ from crossflops.hardware.devices.peaks import Peaks, denominators
 from crossflops.hardware.rates import mfu, remarks, runs, terms, whole_run
 from crossflops.hardware.rates.mfu import Layout, device_layout, efficiency_of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
-from crossflops.hardware.rates.question import WAYS, Question
+from crossflops.hardware.rates.question import PHASE_RATES, WAYS, Question
 from crossflops.ir.roofline import Roofline
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
@@ -50,11 +50,11 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
 )
 _MEASURED = (
     "examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms",
-    "bandwidth", "param_bytes", "cache_bytes",
+    "bandwidth", "param_bytes", "cache_bytes", *PHASE_RATES,
 )  # fmt: skip
 _COUNTED = (
     "batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "window", "layers", "hidden",
-    "heads", "head_dim", "kv_heads", "seq", "context",
+    "heads", "head_dim", "kv_heads", "seq", "context", "prompt", "generate",
 )  # fmt: skip
 
 
@@ -111,11 +111,7 @@ def check_efficiency_question(
             raise InputError(
                 f"{flag(field)} and {flag(other)} cannot be combined", "leave out one of the two"
             )
-    if fields["device"] and any("=" not in peak for peak in fields["peak_tflops"]):
-        raise InputError(
-            "--device and --peak-tflops without a precision cannot be combined",
-            "leave out one of the two, or name the precision: --peak-tflops bf16=X",
-        )
+    _refuse_device_and_peak(fields)
     provided = fields["macs"] is not None or fields["pass_macs"] is not None
     if request is None and not provided and fields["params"] is None:
         raise InputError(
@@ -134,6 +130,15 @@ def check_efficiency_question(
         model=request is not None and not (fields["as_"] or fields["compare"]),
     )
     refuse_unused(question, has_model=request is not None, shown=shown)
+
+
+def _refuse_device_and_peak(fields: Mapping[str, Any]) -> None:
+    """Raise an error if a device and a peak for all precisions are both given."""
+    if fields["device"] and any("=" not in peak for peak in fields["peak_tflops"]):
+        raise InputError(
+            "--device and --peak-tflops without a precision cannot be combined",
+            "leave out one of the two, or name the precision: --peak-tflops bf16=X",
+        )
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
@@ -178,9 +183,28 @@ class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
 ) -> RatedWork:
-    """Return the answer to an efficiency question, for one run or for each run of its table."""
+    """Return the answer to an efficiency question, for one run, for each run of its table or for
+    each phase of generated text.
+    """
+    if question.generation.is_requested:
+        return _rate_generated_text(question, request)
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
+    )
+
+
+def _rate_generated_text(question: Question, request: Request | None) -> RatedWork:
+    """Return the phases of a workload against each device."""
+    from crossflops.verbs.efficiency.generation import rate_generation
+
+    _refuse_numbers(question.flat)
+    _refuse_device_and_peak(question.flat)
+    rated = rate_generation(question, request)
+    content = EfficiencyReport(efficiency=(), phases=rated.phases, report=rated.report)
+    return RatedWork(
+        noun=with_request_record(content, question),
+        trouble=rated.trouble,
+        left_out=rated.left_out,
     )
 
 

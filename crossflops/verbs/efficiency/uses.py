@@ -186,6 +186,12 @@ _ALL_ALIKE = Use(
     "leave out --backward flat, or leave out those options",
 )
 
+_OF_GENERATED_TEXT = Use(
+    lambda work: work.question.generation.is_requested,
+    "applies only to generated text",
+    "add --prompt P and --generate G, or --workload FILE.json",
+)
+
 USES: dict[str, tuple[Use, ...]] = {
     "macs": ALWAYS,
     "pass_macs": ALWAYS,
@@ -318,6 +324,12 @@ USES: dict[str, tuple[Use, ...]] = {
     ),
     "param_bytes": (_OF_A_CACHE,),
     "cache_bytes": (_OF_A_CACHE,),
+    "prompt": ALWAYS,
+    "generate": ALWAYS,
+    "workload": ALWAYS,
+    "cache_dtype": (_OF_GENERATED_TEXT,),
+    "prefill_tokens_per_second": (_OF_GENERATED_TEXT,),
+    "decode_tokens_per_second": (_OF_GENERATED_TEXT,),
     "devices": ALWAYS,
     "dp": ALWAYS,
     "tp": ALWAYS,
