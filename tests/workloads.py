@@ -14,7 +14,7 @@ from crossflops.ir.workload import (
 from crossflops.report.report import Report
 
 
-def _phase(passes, tokens, weights, **amounts):
+def phase_of(passes, tokens, weights, **amounts):
     """A phase whose polynomials and shares nobody reads."""
     empty = dict.fromkeys(
         ("macs", "flops", "bytes_read", "bytes_written", "cache_read", "cache_written")
@@ -38,9 +38,9 @@ def round_workload(**changes):
     fields = {
         "kind": "decoder", "prompt": 100, "generate": 11, "batch": 4, "cache_dtype": "float32",
         "cache_bytes": 4_400, "cache_heads": 2, "model_bytes": 90_000, "weight_dtype": "float32",
-        "prefill": _phase(1, 400, 80_000, macs=8_000_000, flops=17_000_000, bytes_read=100_000,
+        "prefill": phase_of(1, 400, 80_000, macs=8_000_000, flops=17_000_000, bytes_read=100_000,
                           bytes_written=24_000, cache_read=0, cache_written=4_000),
-        "decode": _phase(10, 40, 80_000, macs=900_000, flops=1_900_000, bytes_read=900_000,
+        "decode": phase_of(10, 40, 80_000, macs=900_000, flops=1_900_000, bytes_read=900_000,
                          bytes_written=40_400, cache_read=40_000, cache_written=400),
         "decode_macs": None, "decode_flops": None, "macs": 8_900_000, "flops": 18_900_000,
         "moved_bytes": 84_000 + 840_400, "per_request": WorkShare(2_225_000, 4_725_000),

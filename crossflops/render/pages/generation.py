@@ -96,7 +96,7 @@ def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
             _line("MBU", rows, lambda row: percent(row.mbu)),
         ]
     names = [row.phase for row in rows]
-    return Table(columns=(Column(head=""), *right(*names)), rows=tuple(lines))
+    return Table(columns=(Column(head=""), *right(*names)), rows=tuple(lines), stub=1)
 
 
 def _line(
