@@ -246,7 +246,8 @@ RUN: Group = option_group(
                                                   "examples."),
     click.option("--mfu", metavar="X",
                  help="The assumed MFU of that run, such as 0.4 or 40%, instead of a measured "
-                      "speed."),
+                      "speed. Without the length of a run it is a published MFU, by the first "
+                      "--as or the native count: the speed and the other MFUs follow."),
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
                  help="Also count the steps of this optimizer: see `count --train`."),
 )  # fmt: skip

@@ -102,6 +102,7 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
     """A whole training run, in tokens, examples or steps, as texts such as 15T.
 
     `mfu` is the share of the peak that it keeps, as text; `optimizer` is that of every step.
+    Without a length the `mfu` is a published one, that gives the speed.
     """
 
     run_tokens: str | None = None
@@ -114,6 +115,11 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
     def is_requested(self) -> bool:
         """True if the length of a whole training run is given."""
         return any((self.run_tokens, self.run_examples, self.run_steps))
+
+    @property
+    def gives_speed(self) -> bool:
+        """Whether the MFU is a published one, from which the speed follows."""
+        return self.mfu is not None and not self.is_requested
 
 
 class Precisions(msgspec.Struct, frozen=True, kw_only=True):

@@ -558,7 +558,10 @@ def module_profile_remarks(
 def _speed_notes(run: MeasuredRun) -> Iterator[str]:
     """Yield notes on what the given speed is of: examples, micro-batches, replicas, devices."""
     pace, world, training = run.pace, run.world, run.question.training
-    if pace is not None and pace.parts and pace.seconds:
+    if run.published_by:
+        share = run.question.length.mfu
+        yield f"the speed follows from an MFU of {share} by {run.published_by}"
+    elif pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
         count = "1 example" if pace.batch == 1 else f"{pace.batch} examples"
         count += f" x {micro} micro-batches" if micro > 1 else ""

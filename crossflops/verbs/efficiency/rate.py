@@ -41,6 +41,8 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
     ("pass_macs", "as_"),
     ("pass_macs", "compare"),
     ("as_", "compare"),
+    ("mfu", "compare"),
+    ("mfu", "bench"),
     ("train_multiplier", "frozen"),
     ("train_multiplier", "trainable"),
     ("train_multiplier", "loss"),
@@ -241,9 +243,11 @@ def rate_work(
     work = study_work(question, request, on_progress, only_count=peaks.unknown, memory=kept)
     pieces = [piece for numerator in work.numerators for piece in numerator.split]
     refuse_without_attention(question, pieces)
-    run = _build_rated_run(question, work, world)
+    run_on = {
+        id(against): _build_rated_run(question, work, world, against) for against in peaks.against
+    }
     rows = tuple(
-        _build_efficiency(run, work, numerator, against, bench)
+        _build_efficiency(run_on[id(against)], work, numerator, against, bench)
         for numerator, against in product(work.numerators, peaks.against)
     )
     if peaks.trouble is not None and peaks.unknown:
@@ -315,8 +319,40 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(requested).values())))
 
 
-def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
-    """Return the measured run of a question: its speed, devices, tokens and parameters."""
+def _with_published_speed(
+    question: Question, work: WorkStudy, world: Layout, against: Peaks | None
+) -> tuple[Question, str]:
+    """Return the question with the speed that a published MFU gives, and whose MFU it is.
+
+    That is the first convention of --as, or the native count. Without such an MFU, or on an
+    unknown device, the question stays as it is.
+    """
+    if not question.length.gives_speed or against is None:
+        return question, ""
+    assert question.length.mfu is not None
+    named = [numerator for numerator in work.numerators if numerator.origin != "native"]
+    numerator = (named or list(work.numerators))[0]
+    split = terms.terms(
+        numerator.split, question.training, question.causality, question.precisions
+    )
+    per_second = mfu.speed_at_mfu(
+        split, whole_run.share_of(question.length.mfu), against, world.devices
+    )
+    if per_second is None:
+        raise InputError(
+            "--mfu gives no speed: the work is zero, or no peak is known",
+            "give --device D and --precision P, or --peak-tflops X",
+        )
+    unit = "tokens_per_second" if numerator.unit == "token" else "examples_per_second"
+    fields: dict[str, Any] = {unit: per_second, "per_device": False}
+    return replace(question, speed=replace(question.speed, **fields)), numerator.label
+
+
+def _build_rated_run(
+    question: Question, work: WorkStudy, world: Layout, against: Peaks | None
+) -> mfu.MeasuredRun:
+    """Build the measured run of a question from its speed, devices, tokens and parameters."""
+    question, published_by = _with_published_speed(question, work, world, against)
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -331,6 +367,7 @@ def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.
             "add --examples-per-second R, --tokens-per-second R or --latency-ms T",
         )
     return mfu.MeasuredRun(
+        published_by=published_by,
         question=question,
         world=world,
         pace=speed,

@@ -61,8 +61,9 @@ class AskedWork(NamedTuple):
 
     @property
     def has_speed(self) -> bool:
-        """Whether a measured rate or time is given."""
-        return any(self.fields[name] is not None for name in WAYS) or bool(self.fields["bench"])
+        """Whether a rate or a time was measured."""
+        measured = any(self.fields[name] is not None for name in WAYS)
+        return measured or bool(self.fields["bench"]) or self.question.length.gives_speed
 
     @property
     def has_peak(self) -> bool:
@@ -265,7 +266,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "run_steps": ALWAYS,
     "mfu": (
         Use(
-            lambda work: work.has_peak or not work.has_length,
+            lambda work: work.has_peak,
             "is a share of a peak, and no peak is given",
             "add --device D and --precision P, or --peak-tflops X",
         ),
