@@ -429,11 +429,11 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     return first, workload
 
 
-def _cache_heads(kept: Sequence[TensorSpec]) -> int:
+def _cache_heads(specs: Sequence[TensorSpec]) -> int:
     """Return the fewest heads of a tensor of the cache, [batch, heads, tokens, depth]; 0 for
     tensors of another form.
     """
-    shapes = [spec.shape for spec in kept if spec.shape is not None and len(spec.shape) == 4]
+    shapes = [spec.shape for spec in specs if spec.shape is not None and len(spec.shape) == 4]
     return min((shape[1] for shape in shapes), default=0)
 
 

@@ -56,24 +56,24 @@ class _DeviceWork(msgspec.Struct, frozen=True, kw_only=True):
     cache_written: Fraction
     activations: Fraction
 
-    def moved(self, byte_model: str) -> Fraction:
+    def byte_total(self, byte_model: str) -> Fraction:
         """Return the bytes that the device must move under a byte model."""
         least = self.weights + self.cache_read + self.cache_written
         return least + self.activations if byte_model == "unfused" else least
 
 
-def restated_share(stored: str, precision: str) -> Fraction:
+def format_share(stored_type: str, precision: str) -> Fraction:
     """Return the bytes of a value in a precision, as a share of those in its stored type.
 
     Integers, and floats of 8 bits or fewer, stay as they are stored, and so do values of several
     types ("").
 
-    >>> restated_share("float32", "bf16"), restated_share("bfloat16", "fp8")
+    >>> format_share("float32", "bf16"), format_share("bfloat16", "fp8")
     (Fraction(1, 2), Fraction(1, 2))
     """
-    if stored not in _FLOATS or storage(precision) not in BITS:
+    if stored_type not in _FLOATS or storage(precision) not in BITS:
         return Fraction(1)
-    return Fraction(BITS[storage(precision)], BITS[PRECISIONS[stored]])
+    return Fraction(BITS[storage(precision)], BITS[PRECISIONS[stored_type]])
 
 
 def cache_share(heads: int, devices: int) -> Fraction:
@@ -117,8 +117,8 @@ def rate_phases(
     if workload.decode is not None:
         works["decode"] = _phase_work(workload, workload.decode, run)
     rows = [_rate_work(phase, work, run, against) for phase, work in works.items()]
-    whole = _rate_work("request", _request_work(workload, works), run, against)
-    return *rows, _with_sequential_bound(whole, rows)
+    request = _rate_work("request", _request_work(workload, works), run, against)
+    return *rows, _with_sequential_bound(request, rows)
 
 
 def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) -> _DeviceWork:
@@ -127,8 +127,8 @@ def _phase_work(workload: Workload, phase: GenerationPhase, run: GenerationRun) 
     weights = phase.passes * phase.weight_bytes
     caches = amounts.cache_read + amounts.cache_written
     activations = amounts.bytes_read + amounts.bytes_written - weights - caches
-    floats = restated_share(workload.weight_dtype, run.precision)
-    kept = restated_share(workload.cache_dtype, run.cache)
+    floats = format_share(workload.weight_dtype, run.precision)
+    kept = format_share(workload.cache_dtype, run.cache)
     kept *= cache_share(workload.cache_heads, run.devices)
     return _DeviceWork(
         tokens=phase.tokens,
@@ -164,13 +164,13 @@ def _rate_work(
     phase: PhaseName, work: _DeviceWork, run: GenerationRun, against: Peaks | None
 ) -> PhaseEfficiency:
     """Return the work of a phase against the peak and the bandwidth of a device."""
-    moved, seconds = work.moved(run.byte_model), run.seconds.get(phase)
+    byte_count, seconds = work.byte_total(run.byte_model), run.seconds.get(phase)
     has_peak = against is not None and bool(against.given or against.device)
     peak = against.top(run.precision) if against is not None and has_peak else None
     bandwidth = against.bandwidth if against else None
-    bound, least = _roofline_bound(work.flops, moved, peak, bandwidth)
+    bound, least = _roofline_bound(work.flops, byte_count, peak, bandwidth)
     rate = None if seconds is None else float(work.flops) / seconds
-    byte_rate = None if seconds is None else float(moved) / seconds
+    byte_rate = None if seconds is None else float(byte_count) / seconds
     return PhaseEfficiency(
         phase=phase,
         device=against.device.label if against and against.device else None,
@@ -187,8 +187,8 @@ def _rate_work(
         device_cache_written=_plain(work.cache_written),
         device_activation_bytes=_plain(work.activations),
         byte_model=run.byte_model,
-        device_bytes=_plain(moved),
-        intensity=float(work.flops / moved) if moved else None,
+        device_bytes=_plain(byte_count),
+        intensity=float(work.flops / byte_count) if byte_count else None,
         ridge=peak / bandwidth if peak and bandwidth else None,
         bound=bound,
         bound_seconds=least,
@@ -205,28 +205,28 @@ def _rate_work(
 
 
 def _roofline_bound(
-    flops: Fraction, moved: Fraction, peak: float | None, bandwidth: float | None
+    flops: Fraction, byte_count: Fraction, peak: float | None, bandwidth: float | None
 ) -> tuple[str | None, float | None]:
     """Return which of compute and memory takes longer, and its seconds."""
     if not peak or not bandwidth:
         return None, None
-    computing, moving = float(flops) / peak, float(moved) / bandwidth
+    computing, moving = float(flops) / peak, float(byte_count) / bandwidth
     return "compute" if computing >= moving else "memory", max(computing, moving)
 
 
 def _with_sequential_bound(
-    whole: PhaseEfficiency, phases: list[PhaseEfficiency]
+    request: PhaseEfficiency, phases: list[PhaseEfficiency]
 ) -> PhaseEfficiency:
     """Return a request with the bound of its phases, which run one after the other."""
     times = [row.bound_seconds for row in phases if row.bound_seconds is not None]
     if len(times) < len(phases):
-        return whole
+        return request
     names = dict.fromkeys(row.bound or "" for row in phases)
     return msgspec.structs.replace(
-        whole,
+        request,
         bound=" + ".join(names),
         bound_seconds=sum(times),
-        bound_tokens_per_second=whole.tokens / sum(times),
+        bound_tokens_per_second=request.tokens / sum(times),
     )
 
 

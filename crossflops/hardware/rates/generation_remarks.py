@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from crossflops.hardware.devices.peaks import Peaks
-from crossflops.hardware.rates.generation import GenerationRun, cache_share, restated_share
+from crossflops.hardware.rates.generation import GenerationRun, cache_share, format_share
 from crossflops.hardware.rates.remarks import IMPOSSIBLE_REASONS, peak_notes
 from crossflops.ir.workload import Workload
 from crossflops.report.efficiency import PhaseEfficiency
@@ -33,11 +33,11 @@ def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
     yield _BYTES[run.byte_model]
     if not workload.weight_dtype:
         yield "the weights have several types, and are taken as they are stored"
-    elif restated_share(workload.weight_dtype, run.precision) != 1:
+    elif format_share(workload.weight_dtype, run.precision) != 1:
         yield f"the weights are {workload.weight_dtype} in the config, and {run.precision} here"
     elif run.precision:
         yield f"the weights are {workload.weight_dtype}"
-    if restated_share(workload.cache_dtype, run.cache) != 1:
+    if format_share(workload.cache_dtype, run.cache) != 1:
         yield (
             f"the cache is {workload.cache_dtype} in the count, and {run.cache} here, without "
             "the scales of a quantized one"
@@ -76,19 +76,19 @@ def generation_warnings(
             sentences += [f"{row.phase}: {100 * share:.1f} % of the {name} is impossible",
                           IMPOSSIBLE_REASONS]  # fmt: skip
     memory = max(against.device.memory, default=0) if against and against.device else 0
-    held = held_bytes(row, workload)
-    if memory and held > memory:
+    needed_bytes = memory_bytes(row, workload)
+    if memory and needed_bytes > memory:
         sentences.append(
-            f"weights and cache take {short_amount(held, 'B')} of a device with "
+            f"weights and cache take {short_amount(needed_bytes, 'B')} of a device with "
             f"{short_amount(memory, 'B')} of memory: it needs more devices (--tensor-parallel), "
             "or smaller types"
         )
     return tuple(sentences)
 
 
-def held_bytes(row: PhaseEfficiency, workload: Workload) -> float:
+def memory_bytes(row: PhaseEfficiency, workload: Workload) -> float:
     """Return the bytes of all weights, and of the cache at the end, that a device keeps."""
-    weights = workload.model_bytes * restated_share(workload.weight_dtype, row.precision)
-    cache = workload.cache_bytes * restated_share(workload.cache_dtype, row.cache_dtype)
+    weights = workload.model_bytes * format_share(workload.weight_dtype, row.precision)
+    cache = workload.cache_bytes * format_share(workload.cache_dtype, row.cache_dtype)
     share = cache_share(workload.cache_heads, row.devices)
     return float(weights / row.devices + cache * share)
