@@ -283,14 +283,7 @@ def judge_table(rows: Sequence[SpeedRow], models: ModelCandidates) -> list[Judge
             )
             judged.append(JudgedRow(row, "", "", reason))
             continue
-        usual = max(
-            (name for group, model, name in of_model if (group, model) == (row.group, row.model)),
-            key=lambda name, row=row: (
-                of_model[row.group, row.model, name],
-                of_group[row.group, name],
-            ),
-            default="",
-        )
+        usual = usual_formula(row, of_model, of_group)
         numbers, fit = models.numbers(row.model, row.tokens), fits[row.line]
         params = _check_params(row, models)
         if usual in fit:
@@ -300,6 +293,23 @@ def judge_table(rows: Sequence[SpeedRow], models: ModelCandidates) -> list[Judge
             reason = distance_text(row, numbers, usual) + chance
             judged.append(JudgedRow(row, "", "", reason, params))
     return judged
+
+
+def usual_formula(
+    row: SpeedRow,
+    of_model: Mapping[tuple[str, str, str], int],
+    of_group: Mapping[tuple[str, str], int],
+) -> str:
+    """Return the formula that gives most rows of a row's model in its release, "" without one.
+
+    Of several it is the one that gives most rows of the release.
+    """
+    own = [name for group, model, name in of_model if (group, model) == (row.group, row.model)]
+
+    def rows_given(name: str) -> tuple[int, int]:
+        return of_model[row.group, row.model, name], of_group[row.group, name]
+
+    return max(own, key=rows_given, default="")
 
 
 def _check_params(row: SpeedRow, models: ModelCandidates) -> bool | None:
