@@ -107,6 +107,30 @@ LANGUAGE: Group = option_group(
 )  # fmt: skip
 
 
+# Generated text: the fields of `crossflops.hardware.rates.question.Generation`.
+
+GENERATION: Group = option_group(
+    "Generated text",
+    click.option("--prompt", type=_COUNT, metavar="N",
+                 help="Rate a language model as it generates: the prefill of a prompt of N "
+                      "tokens, and decoding with its cache. Needs --generate. --batch is the "
+                      "number of requests."),
+    click.option("--generate", type=_COUNT, metavar="N",
+                 help="Number of new tokens of each request. Needs --prompt."),
+    click.option("--workload", metavar="FILE.json",
+                 help="Read the workload from a file written by `crossflops count --prompt P "
+                      "--generate G -o FILE.json`. Needs no TARGET."),
+    click.option("--cache-dtype", metavar="P", default="",
+                 help="The precision of the key and value cache, such as fp8. By default that "
+                      "of --precision."),
+    click.option("--prefill-tokens-per-second", metavar="R",
+                 help="The measured speed of the prefill, in prompt tokens of all requests."),
+    click.option("--decode-tokens-per-second", metavar="R",
+                 help="The measured speed of decoding, in new tokens of all requests. "
+                      "--tokens-per-second is that of both phases together."),
+)  # fmt: skip
+
+
 # The devices of a run: the fields of `crossflops.hardware.rates.question.Parallel`.
 
 PARALLEL: Group = option_group(
@@ -115,9 +139,8 @@ PARALLEL: Group = option_group(
                                                              "x tp x pp."),
     click.option("--dp", type=_COUNT, metavar="N", help="Number of data parallel replicas, "
                                                         "each with its own examples."),
-    click.option("--tp", type=_COUNT, default=1, metavar="N", help="Number of devices that "
-                                                                   "share one layer (tensor "
-                                                                   "parallel)."),
+    click.option("--tp", "--tensor-parallel", "tp", type=_COUNT, default=1, metavar="N",
+                 help="Number of devices that share one layer (tensor parallel)."),
     click.option("--pp", type=_COUNT, default=1, metavar="N", help="Number of pipeline stages."),
 )  # fmt: skip
 
@@ -223,7 +246,8 @@ RUN: Group = option_group(
                                                   "examples."),
     click.option("--mfu", metavar="X",
                  help="The assumed MFU of that run, such as 0.4 or 40%, instead of a measured "
-                      "speed."),
+                      "speed. Without the length of a run it is a published MFU, by the first "
+                      "--as or the native count: the speed and the other MFUs follow."),
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
                  help="Also count the steps of this optimizer: see `count --train`."),
 )  # fmt: skip
@@ -269,6 +293,7 @@ EVERY_TOOL_FAILED = 3
     *ATTENTION,
     *PARALLEL,
     *LANGUAGE,
+    *GENERATION,
     *ROOF,
     *OUTPUT,
 )  # fmt: skip
@@ -327,8 +352,16 @@ def _efficiency_exit_status(result: EfficiencyReport) -> int:
     exceeded = [
         limit
         for limit, is_exceeded in (
-            ("peak", any(map(_exceeds_peak, result.efficiency))),
-            ("bandwidth", any(map(_exceeds_bandwidth, result.efficiency))),
+            (
+                "peak",
+                any(map(_exceeds_peak, result.efficiency))
+                or any((phase.mfu or 0) > 1 for phase in result.phases or ()),
+            ),
+            (
+                "bandwidth",
+                any(map(_exceeds_bandwidth, result.efficiency))
+                or any((phase.mbu or 0) > 1 for phase in result.phases or ()),
+            ),
         )
         if is_exceeded
     ]

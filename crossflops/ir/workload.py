@@ -85,8 +85,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     `decode_macs` and `decode_flops` are all decoding steps as polynomials in prompt and generate,
     None where the steps have no polynomial for all contexts; they hold for contexts in the pieces
-    of `decode`. `cache_bytes` is the size of the cache at the end, in `cache_dtype`. `counted` are
-    passes that were counted; where most were counted with fewer layers, `layers` says so.
+    of `decode`. `cache_bytes` is the size of the cache at the end, in `cache_dtype`. The cache has
+    `cache_heads` of keys and values in the layer with the fewest, 0 where they are unknown.
+    `model_bytes` are those of all parameters, which all have the type `weight_dtype`, "" where
+    they differ. `counted` are passes that were counted; where most were counted with fewer
+    layers, `layers` says so.
     `experts` says what is assumed of the experts whose weights a pass reads.
     """
 
@@ -108,3 +111,6 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     counted: int
     layers: str = ""
     experts: str = ""
+    cache_heads: int = 0
+    model_bytes: int = 0
+    weight_dtype: str = ""

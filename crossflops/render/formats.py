@@ -239,7 +239,7 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
             return _structs(profile.modules)
         case EfficiencyReport():
             bounds = [node for roof in rooflines(content) for node in roof.nodes]
-            return _structs(bounds) if bounds else _structs(content.efficiency)
+            return _structs(bounds or content.phases or content.efficiency)
         case DeviceSheet():
             return _structs(content.peaks)
         case DeviceList():

@@ -2,7 +2,7 @@
 requested.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -192,15 +192,67 @@ class Efficiency(msgspec.Struct, frozen=True, kw_only=True):
     run: RunCompute | UnsetType = UNSET
 
 
+class PhaseEfficiency(msgspec.Struct, frozen=True, kw_only=True):
+    """A phase of generated text against a device: the prefill, the decoding, or the request.
+
+    `tokens` are those of the prompts in a prefill, and new ones elsewhere, of all requests
+    together; `passes` of the model make them. `macs` and `flops` (2 per MAC) are of the whole
+    phase. What begins with `device_` is of one of the `devices` that share the model: its FLOPs,
+    and the bytes that it must move: weights once a pass, the cache read and appended to, and
+    under the byte model "unfused" also `device_activation_bytes`, which operators move beyond
+    these where each runs separately.
+
+    `bound_seconds` is the least time of the phase: the longer of its FLOPs at the `peak` and its
+    bytes at the `bandwidth`, of which `bound` names the longer; `bound_tokens_per_second` is the
+    speed at that time. `seconds` and `tokens_per_second` were measured; `rate` (FLOP/s) and
+    `byte_rate` (bytes/s) are what they require of one device, and `mfu` and `mbu` the shares.
+    What is unknown is None. `request` has both phases one after the other.
+    """
+
+    phase: Literal["prefill", "decode", "request"]
+    device: str | None
+    devices: int
+    precision: str
+    cache_dtype: str
+    tokens: int
+    passes: int
+    macs: int
+    flops: int
+    device_flops: int | float
+    device_weight_bytes: int | float
+    device_cache_read: int | float
+    device_cache_written: int | float
+    device_activation_bytes: int | float
+    byte_model: Literal["weights-once", "unfused"]
+    device_bytes: int | float
+    intensity: float | None
+    ridge: float | None
+    bound: str | None
+    bound_seconds: float | None
+    bound_tokens_per_second: float | None
+    seconds: float | None
+    tokens_per_second: float | None
+    rate: float | None
+    byte_rate: float | None
+    peak: float | None
+    bandwidth: float | None
+    mfu: float | None
+    mbu: float | None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
     """One efficiency for every numerator and device, and the report of the MACs.
 
     `report` is None where the MACs were given without a model. After `--compare` it says why the
-    numerators differ.
+    numerators differ. Of generated text `phases` has the rows, three for each device, and
+    `efficiency` has none.
     """
 
     schema: str = SCHEMA
     efficiency: tuple[Efficiency, ...]
+    phases: tuple[PhaseEfficiency, ...] | UnsetType = UNSET
     report: Report | None = None
     request: RequestRecord | UnsetType = UNSET
     made_with: dict[str, str] | UnsetType = UNSET
@@ -212,6 +264,8 @@ class EfficiencyReport(msgspec.Struct, frozen=True, kw_only=True):
             "efficiency": self.efficiency,
             "report": None if self.report is None else self.report.to_dict(),
         }
+        if self.phases is not UNSET:
+            plain["phases"] = self.phases
         origin: dict[str, Any] = {"request": self.request, "made_with": self.made_with}
         plain |= {key: value for key, value in origin.items() if value is not UNSET}
         return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from crossflops.errors import UnknownNameError, nearest_name_hint
+from crossflops.errors import InputError, UnknownNameError, nearest_name_hint
 from crossflops.rules.rule import Convention
 
 GROUP = "crossflops.adapters"  # the entry points of plugins, one for each tool
@@ -159,10 +159,18 @@ def conventions_from_texts(texts: Iterable[str]) -> list[Convention]:
     a pattern with "*".
 
     A pattern stands for the newest edition of every tool that it matches; formulas over an
-    architecture have to be named. Raises UnknownNameError.
+    architecture have to be named. Raises UnknownNameError, and InputError for one that is named
+    twice.
     """
     chosen: dict[tuple[str, str], Convention] = {}
+    named: set[tuple[str, str]] = set()
     for text in texts:
+        if "*" not in text:
+            convention = parse_convention(text)
+            key = convention.tool, convention.edition
+            if key in named:
+                raise InputError(f"--as names {'@'.join(key)} twice", "leave out one of the two")
+            named.add(key)
         for convention in _conventions_matching(text) if "*" in text else [parse_convention(text)]:
             chosen[convention.tool, convention.edition] = convention
     return list(chosen.values())

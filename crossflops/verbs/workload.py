@@ -7,7 +7,7 @@ two layers of each kind, and checked as a whole at its longest prefill and its l
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -422,8 +422,24 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         counted=whole_model.pass_count + (layered.pass_count if layered else 0),
         layers=_LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
+        cache_heads=_cache_heads(whole_model.prefill(prompt).kept),
+        model_bytes=first.graph.param_bytes,
+        weight_dtype=_only_type(first.graph.param_bytes_by_type),
     )
     return first, workload
+
+
+def _cache_heads(specs: Sequence[TensorSpec]) -> int:
+    """Return the fewest heads of a tensor of the cache, [batch, heads, tokens, depth]; 0 for
+    tensors of another form.
+    """
+    shapes = [spec.shape for spec in specs if spec.shape is not None and len(spec.shape) == 4]
+    return min((shape[1] for shape in shapes), default=0)
+
+
+def _only_type(bytes_by_type: Mapping[str, int]) -> str:
+    """Return the type of all parameters, "" where they have several."""
+    return next(iter(bytes_by_type)) if len(bytes_by_type) == 1 else ""
 
 
 def _prefill_phase(

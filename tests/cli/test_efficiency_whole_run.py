@@ -127,7 +127,9 @@ def test_a_measured_speed_gives_the_mfu(run, chain):
         (("--train", "--run-examples", "many"), "a count must be a number"),
         (("--train", "--run-examples", "5", "--mfu", "140%"), "must be a share"),
         (("--train", "--run-examples", "5", "--mfu", "nan"), "must be a share"),
-        (("--train", "--mfu", "0.4", "--latency-ms", "5"), "whose length is missing"),
+        (("--train", "--mfu", "0.4", *PEAK, "--latency-ms", "5"), "already gives the speed"),
+        (("--train", "--mfu", "0.4"), "is a share of a peak, and no peak is given"),
+        (("--train", "--optimizer", "sgd", *PEAK, "--latency-ms", "5"), "whose length is missing"),
         (
             ("--train", "--run-examples", "5", "--mfu", "0.4", "--latency-ms", "5"),
             "cannot be combined",
@@ -151,3 +153,40 @@ def test_from_python(chain):
     """By the names of the flags."""
     noun = efficiency(chain, train=True, run_steps=10, batch=5, mfu=0.5, peak_tflops=1)
     assert noun.efficiency[0].run.flops == 320 * 50
+
+
+PALM = (
+    *("--params", "540.35G", "--layers", "118", "--heads", "48", "--head-dim", "256"),
+    *("--seq", "2048", "--train", "--peak-tflops", "275", "--devices", "6144"),
+)
+
+
+def test_a_published_mfu_is_tokens_per_second_and_the_other_way(line):
+    """PaLM 540B: 46.2 % of 6144 x 275 TFLOP/s are 238.3 k tokens/s, in three digits.
+
+    A token has 6 x 540.35 G FLOPs, and 12 x 118 x 48 x 256 x 2048 of attention (appendix B).
+    """
+    flops = 6 * 540_350_000_000 + 12 * 118 * 48 * 256 * 2048
+    speed = 0.462 * 6144 * 275e12 / flops
+    assert speed == pytest.approx(238_300, rel=1e-3)
+    status, out, _ = line("efficiency", *PALM, "--mfu", "46.2%", "--json")
+    assert status == 0
+    [row] = json.loads(out)["efficiency"]
+    assert row["ratio"] == pytest.approx(0.462)
+    assert row["world"]["examples_per_second"] == pytest.approx(speed)
+    assert any("follows from an MFU of 46.2%" in text for text in row["assumptions"])
+    status, out, _ = line("efficiency", *PALM, "--tokens-per-second", repr(speed), "--json")
+    [row] = json.loads(out)["efficiency"]
+    assert row["ratio"] == pytest.approx(0.462)
+
+
+def test_a_published_mfu_is_that_of_the_native_count(line, chain):
+    """64 MACs of the chain are 128 FLOPs; a comparison has no first number."""
+    words = ("efficiency", chain, "--mfu", "0.4", *PEAK, "--json")
+    status, out, _ = line(*words)
+    assert status == 0
+    [native] = json.loads(out)["efficiency"]
+    assert native["examples_per_second"] == pytest.approx(0.4 * 1e12 / 128)
+    status, out, err = line("efficiency", chain, "--mfu", "0.4", *PEAK, "--compare")
+    assert status == 2
+    assert "--mfu and --compare cannot be combined" in err

@@ -16,6 +16,7 @@ import pytest
 
 from crossflops.cli import VERBS, command_group, main
 from tests.onnx_files import saved, with_weights
+from tests.workloads import write_workload_report
 
 MODEL = "g (float[%s,4] x, float[4,%d] w) => (float[%s,%d] y) { h = MatMul(x, w) y = Softmax(h) }"
 TWICE = """
@@ -68,8 +69,11 @@ VALUES = {
     "--precision": "fp32", "--precision-of": "MatMul=fp64", "--mix": "fp16=0.5,fp32=0.5",
     "--device": "h100-sxm", "--catalogue": "mine.toml", "--peak-tflops": "7",
     "--bandwidth": "500", "--macs": "4M", "--pass-macs": "8M", "--tool": "thop",
-    "--causal": "half", "--window": "3", "--devices": "4", "--dp": "3", "--tp": "2", "--pp": "2",
+    "--causal": "half", "--window": "3", "--devices": "4", "--dp": "3", "--tensor-parallel": "2",
+    "--pp": "2",
     "--params": "7M", "--layers": "3", "--hidden": "48", "--heads": "3", "--head-dim": "5",
+    "--workload": "workload.json", "--cache-dtype": "fp8",
+    "--prefill-tokens-per-second": "90", "--decode-tokens-per-second": "80",
     "--kv-heads": "2", "--context": "77", "--param-bytes": "1", "--cache-bytes": "1",
     "--bytes": "weights-once", "--bytes-per-example": "1M", "--what-if": "batch=64",
     "--bench": "bench.json", "--plot": "p.svg", "--against": "other.onnx",
@@ -118,7 +122,8 @@ WAYS = {
         "--macs 4G --runs runs.csv",
         f"fixed.onnx --train --batch 2 --run-steps 9 {PEAK}",
         f"--params 1G --layers 2 --heads 4 --head-dim 8 --context 64 {SPEED} {PEAK}",
-        "--macs 4G --times macs.csv",
+        "--macs 4G --times macs.csv", f"--workload workload.json {PEAK} --json",
+        f"--workload workload.json {PEAK} --tp 2 --tokens-per-second 9 --json",
     ),
     "profile": ("fixed.onnx --fwd-ms 1 --bwd-ms 2 --peak-tflops 1 --json",
                 "fixed.onnx --fwd-ms 1 --bwd-ms 2 --peak-tflops 1"),
@@ -150,7 +155,8 @@ OF_OTHER_TARGETS = {
     "--allow-pickle", "--image-size", "--loss", "--trainable", "--compare", "--tool", "--bench",
 }  # fmt: skip
 # A revision is one of a repository: tests/cli/test_check_against.py.
-OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS, "check": {"--against"}}
+OF_LANGUAGE = {"--prompt", "--generate"}  # a model by its config: tests/verbs/test_workload.py
+OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS | OF_LANGUAGE, "check": {"--against"}}
 # Of these some options change nothing in the files that are asked about here: see their own tests.
 OF_FILES = {
     "count", "compare", "profile", "table", "diff", "export", "render", "identify", "audit",
@@ -210,6 +216,7 @@ def folder(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     run(["count", "fixed.onnx", "-o", "count.json"])
     run(["count", "other.onnx", "-o", "other.json"])
+    write_workload_report(tmp_path / "workload.json", (tmp_path / "count.json").read_bytes())
     run(["efficiency", "fixed.onnx", "--roofline", *PEAK.split(), "-o", "rates.json"])
     step = "fixed.onnx --fwd-ms 1 --bwd-ms 2 --peak-tflops 1 -o step.json"
     run(["profile", *step.split()])

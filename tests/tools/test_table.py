@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.causes import all_causes
-from crossflops.errors import UnknownNameError
+from crossflops.errors import InputError, UnknownNameError
 from crossflops.ir.ledger import Cost
 from crossflops.operators import all_operator_rules
 from crossflops.rules.rule import CostWeights, formula_equation
@@ -199,3 +199,11 @@ def test_two_editions_differ_by_their_clauses():
 
     assert "bias.conv" in counted("0.0.31") - counted("0.1.1")
     assert {"norm.layer", "softmax", "upsample.nearest"} <= counted("0.1.1") - counted("0.0.31")
+
+
+@pytest.mark.parametrize("texts", [["palm", "palm"], ["thop", "thop@0.1.1"]])
+def test_a_convention_that_is_named_twice_is_an_error(texts):
+    """By its newest edition or without one; a pattern may name it again."""
+    with pytest.raises(InputError, match=r"--as names .* twice"):
+        conventions_from_texts(texts)
+    assert len(conventions_from_texts(["thop", "tho*"])) == 1

@@ -103,14 +103,24 @@ def test_one_speed_by_several_formulas(config, capsys):
     """MFU of the native count and of each: rate x FLOPs of a token / peak."""
     target = config("LlamaForCausalLM")
     words = ["efficiency", target, "--train", "--peak-tflops", "1", "--precision", "bf16"]
-    words += ["--tokens-per-second", "128000", "--as", "kaplan", "--as", "palm"]
-    _, content = printed(capsys, *words)
+    words += ["--as", "kaplan", "--as", "palm"]
+    measured = ["--tokens-per-second", "128000", "--run-tokens", "15T"]
+    _, content = printed(capsys, *words, *measured)
     rows = content["efficiency"]
     assert [row["numerator"] for row in rows] == ["native MACs", "kaplan@2020", "palm@2022"]
     accounts = {account["tool"]: account for account in content["report"]["llm"]["accounts"]}
     for row, tool in zip(rows[1:], ("kaplan", "palm"), strict=True):
         assert row["ratio"] == pytest.approx(1000 * accounts[tool]["theirs"] / 1e12)
         assert accounts[tool]["residual"] == 0
+        # the usual input has 128 tokens
+        assert row["run"]["flops"] == 15 * 10**12 * accounts[tool]["theirs"] // 128
+    # a published MFU is that of the first formula, and gives the others
+    _, content = printed(capsys, *words, "--mfu", repr(rows[1]["ratio"]))
+    published = content["efficiency"]
+    for row, before in zip(published, rows, strict=True):
+        assert row["ratio"] == pytest.approx(before["ratio"])
+        assert row["tokens_per_second"] == pytest.approx(128_000)
+    assert "follows from an MFU of" in " ".join(published[0]["assumptions"])
 
 
 def test_a_formula_about_training_needs_a_training_step(config, capsys):

@@ -348,6 +348,8 @@ def _check_efficiency_inputs(macs: int, per_second: float | None, against: Peaks
 class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
     """A question with the measured speed and the devices of its run; `units` is the number of
     units in an example.
+
+    `published_by` is the numerator of a published MFU from which the speed follows, else "".
     """
 
     question: Question
@@ -357,6 +359,18 @@ class MeasuredRun(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     params: int | None = None
     transfer: Transfer | None = None
+    published_by: str = ""
+
+
+def speed_at_mfu(
+    parts: Sequence[WorkTerm], share: float, against: Peaks, devices: int
+) -> float | None:
+    """Return the units per second of all devices at an MFU: MFU x peak x devices / work.
+
+    None where no peak is known, or the work is zero.
+    """
+    ideal = total_ideal_time(parts, against).ideal
+    return share * devices / ideal if ideal else None
 
 
 def attention_efficiency(

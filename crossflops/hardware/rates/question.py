@@ -15,6 +15,8 @@ from crossflops.errors import InputError
 # The ways to say how fast it ran, of which one is given; the first two are rates.
 RATES = ("examples_per_second", "tokens_per_second")
 WAYS = (*RATES, "latency_ms", "fwd_ms")
+# The rates of the two phases of generated text.
+PHASE_RATES = ("prefill_tokens_per_second", "decode_tokens_per_second")
 
 POWERS = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
 _RATE = re.compile(r"(\d*\.?\d*(?:[eE][+-]?\d+)?)\s?([kKMGTP]?)")
@@ -100,6 +102,7 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
     """A whole training run, in tokens, examples or steps, as texts such as 15T.
 
     `mfu` is the share of the peak that it keeps, as text; `optimizer` is that of every step.
+    Without a length the `mfu` is a published one, that gives the speed.
     """
 
     run_tokens: str | None = None
@@ -112,6 +115,11 @@ class RunLength(msgspec.Struct, frozen=True, kw_only=True):
     def is_requested(self) -> bool:
         """True if the length of a whole training run is given."""
         return any((self.run_tokens, self.run_examples, self.run_steps))
+
+    @property
+    def gives_speed(self) -> bool:
+        """Whether the MFU is a published one, from which the speed follows."""
+        return self.mfu is not None and not self.is_requested
 
 
 class Precisions(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +171,28 @@ class Language(msgspec.Struct, frozen=True, kw_only=True):
     cache_bytes: float = 2
 
 
+class Generation(msgspec.Struct, frozen=True, kw_only=True):
+    """Text that a language model generates: counted for so many tokens, or read from a report.
+
+    `workload` is a file that `count --prompt` wrote. `prompt` and `generate` are tokens of a
+    request, and `Speed.batch` is the number of requests. `cache_dtype` is the precision in which
+    keys and values are kept. The rates are those of prompt tokens, and of new tokens in decoding
+    steps; `Speed.tokens_per_second` are new tokens of both phases together.
+    """
+
+    prompt: int | None = None
+    generate: int | None = None
+    workload: str | None = None
+    cache_dtype: str = ""
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether the question is about generated text."""
+        return any(value is not None for value in (self.prompt, self.generate, self.workload))
+
+
 class Parallel(msgspec.Struct, frozen=True, kw_only=True):
     """The devices of the run: world = data x tensor x pipeline parallel."""
 
@@ -205,6 +235,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     causality: Causality = Causality()
     against: PeakSelection = PeakSelection()
     language: Language = Language()
+    generation: Generation = Generation()
     parallel: Parallel = Parallel()
     roof: Roof = Roof()
 
@@ -255,22 +286,23 @@ _TEXTS = frozenset(
 )
 
 
+_EMPTY_TEXTS = frozenset(("backward", "optimizer", "loss", "cache_dtype"))
+
+
 def _tidy(name: str, value: Any) -> Any:
     """Return the value of an option as its field needs it: a tuple for a repeated option, text for
     a count, lower case for a precision.
     """
     if value is None:
-        return (
-            () if name in _REPEATED else "" if name in ("backward", "optimizer", "loss") else None
-        )
+        return () if name in _REPEATED else "" if name in _EMPTY_TEXTS else None
     if name in _REPEATED:
         several = value if isinstance(value, list | tuple) else (value,)
         return tuple(map(str, several))
     if name in _TEXTS:
         return str(value)
-    if name in RATES and isinstance(value, str):
+    if name in (*RATES, *PHASE_RATES) and isinstance(value, str):
         return _parse_speed_rate(name, value)
-    return value.casefold() if name in ("precision", "recompute") else value
+    return value.casefold() if name in ("precision", "recompute", "cache_dtype") else value
 
 
 def _parse_speed_rate(name: str, text: str) -> float:

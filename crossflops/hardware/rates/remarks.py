@@ -22,7 +22,7 @@ from crossflops.report.report import Report
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
 _WORTH_SAYING = Fraction(1, 2000)
-_REASONS = (
+IMPOSSIBLE_REASONS = (
     "likely reasons: the peak is of another device or precision (float32 convolutions that "
     "ran as tf32), the speed is of several devices and the peak of one, the timing did not "
     "wait for the device, structured sparsity was used, or counted work was not done"
@@ -200,8 +200,9 @@ def peak_share_remarks(
     """Return two tuples of sentences: notes on the peak and the number of passes, and warnings on
     the share of the peak.
     """
+    precisions = tuple(dict.fromkeys(term.precision for term in parts))
     return (
-        (*_flop_rule_notes(answer, parts, training, pieces), *_peak_notes(against, parts)),
+        (*_flop_rule_notes(answer, parts, training, pieces), *peak_notes(against, precisions)),
         (
             *_pass_number_warnings(training, pieces),
             *_doubtful_peaks(against, parts),
@@ -305,11 +306,12 @@ def _pass_number_warnings(training: TrainingOptions, pieces: Sequence[Piece]) ->
     )
 
 
-def _peak_notes(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
-    """Return notes on the source of the peak and how it was checked; () without a peak."""
+def peak_notes(against: Peaks | None, precisions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return notes on the source of the peak of these precisions and how it was checked; ()
+    without a peak.
+    """
     if against is None or not (against.given or against.device):
         return ()
-    precisions = tuple(dict.fromkeys(term.precision for term in parts))
     mean = "the peak is the harmonic mean of the peaks of the precisions, weighted by work"
     several = (mean,) if len(precisions) > 1 else ()
     device = against.device
@@ -424,7 +426,7 @@ def _above_peak_warnings(
     which = "" if (answer.ratio or 0) > 1 else " (with recomputed work)"
     of = f"{100 * worst:.1f} % of the peak{which}"
     sentence = f"{of} is impossible (MACs: {answer.numerator}; peak: {whose})"
-    return sentence, _REASONS, *_other_peak_notes(against, parts, worst)
+    return sentence, IMPOSSIBLE_REASONS, *_other_peak_notes(against, parts, worst)
 
 
 def _other_peak_notes(
@@ -556,7 +558,10 @@ def module_profile_remarks(
 def _speed_notes(run: MeasuredRun) -> Iterator[str]:
     """Yield notes on what the given speed is of: examples, micro-batches, replicas, devices."""
     pace, world, training = run.pace, run.world, run.question.training
-    if pace is not None and pace.parts and pace.seconds:
+    if run.published_by:
+        share = run.question.length.mfu
+        yield f"the speed follows from an MFU of {share} by {run.published_by}"
+    elif pace is not None and pace.parts and pace.seconds:
         micro = training.accumulate if training.train else 1
         count = "1 example" if pace.batch == 1 else f"{pace.batch} examples"
         count += f" x {micro} micro-batches" if micro > 1 else ""
@@ -646,7 +651,7 @@ def _phase_warnings(step: object) -> Iterator[str]:
     for phase in above:
         yield f"{phase.name} at {100 * (phase.ratio or 0):.1f} % of the peak is impossible"
     if above:
-        yield _REASONS
+        yield IMPOSSIBLE_REASONS
 
 
 def _bandwidth_warnings(moved: object) -> Iterator[str]:

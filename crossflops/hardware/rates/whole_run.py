@@ -62,11 +62,17 @@ def check_run_length(
     flags = [f"--{name.replace('_', '-')}" for name in provided]
     if len(provided) > 1:
         raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
-    if not provided:
-        if run_length.mfu is not None or run_length.optimizer:
-            flag = "--optimizer" if run_length.optimizer else "--mfu"
+    if run_length.mfu is not None:
+        share_of(run_length.mfu)
+        if measured:
             raise InputError(
-                f"{flag} describes a whole training run, whose length is missing",
+                f"--mfu cannot be combined with {measured}, which already gives the speed",
+                "give only one of them",
+            )
+    if not provided:
+        if run_length.optimizer:
+            raise InputError(
+                "--optimizer describes a whole training run, whose length is missing",
                 "add --run-tokens N, such as 15T",
             )
         return
@@ -77,13 +83,6 @@ def check_run_length(
         raise InputError(
             "--run-steps requires --batch", "add --batch B, the examples of one replica"
         )
-    if run_length.mfu is not None:
-        share_of(run_length.mfu)
-        if measured:
-            raise InputError(
-                f"--mfu cannot be combined with {measured}, which already gives the speed",
-                "give only one of them",
-            )
     if run_length.optimizer and not (model and batch):
         raise InputError(
             "--optimizer requires a TARGET and --batch",

@@ -9,6 +9,7 @@ from crossflops.ir.formula_account import FormulaReport
 from crossflops.ir.reconciliation import Reconciliation
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.comparison import comparison
+from crossflops.render.pages.generation import generation_blocks
 from crossflops.render.pages.llm import formula_blocks
 from crossflops.render.pages.places import explanations
 from crossflops.render.pages.roofline import roofline_blocks
@@ -428,6 +429,8 @@ def efficiency_page(content: EfficiencyReport) -> Page:
     What all rows have in common stands above them, once.
     """
     rows = content.efficiency
+    if content.phases:
+        return Page(tuple(generation_blocks(content)))
     if not rows:
         named = "no model" if content.report is None else content.report.name
         return Page((Title((named, "no rate requested")),))

@@ -64,7 +64,7 @@ def _phase_table(workload: Workload) -> Table:
         Row.from_cells("FLOPs per byte", *(f"{phase.intensity:.4g}" for phase in both), ""),
         _row("peak activations, bytes", [phase.peak_activation_bytes for phase in both], None),
     ]
-    return Table(columns=columns, rows=tuple(rows))
+    return Table(columns=columns, rows=tuple(rows), stub=1)
 
 
 def _row(name: str, amounts: Iterable[int | None], total: int | None) -> Row:

@@ -15,7 +15,7 @@ from crossflops.hardware.devices.peaks import Peaks, denominators
 from crossflops.hardware.rates import mfu, remarks, runs, terms, whole_run
 from crossflops.hardware.rates.mfu import Layout, device_layout, efficiency_of_terms, pace
 from crossflops.hardware.rates.numerators import Numerator
-from crossflops.hardware.rates.question import WAYS, Question
+from crossflops.hardware.rates.question import PHASE_RATES, WAYS, Question
 from crossflops.ir.roofline import Roofline
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import Efficiency, EfficiencyReport, RunCompute
@@ -41,6 +41,8 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
     ("pass_macs", "as_"),
     ("pass_macs", "compare"),
     ("as_", "compare"),
+    ("mfu", "compare"),
+    ("mfu", "bench"),
     ("train_multiplier", "frozen"),
     ("train_multiplier", "trainable"),
     ("train_multiplier", "loss"),
@@ -50,11 +52,11 @@ _EXCLUSIVE = (  # fields, the second of which makes the first pointless
 )
 _MEASURED = (
     "examples_per_second", "tokens_per_second", "latency_ms", "fwd_ms", "bwd_ms", "step_ms",
-    "bandwidth", "param_bytes", "cache_bytes",
+    "bandwidth", "param_bytes", "cache_bytes", *PHASE_RATES,
 )  # fmt: skip
 _COUNTED = (
     "batch", "tokens", "accumulate", "devices", "dp", "tp", "pp", "window", "layers", "hidden",
-    "heads", "head_dim", "kv_heads", "seq", "context",
+    "heads", "head_dim", "kv_heads", "seq", "context", "prompt", "generate",
 )  # fmt: skip
 
 
@@ -111,11 +113,7 @@ def check_efficiency_question(
             raise InputError(
                 f"{flag(field)} and {flag(other)} cannot be combined", "leave out one of the two"
             )
-    if fields["device"] and any("=" not in peak for peak in fields["peak_tflops"]):
-        raise InputError(
-            "--device and --peak-tflops without a precision cannot be combined",
-            "leave out one of the two, or name the precision: --peak-tflops bf16=X",
-        )
+    _refuse_device_and_peak(fields)
     provided = fields["macs"] is not None or fields["pass_macs"] is not None
     if request is None and not provided and fields["params"] is None:
         raise InputError(
@@ -134,6 +132,15 @@ def check_efficiency_question(
         model=request is not None and not (fields["as_"] or fields["compare"]),
     )
     refuse_unused(question, has_model=request is not None, shown=shown)
+
+
+def _refuse_device_and_peak(fields: Mapping[str, Any]) -> None:
+    """Raise an error if a device and a peak for all precisions are both given."""
+    if fields["device"] and any("=" not in peak for peak in fields["peak_tflops"]):
+        raise InputError(
+            "--device and --peak-tflops without a precision cannot be combined",
+            "leave out one of the two, or name the precision: --peak-tflops bf16=X",
+        )
 
 
 def _refuse_numbers(fields: Mapping[str, Any]) -> None:
@@ -178,9 +185,28 @@ class RatedWork(msgspec.Struct, frozen=True, kw_only=True):
 def answer_efficiency(
     question: Question, request: Request | None, on_progress: Progress = lambda _: None
 ) -> RatedWork:
-    """Return the answer to an efficiency question, for one run or for each run of its table."""
+    """Return the answer to an efficiency question, for one run, for each run of its table or for
+    each phase of generated text.
+    """
+    if question.generation.is_requested:
+        return _rate_generated_text(question, request)
     return (rate_work if question.speed.runs is None else rate_run_table)(
         question, request, on_progress
+    )
+
+
+def _rate_generated_text(question: Question, request: Request | None) -> RatedWork:
+    """Return the phases of a workload against each device."""
+    from crossflops.verbs.efficiency.generation import rate_generation
+
+    _refuse_numbers(question.flat)
+    _refuse_device_and_peak(question.flat)
+    rated = rate_generation(question, request)
+    content = EfficiencyReport(efficiency=(), phases=rated.phases, report=rated.report)
+    return RatedWork(
+        noun=with_request_record(content, question),
+        trouble=rated.trouble,
+        left_out=rated.left_out,
     )
 
 
@@ -217,9 +243,11 @@ def rate_work(
     work = study_work(question, request, on_progress, only_count=peaks.unknown, memory=kept)
     pieces = [piece for numerator in work.numerators for piece in numerator.split]
     refuse_without_attention(question, pieces)
-    run = _build_rated_run(question, work, world)
+    run_on = {
+        id(against): _build_rated_run(question, work, world, against) for against in peaks.against
+    }
     rows = tuple(
-        _build_efficiency(run, work, numerator, against, bench)
+        _build_efficiency(run_on[id(against)], work, numerator, against, bench)
         for numerator, against in product(work.numerators, peaks.against)
     )
     if peaks.trouble is not None and peaks.unknown:
@@ -291,8 +319,40 @@ def peak_precisions(question: Question) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*named, *terms.parse_precision_patterns(requested).values())))
 
 
-def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.MeasuredRun:
-    """Return the measured run of a question: its speed, devices, tokens and parameters."""
+def _with_published_speed(
+    question: Question, work: WorkStudy, world: Layout, against: Peaks | None
+) -> tuple[Question, str]:
+    """Return the question with the speed that a published MFU gives, and whose MFU it is.
+
+    That is the first convention of --as, or the native count. Without such an MFU, or on an
+    unknown device, the question stays as it is.
+    """
+    if not question.length.gives_speed or against is None:
+        return question, ""
+    assert question.length.mfu is not None
+    named = [numerator for numerator in work.numerators if numerator.origin != "native"]
+    numerator = (named or list(work.numerators))[0]
+    split = terms.terms(
+        numerator.split, question.training, question.causality, question.precisions
+    )
+    per_second = mfu.speed_at_mfu(
+        split, whole_run.share_of(question.length.mfu), against, world.devices
+    )
+    if per_second is None:
+        raise InputError(
+            "--mfu gives no speed: the work is zero, or no peak is known",
+            "give --device D and --precision P, or --peak-tflops X",
+        )
+    unit = "tokens_per_second" if numerator.unit == "token" else "examples_per_second"
+    fields: dict[str, Any] = {unit: per_second, "per_device": False}
+    return replace(question, speed=replace(question.speed, **fields)), numerator.label
+
+
+def _build_rated_run(
+    question: Question, work: WorkStudy, world: Layout, against: Peaks | None
+) -> mfu.MeasuredRun:
+    """Build the measured run of a question from its speed, devices, tokens and parameters."""
+    question, published_by = _with_published_speed(question, work, world, against)
     by_token = work.numerators[0].unit == "token"
     tokens = question.speed.tokens or work.tokens
     speed = pace(question.speed, question.training, world, tokens=tokens, by_token=by_token)
@@ -307,6 +367,7 @@ def _build_rated_run(question: Question, work: WorkStudy, world: Layout) -> mfu.
             "add --examples-per-second R, --tokens-per-second R or --latency-ms T",
         )
     return mfu.MeasuredRun(
+        published_by=published_by,
         question=question,
         world=world,
         pace=speed,

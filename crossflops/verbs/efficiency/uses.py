@@ -63,8 +63,9 @@ class AskedWork(NamedTuple):
 
     @property
     def has_speed(self) -> bool:
-        """Whether a measured rate or time is given."""
-        return any(self.fields[name] is not None for name in WAYS) or bool(self.fields["bench"])
+        """Whether a rate or a time was measured."""
+        measured = any(self.fields[name] is not None for name in WAYS)
+        return measured or bool(self.fields["bench"]) or self.question.length.gives_speed
 
     @property
     def has_peak(self) -> bool:
@@ -188,6 +189,12 @@ _ALL_ALIKE = Use(
     "leave out --backward flat, or leave out those options",
 )
 
+_OF_GENERATED_TEXT = Use(
+    lambda work: work.question.generation.is_requested,
+    "applies only to generated text",
+    "add --prompt P and --generate G, or --workload FILE.json",
+)
+
 USES: dict[str, tuple[Use, ...]] = {
     "macs": ALWAYS,
     "pass_macs": ALWAYS,
@@ -262,7 +269,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "run_steps": ALWAYS,
     "mfu": (
         Use(
-            lambda work: work.has_peak or not work.has_length,
+            lambda work: work.has_peak,
             "is a share of a peak, and no peak is given",
             "add --device D and --precision P, or --peak-tflops X",
         ),
@@ -321,6 +328,12 @@ USES: dict[str, tuple[Use, ...]] = {
     ),
     "param_bytes": (_OF_A_CACHE,),
     "cache_bytes": (_OF_A_CACHE,),
+    "prompt": ALWAYS,
+    "generate": ALWAYS,
+    "workload": ALWAYS,
+    "cache_dtype": (_OF_GENERATED_TEXT,),
+    "prefill_tokens_per_second": (_OF_GENERATED_TEXT,),
+    "decode_tokens_per_second": (_OF_GENERATED_TEXT,),
     "devices": ALWAYS,
     "dp": ALWAYS,
     "tp": ALWAYS,

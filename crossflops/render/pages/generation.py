@@ -1,0 +1,118 @@
+"""The page of generated text: a table for each device, with a column for each phase."""
+
+from collections.abc import Callable, Sequence
+
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Title, right
+from crossflops.report.efficiency import EfficiencyReport, PhaseEfficiency
+from crossflops.report.quantity import (
+    count_with_noun,
+    duration,
+    exact_amount,
+    percent,
+    short_amount,
+)
+
+_UNKNOWN = "-"
+
+
+def generation_blocks(content: EfficiencyReport) -> list[Block]:
+    """Return the blocks of a report with phases: tables, warnings, assumptions."""
+    phases = content.phases or ()
+    blocks: list[Block] = [_title(content)]
+    for device in dict.fromkeys(row.device for row in phases):
+        rows = [row for row in phases if row.device == device]
+        blocks += [Heading(_device_heading(rows[0])), _phase_table(rows)]
+    warnings = dict.fromkeys(text for row in phases for text in row.warnings)
+    blocks += [Text(text, " ! ", "warn") for text in warnings]
+    assumed = dict.fromkeys(text for row in phases for text in row.assumptions)
+    return [*blocks, Heading("Assumed"), *(Text(text, " - ") for text in assumed)]
+
+
+def _title(content: EfficiencyReport) -> Title:
+    """Return the title: the model, its requests, and the formats."""
+    report, first = content.report, (content.phases or ())[0]
+    parts = ["generated text" if report is None else report.name]
+    if report is not None and report.workload:
+        workload = report.workload
+        parts.append(
+            f"{count_with_noun(workload.batch, 'request')} of "
+            f"{count_with_noun(workload.prompt, 'prompt token')} and "
+            f"{count_with_noun(workload.generate, 'new token')}"
+        )
+    parts.append(f"{first.precision or 'as stored'}, cache {first.cache_dtype}")
+    return Title(tuple(parts))
+
+
+def _device_heading(first: PhaseEfficiency) -> str:
+    """Return the heading of a device: its name, its peak, bandwidth and ridge."""
+    whose = first.device or "A device"
+    if first.devices > 1:
+        whose = f"One of {first.devices} devices" + (f", {first.device}" if first.device else "")
+    facts = []
+    if first.peak is not None:
+        facts.append(f"peak {short_amount(first.peak, 'FLOP/s')}")
+    if first.bandwidth is not None:
+        facts.append(f"bandwidth {short_amount(first.bandwidth, 'B/s')}")
+    if first.ridge is not None:
+        facts.append(f"ridge {first.ridge:.4g} FLOP/byte")
+    return f"{whose}: {', '.join(facts)}" if facts else whose
+
+
+def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
+    """Return the table of a device: lines of work, of the bound, and of what was measured."""
+    lines = [
+        _line("tokens", rows, lambda row: exact_amount(row.tokens)),
+        _line("passes", rows, lambda row: exact_amount(row.passes)),
+        _line("FLOPs", rows, lambda row: short_amount(row.device_flops)),
+        _line("weights, bytes", rows, lambda row: short_amount(row.device_weight_bytes)),
+        _line("cache read, bytes", rows, lambda row: short_amount(row.device_cache_read)),
+        _line("cache written, bytes", rows, lambda row: short_amount(row.device_cache_written)),
+    ]
+    if rows[0].byte_model == "unfused":
+        lines.append(
+            _line(
+                "other bytes of operators",
+                rows,
+                lambda row: short_amount(row.device_activation_bytes),
+            )
+        )
+    lines += [
+        _line("bytes to move", rows, lambda row: short_amount(row.device_bytes)),
+        _line("FLOPs per byte", rows, lambda row: _number(row.intensity)),
+    ]
+    if rows[0].bound is not None:
+        lines += [
+            _line("bound", rows, lambda row: row.bound or _UNKNOWN),
+            _line("least time", rows, lambda row: _time(row.bound_seconds)),
+            _line("tokens/s at the bound", rows, lambda row: _number(row.bound_tokens_per_second)),
+        ]
+    if any(row.seconds is not None for row in rows):
+        lines += [
+            _line("measured tokens/s", rows, lambda row: _number(row.tokens_per_second)),
+            _line("measured time", rows, lambda row: _time(row.seconds)),
+            _line("required FLOP/s", rows, lambda row: _rate(row.rate)),
+            _line("required bytes/s", rows, lambda row: _rate(row.byte_rate)),
+            _line("MFU", rows, lambda row: percent(row.mfu)),
+            _line("MBU", rows, lambda row: percent(row.mbu)),
+        ]
+    names = [row.phase for row in rows]
+    return Table(columns=(Column(head=""), *right(*names)), rows=tuple(lines), stub=1)
+
+
+def _line(
+    name: str, rows: Sequence[PhaseEfficiency], cell: Callable[[PhaseEfficiency], str]
+) -> Row:
+    """Return a line of the table: a name, and a cell for each phase."""
+    return Row.from_cells(name, *map(cell, rows))
+
+
+def _number(value: float | None) -> str:
+    return _UNKNOWN if value is None else f"{value:.4g}" if value < 1e4 else short_amount(value)
+
+
+def _time(value: float | None) -> str:
+    return _UNKNOWN if value is None else duration(value)
+
+
+def _rate(value: float | None) -> str:
+    return _UNKNOWN if value is None else short_amount(value)
