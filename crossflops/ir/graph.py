@@ -259,7 +259,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     `windows` are the keys that a query of a causal attention sees at most, by the path of its
     module, where its mask says so. `unchosen` are products of tokens with all experts, by the
     key of the call: how many experts a token chose, and of how many. `whole_calls` are the keys of
-    operator calls within modules and functions that one node stands for.
+    operator calls within modules and functions that one node stands for, `replaced` the nodes of
+    these calls.
 
     Of a file, nodes on which no output depends are not among the `nodes`. The `whole` graph has
     them, marked, where there are any: a run of the file does their work.
@@ -283,6 +284,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     windows: Mapping[str, int] = {}
     unchosen: Mapping[str, tuple[int, int]] = {}
     whole_calls: frozenset[str] = frozenset()
+    replaced: tuple[Node, ...] = ()
     whole: "Graph | None" = None
 
     @property
