@@ -217,6 +217,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return self.conversion.stands_for is None
 
     @property
+    def with_source_arguments(self) -> "Node":
+        """The node, one without attributes with those of the only operation that it is."""
+        operations = self.conversion.stands_for or ()
+        if self.attrs or len(operations) != 1 or operations[0].op.domain != self.op.domain:
+            return self
+        return msgspec.structs.replace(self, attrs=operations[0].attrs)
+
+    @property
     def operations_to_count(self) -> "tuple[Node, ...]":
         """The operations that are counted for this node: the node itself, or the framework
         operations for which a converter wrote it.
