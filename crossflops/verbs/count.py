@@ -224,8 +224,8 @@ def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) 
 def count_recording(
     recording: Recording, complete: Callable[[Graph], Graph] | None = None
 ) -> CountedModel:
-    """Return the count of a recorded model: it is converted to a graph, which `complete` may change
-    before it is counted.
+    """Return the count of a recorded model: it is converted to a graph, which `complete` may
+    change before it is counted.
     """
     model, graph, trace = convert_recording(recording, run_of_bytes)
     if complete is not None:
