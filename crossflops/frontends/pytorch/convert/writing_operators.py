@@ -79,12 +79,12 @@ class WritingCall(NamedTuple):
                 return copies.setdefault(id(value), value.clone())
 
             by_name = dict(zip(names, args, strict=False)) | kwargs
-            given = {
+            arguments = {
                 name: copy_tensor(value) if name in own else value
                 for name, value in by_name.items()
             }
-            positional = [given.pop(name) for name in names[: len(args)]]
-            result = kernel(*positional, **given)
+            positional = [arguments.pop(name) for name in names[: len(args)]]
+            result = kernel(*positional, **arguments)
             return (*self.own_results(result), *copies.values())
 
         return run
