@@ -26,7 +26,7 @@ sys.path += [str(FOLDER), str(FOLDER.parent)]
 from claims import Claim, claims, outcome  # noqa: E402
 from messages import RaisedError, error_kinds, raised_errors  # noqa: E402
 
-from tests.operators.kernels.held import HELD  # noqa: E402
+from tests.operators.kernels.held import HELD, WITHOUT_REFERENCE  # noqa: E402
 
 
 def ops() -> str:
@@ -64,7 +64,7 @@ def kernels() -> str:
                     (formula.function.__doc__ or "").strip().splitlines()[0],
                     formula.doubt if isinstance(formula.doubt, str) else _BY_CALL,
                     _BACKWARD.get(str(formula.backward), "yes"),
-                    "yes" if formula.name in HELD else "not yet",
+                    "yes" if formula.name in HELD else f"no: {WITHOUT_REFERENCE[formula.name]}",
                     formula.source,
                 )
             )
@@ -86,8 +86,8 @@ _KERNELS = (
     "scores of an attention, the normalized values of a norm.",
     "Tested: a test compares the formula of this operator with a reference in plain PyTorch, on "
     "random calls, forwards and, if there is a gradient, backwards. If the work depends on data, "
-    "the reference does the most of it. A formula that is not tested yet was derived from its "
-    "source, and no reference confirms it.",
+    "the reference does the most of it. A formula that is not tested was derived from its source, "
+    "and no reference confirms it: the table says why.",
 )
 
 

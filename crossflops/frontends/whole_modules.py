@@ -170,7 +170,10 @@ def _collapse(
     )
     calls = {node.call for node in inner} - {""}
     return replace(
-        graph, nodes=_order_nodes(others, whole_node), whole_calls=graph.whole_calls | calls
+        graph,
+        nodes=_order_nodes(others, whole_node),
+        whole_calls=graph.whole_calls | calls,
+        replaced=(*graph.replaced, *inner),
     )
 
 

@@ -217,6 +217,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
         return self.conversion.stands_for is None
 
     @property
+    def with_source_arguments(self) -> "Node":
+        """The node, one without attributes with those of the only operation that it is."""
+        operations = self.conversion.stands_for or ()
+        if self.attrs or len(operations) != 1 or operations[0].op.domain != self.op.domain:
+            return self
+        return msgspec.structs.replace(self, attrs=operations[0].attrs)
+
+    @property
     def operations_to_count(self) -> "tuple[Node, ...]":
         """The operations that are counted for this node: the node itself, or the framework
         operations for which a converter wrote it.
@@ -259,7 +267,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     `windows` are the keys that a query of a causal attention sees at most, by the path of its
     module, where its mask says so. `unchosen` are products of tokens with all experts, by the
     key of the call: how many experts a token chose, and of how many. `whole_calls` are the keys of
-    operator calls within modules and functions that one node stands for.
+    operator calls within modules and functions that one node stands for, `replaced` the nodes of
+    these calls.
 
     Of a file, nodes on which no output depends are not among the `nodes`. The `whole` graph has
     them, marked, where there are any: a run of the file does their work.
@@ -283,6 +292,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
     windows: Mapping[str, int] = {}
     unchosen: Mapping[str, tuple[int, int]] = {}
     whole_calls: frozenset[str] = frozenset()
+    replaced: tuple[Node, ...] = ()
     whole: "Graph | None" = None
 
     @property

@@ -134,7 +134,7 @@ def _count_source_operations(
 
     What the node multiplies itself, beyond that, is the converter's.
     """
-    itself = msgspec.structs.replace(node, conversion=NO_CONVERSION)
+    itself = msgspec.structs.replace(node.with_source_arguments, conversion=NO_CONVERSION)
     if itself.bodies:
         work = _Work()
         macs = _sum_of_costs(tuple(work.flat(tuple(work.counts((itself,), stored))))).macs

@@ -39,6 +39,7 @@ GROUP = "crossflops.operators"
 KERNELS = "crossflops.operators.kernels"  # the formulas that the package brings
 _OWN = "crossflops.operators."
 _SHIPPED: Literal["crossflops"] = "crossflops"
+FOREIGN = "ffi_call."  # before the name of a target of `jax.ffi.ffi_call`
 _FILE_MODULE = "crossflops_formulas_"
 
 
@@ -359,8 +360,12 @@ def _keys(domain: str, kind: str) -> tuple[str, ...]:
     """Return the names under which a formula of an operator may be registered, the most specific
     first.
 
-    An operator of PyTorch has a namespace, a name and an overload: "mylib.flash.default".
+    An operator of PyTorch has a namespace, a name and an overload: "mylib.flash.default". A call
+    of `jax.ffi` has the name of its target: "ffi_call.my_scan".
     """
+    if domain == "jax" and kind.startswith(FOREIGN):
+        target = kind.removeprefix(FOREIGN)
+        return (f"jax.{target}", f"jax.{FOREIGN.removesuffix('.')}")
     if domain != TORCH:
         return (f"{domain}.{kind}",)
     parts = kind.split(".")

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.operators import is_counted_by_package
+from crossflops.operators.formula_sources import FOREIGN
 from crossflops.operators.rule import TORCH
 from crossflops.report.report import CustomOperatorRow
 
@@ -143,7 +144,7 @@ def formula_stub(node: Node) -> str:
         lines.append(f"    {left}{access}.shape  # {label}{shape} {spec.dtype}")
     lines += [
         f'    {_variable(key)} = call.attributes["{key.removesuffix("_")}"]  # {value!r}'
-        for key, value in node.attrs.items()
+        for key, value in node.with_source_arguments.attrs.items()
     ]
     results = (
         "?" if spec.shape is None else "x".join(map(str, spec.shape)) or "scalar"
@@ -165,7 +166,7 @@ def operator_name(node: Node) -> str:
     if domain == TORCH:
         namespace, _, rest = kind.partition(".")
         return f"{namespace}::{rest.partition('.')[0]}"
-    return f"{domain}::{kind}"
+    return f"{domain}::{kind.removeprefix(FOREIGN)}"
 
 
 def _function_name(name: str) -> str:

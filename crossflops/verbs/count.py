@@ -221,9 +221,15 @@ def count_source(source: Source, setting: Setting, observed: Sequence[Setting]) 
     return count_recording(record_model(source, setting, observed))
 
 
-def count_recording(recording: Recording) -> CountedModel:
-    """Return the count of a recorded model: it is converted to a graph and counted."""
+def count_recording(
+    recording: Recording, complete: Callable[[Graph], Graph] | None = None
+) -> CountedModel:
+    """Return the count of a recorded model: it is converted to a graph, which `complete` may
+    change before it is counted.
+    """
     model, graph, trace = convert_recording(recording, run_of_bytes)
+    if complete is not None:
+        graph = complete(graph)
     run = None
     if trace.runtime or trace.notes:
         run = Run(trace.runtime, recording.source.values, trace.notes)

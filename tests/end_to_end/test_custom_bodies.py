@@ -56,6 +56,18 @@ def fill(x: torch.Tensor, out: torch.Tensor, w: torch.Tensor, other: torch.Tenso
     other.copy_(torch.matmul(x, w.t()))
 
 
+@torch.library.custom_op("bodies::many", mutates_args=("outs",))
+def many(x: torch.Tensor, outs: list[torch.Tensor], w: torch.Tensor) -> None:
+    """It writes into each tensor of a list."""
+    for out in outs:
+        out.copy_(F.linear(x, w))
+
+
+LIBRARY = torch.library.Library("bodies", "FRAGMENT")
+LIBRARY.define("scale_(Tensor(a!) x, Tensor w) -> Tensor(a!)")
+LIBRARY.impl("scale_", lambda x, w: x.add_((x @ w.t()) @ w), "CompositeExplicitAutograd")
+
+
 def filled(x, w):
     """What is written into parts of a tensor, twice."""
     out = x.new_zeros(2, x.shape[0], w.shape[0])
@@ -131,12 +143,46 @@ def test_an_opened_body_needs_no_cause():
     assert not report.reconciliation("calflops-macs").explanations
 
 
-def test_a_body_that_writes_is_not_opened():
-    """The tools count what it runs, and the native count names the operator."""
-    report = crossflops.compare(layered(filled), ["8x6"], tools=TOOLS, isolate=False)
-    assert (report.macs, len(report.uncounted)) == (LAYER, 2)
-    (step,) = report.reconciliation("calflops-macs").explanations
-    assert (step.cause, step.macs) == ("operator.custom-body", 4 * PRODUCT)
+def added(x, w):
+    """What is written into each tensor of a list, which has no gradient."""
+    results = [x.new_zeros(x.shape[0], w.shape[0]) for _ in range(3)]
+    many(x, results, w)
+    return sum(results) + F.linear(x, w)
+
+
+def scaled(x, w):
+    """What is written over a copy, and returned: PyTorch sees the copy in its backward pass."""
+    return torch.ops.bodies.scale_(x.clone(), w) @ w.t()
+
+
+@pytest.mark.parametrize(
+    ("operator", "opened", "outside", "backward"),
+    [
+        (filled, 4 * PRODUCT, 0, 0),
+        (added, 3 * PRODUCT, PRODUCT, 2 * PRODUCT),
+        (scaled, 2 * PRODUCT, PRODUCT, None),
+    ],
+    ids=["views", "list", "returned"],
+)
+def test_a_body_that_writes_is_opened(operator, opened, outside, backward):
+    """Its products are counted; it has no gradient, and the tools see what PyTorch sees."""
+    tools = [*TOOLS, "fvcore", "torch-flop-counter"]
+    report = crossflops.compare(layered(operator), ["8x6"], tools=tools, isolate=False)
+    assert (report.macs, report.uncounted) == (LAYER + opened + outside, ())
+    assert report.residuals == dict.fromkeys(tools, 0)
+    steps = report.reconciliation("torch-flop-counter").explanations
+    unseen = sum(step.amount for step in steps if step.cause.startswith("operator.custom"))
+    assert unseen == -opened
+    assert all(row.by == "body" for row in report.custom_operators)
+    if backward is None:  # the copy is changed, and autograd raises an error
+        return
+    step = crossflops.compare(layered(operator), ["8x6"], train=True, isolate=False,
+                              tools=["torch-flop-counter"])  # fmt: skip
+    assert step.residuals == {"torch-flop-counter": 0}
+    training = step.training
+    # The layer has a gradient for its weight where one comes to it.
+    own = LAYER if backward else 0
+    assert training.backward_input_macs + training.backward_weight_macs == backward + own
 
 
 def test_work_of_a_dead_operator():
@@ -209,6 +255,17 @@ class Gate(nn.Module):
         return x * torch.sigmoid(self.inner(x))
 
 
+class Leaf(nn.Module):
+    """A module around an operator."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(4, 6))
+
+    def forward(self, x):
+        return linear(x, self.w)
+
+
 def test_a_file_has_what_a_formula_counts_whole(tmp_path):
     """The native count is the formula's; tools of files count the product in the module."""
     formulas = tmp_path / "own.py"
@@ -229,3 +286,27 @@ def test_a_file_has_what_a_formula_counts_whole(tmp_path):
     assert report.residuals == {"onnx-tool": 0, "onnx-opcounter": 0}
     steps = report.reconciliation("onnx-opcounter").explanations
     assert ("operator.custom-body", LAYER - 7) in [(step.cause, step.amount) for step in steps]
+
+
+def test_an_operator_in_what_a_formula_counts_whole(tmp_path):
+    """A formula of the operator reads names and defaults in the file of tools, too."""
+    formulas = tmp_path / "own.py"
+    formulas.write_text(
+        "import crossflops\n\n\n"
+        f'@crossflops.operator("bodies::leaf", module="{Leaf.__module__}:Leaf")\n'
+        "def leaf(call):\n"
+        "    return crossflops.Cost(macs=7)\n\n\n"
+        '@crossflops.operator("bodies::linear")\n'
+        "def linear(call):\n"
+        '    return crossflops.Cost(macs=call.result.numel * call.input("x").shape[1])\n'
+    )
+    tools = ["deepspeed-macs", "onnx-tool"]
+    report = crossflops.compare(
+        nn.Sequential(nn.Linear(6, 6, bias=False), Leaf()),
+        ["8x6"],
+        tools=tools,
+        isolate=False,
+        formulas=[formulas],
+    )
+    assert report.macs == LAYER + 7
+    assert report.residuals == {"deepspeed-macs": 0}  # onnx-tool knows no such operator

@@ -183,7 +183,7 @@ _FIRST = {
 
 def product_of_packed(call: OperatorCall) -> Cost:
     """Count n results with packed weights: n*K MACs; bias: n adds; scales are not counted."""
-    name = call.operator.rpartition("::")[2].split(".")
+    name = call.operator.removeprefix("torch.ops.").split(".")
     depth = call.input(_FIRST["::".join(name[:2])]).shape[-1]
     return _product_with_bias(call, depth, ("bias", "b_bias_or_none"))
 

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.ledger import ZERO, Cost
+from crossflops.operators.access import reduction_operations
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
 
@@ -131,13 +132,18 @@ def segment_product(call: OperatorCall) -> Cost:
 
 def _sparse_convolution_back(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """Return the cost of the gradients of a sparse convolution: its MACs for each of trainable
-    features and filters.
+    features and filters, and the sum of a bias.
+
+    The gradient of features is added where each was gathered: pairs*Cin adds.
     """
-    work = sparse_convolution(call)
-    macs = Cost(macs=work.macs)
-    return Gradient(
-        {name: macs if name in ("features", "filters") else ZERO for name in trainable}
-    )
+    macs = Cost(macs=sparse_convolution(call).macs)
+    outputs, *_, channels = call.input("filters").shape
+    work = {
+        "features": macs + Cost(adds=_pairs(call) * channels),
+        "filters": macs,
+        "bias": Cost(adds=reduction_operations(call.result.numel, outputs)),
+    }
+    return Gradient({name: work.get(name, ZERO) for name in trainable})
 
 
 def _pairs(call: OperatorCall) -> int:

@@ -1,13 +1,14 @@
 """Choose and write the ONNX file that tools of graph nodes are given."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.frontends import Source
+from crossflops.frontends import Source, record_model
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.inference import as_told as with_told_shapes
 from crossflops.frontends.onnx.inference import strict_shapes_by_name as told_shapes
@@ -19,7 +20,12 @@ from crossflops.load import decode_onnx_model, read_onnx_model
 from crossflops.reconcile.parameters import Stock
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
-from crossflops.verbs.count import CountedModel, count_source, write_program
+from crossflops.verbs.count import (
+    CountedModel,
+    count_recording,
+    count_source,
+    write_program,
+)
 
 NAME = "model.onnx"
 
@@ -48,7 +54,8 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         self.write(native)
         file = OnnxFile(path=str(self.path), inlined=False)
         with filter_warnings("ignore"):  # as the count of the model has said
-            made = count_source(Source(file, (), {}), setting, ())
+            recording = record_model(Source(file, (), {}), setting, ())
+            made = count_recording(recording, partial(_with_custom_operators, native.graph))
         return msgspec.structs.replace(made, program=program)
 
     def stock(self, own: CountedModel) -> Stock:
@@ -93,6 +100,32 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             from crossflops.export.program import save_bound
 
             save_bound(self.given, self.path)
+
+
+def _with_custom_operators(native: Graph, file: Graph) -> Graph:
+    """Return the graph of a file with what the native one knows of custom operators.
+
+    A file has neither the names of their operands and the defaults of their schemas, which
+    formulas read, nor their bodies.
+    """
+    known = {node.key: node for node in (*native.nodes, *native.replaced) if node.operand_names}
+
+    def complete(node: Node) -> Node:
+        """Return a node with the operand names, attributes and body of the native one."""
+        own = known.get(node.key)
+        if own is None or own.op != node.op or len(own.inputs) != len(node.inputs):
+            return node
+        return msgspec.structs.replace(
+            node,
+            attrs=own.attrs,
+            operand_names=own.operand_names,
+            bodies=own.bodies,
+            choice=own.choice,
+            opened=own.opened,
+            closed=own.closed,
+        )
+
+    return msgspec.structs.replace(file, nodes=tuple(map(complete, file.nodes)))
 
 
 def _has_loop(program: Any) -> bool:

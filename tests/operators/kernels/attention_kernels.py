@@ -118,24 +118,122 @@ def draw_packed(draw: random.Random) -> Case:
     return Case(tensors, ("q", "k", "v"), [tensors["q"]], attributes, values, given)
 
 
-def _renamed(case: Case, names: dict[str, str]) -> Case:
-    """The same call of an operator with other names of its operands."""
+def paged(query, keys, values, lengths, alibi_slopes=None, distances=None, **_):
+    """One query for each sequence, and as many keys of its pages as it has tokens."""
+    done = []
+    for sequence, length in enumerate(lengths):
+        bias = None
+        if alibi_slopes is not None:
+            bias = alibi_slopes[:, None, None] * distances[:length]
+        k, v = (x[sequence : sequence + 1, :length] for x in (keys, values))
+        done.append(_attend(query[sequence : sequence + 1, None], k, v, bias))
+    return done
 
-    def change(held):
-        return {names.get(name, name): value for name, value in held.items()}
 
-    return case._replace(
-        tensors=change(case.tensors),
-        wanted=tuple(names.get(name, name) for name in case.wanted),
-        attributes=change(case.attributes),
-        values=change(case.values),
-    )
+def draw_pages(draw: random.Random) -> Case:
+    """Lengths that are recorded, of pages of 4 tokens."""
+    _, heads, kv_heads, depth = _sizes(draw)
+    lengths = tuple(draw.randint(1, 8) for _ in range(draw.randint(1, 3)))
+    query, cache = (len(lengths), heads, depth), (6, kv_heads, depth // 2, 4, 2)
+    tensors = {
+        "query": query,
+        "key_cache": cache,
+        "block_tables": (len(lengths), 2),
+        "seq_lens": (len(lengths),),
+    }
+    if draw.random() < 0.5:
+        tensors["alibi_slopes"] = (heads,)
+    stored = len(lengths), 8, kv_heads, depth
+    given = {
+        "keys": torch.rand(stored),
+        "values": torch.rand(stored),
+        "lengths": lengths,
+        "distances": torch.rand(8),
+    }
+    attributes = {"block_size": 4, "max_seq_len": 8}
+    return Case(tensors, (), [query], attributes, {"seq_lens": lengths}, given)
 
+
+def engine(query_layer, key_layer, value_layer, qkv_format, attn_mask_type, mask=None, **_):
+    """With tokens before the batch, or behind it."""
+    parts = (query_layer, key_layer, value_layer)
+    if qkv_format == "sbhd":
+        parts = tuple(x.transpose(0, 1) for x in parts)
+    return _attend(*parts, mask)
+
+
+def draw_engine(draw: random.Random) -> Case:
+    """Both forms, causal or not."""
+    batch, heads, kv_heads, depth = _sizes(draw)
+    length, form = draw.randint(2, 5), draw.choice(["sbhd", "bshd"])
+    flat = (length, batch) if form == "sbhd" else (batch, length)
+    tensors = {
+        "query_layer": (*flat, heads, depth),
+        "key_layer": (*flat, kv_heads, depth),
+        "value_layer": (*flat, kv_heads, depth),
+    }
+    causal = draw.random() < 0.5
+    attributes = {"qkv_format": form, "attn_mask_type": "causal" if causal else "no_mask"}
+    given = {}
+    if causal:
+        hidden = _distances(length, length, True, (-1, -1))[1]
+        given["mask"] = torch.zeros(length, length).masked_fill(hidden, float("-inf"))
+    results = [(*flat, heads * depth)]
+    return Case(tensors, tuple(tensors), results, attributes, {}, given)
+
+
+def draw_padded(draw: random.Random) -> Case:
+    """As flash_attn, without slopes and windows, in the names of PyTorch and xformers."""
+    while "alibi_slopes" in (case := draw_flash(draw)).tensors:
+        pass
+    plain = {"dropout_p": 0.0, "causal": "mask" in case.given, "softmax_scale": 0.5}
+    return case._replace(attributes=plain)
+
+
+_LONG = {"q": "query", "k": "key", "v": "value"}
+_EFFICIENT = _LONG | {"causal": "custom_mask_type"}
 
 KERNELS = [
-    Kernel("flash_attn::_flash_attn_forward", draw_flash, flash),
-    Kernel("flashattn::_flash_attn_forward", draw_flash, flash),
-    Kernel("flash_attn_3::_flash_attn_forward", draw_flash, flash),
-    Kernel("flash_attn_3::fwd", draw_flash, flash),
-    Kernel("flash_attn::_flash_attn_varlen_forward", draw_packed, packed),
+    Kernel(
+        "flash_attn::_flash_attn_forward",
+        draw_flash,
+        flash,
+        others={
+            "flashattn::_flash_attn_forward": {},
+            "flash_attn_3::fwd": {},
+            "_vllm_fa3_C::fwd": {},
+        },
+    ),
+    Kernel(
+        "flash_attn::_flash_attn_varlen_forward",
+        draw_packed,
+        packed,
+        others={
+            "flashattn::_flash_attn_varlen_forward": {},
+            "_vllm_fa2_C::varlen_fwd": {},
+            "xformers_flash::flash_fwd": _LONG,
+            "xformers_flash3::flash_fwd": _LONG,
+            "aten::_flash_attention_forward": _LONG
+            | {"cu_seqlens_q": "cum_seq_q", "cu_seqlens_k": "cum_seq_k", "causal": "is_causal"},
+            "torch_attn::_varlen_attn": _LONG
+            | {"cu_seqlens_q": "cu_seq_q", "cu_seqlens_k": "cu_seq_k", "causal": "is_causal"},
+        },
+    ),
+    Kernel(
+        "flash_attn_3::_flash_attn_forward",
+        draw_padded,
+        flash,
+        others={
+            "aten::_efficient_attention_forward": _EFFICIENT,
+            "xformers::efficient_attention_forward_cutlass": _EFFICIENT,
+        },
+    ),
+    Kernel("transformer_engine::DotProductAttention", draw_engine, engine),
+    Kernel(
+        "_C::paged_attention_v1",
+        draw_pages,
+        paged,
+        backward=False,
+        others={"_C::paged_attention_v2": {}},
+    ),
 ]

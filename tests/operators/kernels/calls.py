@@ -34,12 +34,21 @@ class Case(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """An operator, how a random call of it is drawn, and a reference for it."""
+    """An operator, how a random call of it is drawn, and a reference for it.
+
+    `others` compute the same, with other names for some of their operands and arguments.
+    """
 
     operator: str
     draw: Callable[[random.Random], Case]
     reference: Callable[..., Any]
     backward: bool = True
+    others: Mapping[str, Mapping[str, str]] = {}
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """All operators whose formulas the reference holds."""
+        return self.operator, *self.others
 
 
 def operator_call(operator: str, case: Case) -> OperatorCall:
@@ -113,6 +122,20 @@ def _tensors(case: Case) -> list[torch.Tensor]:
     return found
 
 
+def rename_operands(case: Case, names: Mapping[str, str]) -> Case:
+    """Return the same call of an operator with other names of its operands and arguments."""
+
+    def change(held: Mapping[str, Any]) -> dict[str, Any]:
+        return {names.get(name, name): value for name, value in held.items()}
+
+    return case._replace(
+        tensors=change(case.tensors),
+        wanted=tuple(names.get(name, name) for name in case.wanted),
+        attributes=change(case.attributes),
+        values=change(case.values),
+    )
+
+
 def reference_work(
     function: Callable[..., Any], cases: Sequence[Case], backward: bool
 ) -> tuple[Cost, list[tuple[int, int, int, int]]]:
@@ -146,12 +169,24 @@ def check_against_reference(kernel: Kernel, cases: int = CASES) -> None:
     """Hold a formula against its reference on random small calls, forwards and backwards."""
     draw = random.Random(kernel.operator)
     drawn = [kernel.draw(draw) for _ in range(cases)]
-    work = [formula_work(kernel.operator, case) for case in drawn]
     whole, rows = reference_work(kernel.reference, drawn, kernel.backward)
+    for operator, names in {kernel.operator: {}, **kernel.others}.items():
+        calls = [rename_operands(case, names) for case in drawn]
+        _check_formula(operator, calls, kernel.backward, whole, rows)
+
+
+def _check_formula(
+    operator: str,
+    drawn: Sequence[Case],
+    backward: bool,
+    whole: Cost,
+    rows: Sequence[tuple[int, int, int, int]],
+) -> None:
+    work = [formula_work(operator, case) for case in drawn]
     counted = [
-        (first.macs, first.flops, *((back.macs, back.flops) if kernel.backward else (0, 0)))
+        (first.macs, first.flops, *((back.macs, back.flops) if backward else (0, 0)))
         for first, back in work
     ]
     for case, mine, reference in zip(drawn, counted, rows, strict=True):
-        assert mine == reference, case
+        assert mine == reference, (operator, case)
     assert sum((first for first, _ in work), ZERO) == whole

@@ -90,9 +90,43 @@ def _draw_mlp(draw: random.Random) -> Case:
 
 
 KERNELS = [
-    Kernel("transformer_engine::linear", _draw_linear, linear),
-    Kernel("transformer_engine::layer_norm", _draw_norm(("weight", "bias")), layer_norm),
-    Kernel("transformer_engine::rms_norm", _draw_norm(("weight",)), rms_norm),
-    Kernel("transformer_engine::layer_norm_linear", _draw_norm_linear, layer_norm_linear),
-    Kernel("transformer_engine::layer_norm_mlp", _draw_mlp, layer_norm_mlp),
+    Kernel(
+        "transformer_engine::linear",
+        _draw_linear,
+        linear,
+        others={"transformer_engine::Linear": {}, "apex::FusedDense": {"inp": "input"}},
+    ),
+    Kernel(
+        "transformer_engine::layer_norm",
+        _draw_norm(("weight", "bias")),
+        layer_norm,
+        others={
+            "transformer_engine::LayerNorm": {},
+            "apex::FusedLayerNorm": {"inp": "input"},
+            "apex::MixedFusedLayerNorm": {"inp": "input"},
+            "apex::FastLayerNorm": {"inp": "x"},
+        },
+    ),
+    Kernel(
+        "transformer_engine::rms_norm",
+        _draw_norm(("weight",)),
+        rms_norm,
+        others={
+            "transformer_engine::RMSNorm": {},
+            "apex::FusedRMSNorm": {"inp": "input"},
+            "apex::MixedFusedRMSNorm": {"inp": "input"},
+        },
+    ),
+    Kernel(
+        "transformer_engine::layer_norm_linear",
+        _draw_norm_linear,
+        layer_norm_linear,
+        others={"transformer_engine::LayerNormLinear": {}},
+    ),
+    Kernel(
+        "transformer_engine::layer_norm_mlp",
+        _draw_mlp,
+        layer_norm_mlp,
+        others={"transformer_engine::LayerNormMLP": {}},
+    ),
 ]

@@ -139,14 +139,236 @@ def nms_pairs(dets, first, second, **_):
     return both / union > 0.5
 
 
+_INDEX = {"indptr": "index"}
+_PACKED = {
+    "_C::awq_gemm": "_in_feats",
+    "_C::gptq_gemm": "a",
+    "_C::marlin_gemm": "a",
+    "_C::machete_mm": "A",
+    "_C::allspark_w8a16_gemm": "a",
+    "_C::ggml_mul_mat_a8": "X",
+    "_C::ggml_mul_mat_vec_a8": "X",
+    "torchao::quant_llm_linear": "fpx_input",
+    "torchao::rowwise_scaled_linear_cutlass_s8s4": "Xq",
+    "torchao::rowwise_scaled_linear_cutlass_s4s4": "Xq",
+    "torchao::marlin_24_gemm": "x",
+    "torchao::marlin_qqq_gemm": "x",
+    "fbgemm::f8f8bf16_rowwise": "XQ",
+    "fbgemm::f8f8bf16_blockwise": "XQ",
+    "fbgemm::i8i8bf16": "XQ",
+}
+
+
+def plain_product(input, weight, bias=None, **_):
+    """A float product of what few bits mean; scales are in the weight."""
+    done = input @ weight.transpose(0, 1)
+    return done if bias is None else done + bias
+
+
+def _draw_plain(draw: random.Random) -> Case:
+    rows, depth, outputs = _matrices(draw)
+    tensors = {"input": (*rows, depth), "weight": (outputs, depth)}
+    if draw.random() < 0.5:
+        tensors["bias"] = (outputs,)
+    return Case(tensors, (), [(*rows, outputs)])
+
+
+def codes_by_scale(A, absmax, **_):
+    """What codes mean, by the scale of their block."""
+    return A * absmax
+
+
+def rows_by_scale(A, absmax, **_):
+    """Whole numbers by the scale of their row and 1/127."""
+    return A * absmax * (1 / 127)
+
+
+def _draw_codes(draw: random.Random) -> Case:
+    rows, columns = draw.randint(1, 5), draw.randint(1, 5)
+    return Case({"A": (rows, columns), "absmax": (rows, 1)}, (), [(rows, columns)])
+
+
+class FrozenProduct(torch.autograd.Function):
+    """A product with a weight that is scaled in both passes, and not trained."""
+
+    @staticmethod
+    def forward(ctx, rows, codes, scales):
+        """Return x (codes * scales)^T."""
+        ctx.save_for_backward(codes, scales)
+        return rows @ (codes * scales).transpose(0, 1)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        """Scale the weight again."""
+        codes, scales = ctx.saved_tensors
+        return gradient @ (codes * scales), None, None
+
+
+def trained_4bit(A, B, scales, bias=None, **_):
+    """The function of bitsandbytes."""
+    done = FrozenProduct.apply(A, B, scales)
+    return done if bias is None else done + bias
+
+
+def _draw_trained_4bit(draw: random.Random) -> Case:
+    rows, depth, outputs = _matrices(draw)
+    tensors = {"A": (*rows, depth), "B": (outputs, depth), "scales": (outputs, 1)}
+    wanted = ["A"]
+    if draw.random() < 0.5:
+        tensors["bias"] = (outputs,)
+        wanted.append("bias")
+    return Case(tensors, tuple(wanted), [(*rows, outputs)])
+
+
+def grouped_product(first, second, **_):
+    """A product for each group."""
+    return first @ second
+
+
+def _draw_groups(draw: random.Random) -> Case:
+    groups, rows, depth, columns = (draw.randint(1, 4) for _ in range(4))
+    tensors = {"first": (groups, rows, depth), "second": (groups, depth, columns)}
+    return Case(tensors, (), [(groups, rows, columns)])
+
+
+def gathered(src, indptr, **_):
+    """Rows by their indices; a gradient is added where its row was."""
+    return src.index_select(0, indptr.flatten())
+
+
+def _draw_gather(draw: random.Random) -> Case:
+    count, width = draw.randint(1, 5), draw.randint(1, 3)
+    tensors = {"src": (4, width), "indptr": (count, 1)}
+    places = tuple(draw.randrange(4) for _ in range(count))
+    return Case(tensors, ("src",), [(count, width)], {}, {"indptr": places})
+
+
+def int8_mixed(A, B, bias=None, row_stats=None, col_stats=None, **_):
+    """As int8_product, with all columns once more in float."""
+    done = int8_product(A, B, None, row_stats, col_stats) + A @ B.transpose(0, 1)
+    return done if bias is None else done + bias
+
+
+def mean_of_segments(src, indptr, counts, **_):
+    """The sum at each place by the number of its elements."""
+    return scatter(src, indptr) / counts
+
+
+def _draw_means(draw: random.Random) -> Case:
+    case = _draw_scatter(draw)
+    return case._replace(given={"counts": torch.ones(case.results[0])})
+
+
+def mean_of_rows(col, value, mat, **_):
+    """The product, by how many elements a row has."""
+    return sparse_product(col, value, mat) / float(mat.shape[0])
+
+
+def sparse_convolution(features, filters, places, height, indice_pair_num=None, bias=None, **_):
+    """For each offset of the kernel a product of the rows that have a pair, added to theirs.
+
+    All rows are gathered and added at once, as features are read once by a kernel.
+    """
+    outputs, channels = filters.shape[0], filters.shape[-1]
+    weights = filters.view(outputs, -1, channels).split(1, 1)
+    taken, added = (torch.tensor([at for pair in places for at in pair[k]]) for k in (0, 1))
+    rows = features.index_select(0, taken).split([len(pair[0]) for pair in places])
+    done = [
+        part @ weight.squeeze(1).transpose(0, 1)
+        for part, weight in zip(rows, weights, strict=True)
+    ]
+    total = torch.zeros(height, outputs).index_add(0, added, torch.cat(done))
+    return total if bias is None else total + bias
+
+
+def _draw_pairs(draw: random.Random) -> Case:
+    count, height, offsets = draw.randint(1, 4), draw.randint(1, 4), draw.randint(1, 3)
+    channels, outputs = draw.randint(1, 3), draw.randint(1, 3)
+    numbers = tuple(draw.randint(1, 4) for _ in range(offsets))
+    places = [
+        ([draw.randrange(count) for _ in range(n)], [draw.randrange(height) for _ in range(n)])
+        for n in numbers
+    ]
+    tensors = {
+        "features": (count, channels),
+        "filters": (outputs, offsets, channels),
+        "indice_pair_num": (offsets,),
+    }
+    wanted = ["features", "filters"]
+    if draw.random() < 0.5:
+        tensors["bias"] = (outputs,)
+        wanted.append("bias")
+    given = {"places": places, "height": height}
+    values = {"indice_pair_num": numbers}
+    return Case(tensors, tuple(wanted), [(height, outputs)], {}, values, given)
+
+
 KERNELS = [
-    Kernel("bitsandbytes::int8_linear_matmul", _draw_product(False), int8_product, False),
+    Kernel(
+        "bitsandbytes::int8_linear_matmul",
+        _draw_product(False),
+        int8_product,
+        False,
+        {"aten::_scaled_mm_v2": {}},
+    ),
+    Kernel(
+        "aten::_mixed_dtypes_linear",
+        _draw_plain,
+        plain_product,
+        False,
+        {name: {"input": first} for name, first in _PACKED.items()},
+    ),
+    Kernel(
+        "bitsandbytes::dequantize_4bit",
+        _draw_codes,
+        codes_by_scale,
+        False,
+        {"bitsandbytes::dequantize_blockwise": {}},
+    ),
+    Kernel("bitsandbytes::int8_vectorwise_dequant", _draw_codes, rows_by_scale, False),
+    Kernel("bitsandbytes::MatMul4Bit", _draw_trained_4bit, trained_4bit),
+    Kernel(
+        "aten::_scaled_grouped_mm",
+        _draw_groups,
+        grouped_product,
+        False,
+        {"aten::_scaled_grouped_mm_v2": {}},
+    ),
     Kernel("bitsandbytes::int8_scaled_mm", _draw_product(True), int8_product, False),
     Kernel("bitsandbytes::int8_mm_dequant", _draw_scales, int8_scales, False),
     Kernel("bitsandbytes::int8_vectorwise_quant", _draw_rows, int8_rows, False),
     Kernel("bitsandbytes::gemm_4bit", _draw_4bit(False), product_4bit, False),
     Kernel("bitsandbytes::gemv_4bit", _draw_4bit(False), product_4bit, False),
-    Kernel("torch_scatter::segment_sum_csr", _draw_scatter, scatter),
+    Kernel(
+        "torch_scatter::segment_sum_csr",
+        _draw_scatter,
+        scatter,
+        others={"torch_scatter::segment_sum_coo": _INDEX, "torch_scatter::scatter_sum": _INDEX},
+    ),
+    Kernel("bitsandbytes::int8_mixed_scaled_mm", _draw_product(True), int8_mixed, False),
+    Kernel(
+        "torch_scatter::segment_mean_csr",
+        _draw_means,
+        mean_of_segments,
+        others={"torch_scatter::segment_mean_coo": _INDEX, "torch_scatter::scatter_mean": _INDEX},
+    ),
+    Kernel("torch_sparse::spmm_mean", _draw_sparse, mean_of_rows),
+    Kernel(
+        "spconv::SubMConvFunction",
+        _draw_pairs,
+        sparse_convolution,
+        others={
+            "spconv::SparseConvFunction": {},
+            "spconv::SparseInverseConvFunction": {},
+            "spconv::SparseImplicitGemmFunction": {},
+        },
+    ),
+    Kernel(
+        "torch_scatter::gather_csr",
+        _draw_gather,
+        gathered,
+        others={"torch_scatter::gather_coo": _INDEX},
+    ),
     Kernel("torch_sparse::spmm_sum", _draw_sparse, sparse_product),
     Kernel("pyg::segment_matmul", _draw_segments, segment_product),
 ]

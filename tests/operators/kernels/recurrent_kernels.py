@@ -221,10 +221,44 @@ def _draw_linear(rule: str):
 
 KERNELS = [
     Kernel("causal_conv1d::CausalConv1dFn", _draw_convolution, _convolution),
-    Kernel("mamba_ssm::selective_scan_fwd", _draw_scan, _scan),
-    Kernel("mamba_ssm::mamba_chunk_scan_combined", _draw_chunks, _chunks),
-    Kernel("fla::ChunkGLAFunction", _draw_linear("gated"), _linear),
+    Kernel("DaoAILab::_causal_conv1d_fwd_cpp", _draw_convolution, _convolution, backward=False),
+    Kernel(
+        "mamba_ssm::selective_scan_fwd",
+        _draw_scan,
+        _scan,
+        others={"mamba_ssm::SelectiveScanFn": {}},
+    ),
+    Kernel(
+        "mamba_ssm::mamba_chunk_scan_combined",
+        _draw_chunks,
+        _chunks,
+        others={"mamba_ssm::MambaChunkScanCombinedFn": {}},
+    ),
+    Kernel(
+        "fla::ChunkGLAFunction",
+        _draw_linear("gated"),
+        _linear,
+        others={
+            "fla::ChunkSimpleGLAFunction": {},
+            "fla::ChunkLinearAttentionFunction": {},
+            "fla::ChunkRetentionFunction": {},
+            "fla::chunk_linear_attention": {},
+        },
+    ),
     Kernel("fla::ChunkDeltaRuleFunction", _draw_linear("delta"), _linear),
-    Kernel("fla::ChunkGatedDeltaRuleFunction", _draw_linear("gated delta"), _linear),
-    Kernel("fla::FusedRecurrentFunction", _draw_linear("keys and values"), _linear),
+    Kernel(
+        "fla::ChunkGatedDeltaRuleFunction",
+        _draw_linear("gated delta"),
+        _linear,
+        others={
+            "fla::ChunkKDAFunction": {},
+            "fla::FusedRecurrentGatedDeltaRuleFunction": {},
+        },
+    ),
+    Kernel(
+        "fla::FusedRecurrentFunction",
+        _draw_linear("keys and values"),
+        _linear,
+        others={"fla::fused_recurrent": {}},
+    ),
 ]

@@ -213,12 +213,23 @@ def _draw_dcn(joint: bool):
     return draw_call
 
 
+_SHORT = {"sampling_locations": "sampling_loc", "attention_weights": "attn_weight"}
+
 KERNELS = [
     Kernel("torchvision::roi_align", _draw_regions(False), roi_align),
     Kernel("torchvision::ps_roi_align", _draw_regions(True), roi_align),
     Kernel("torchvision::deform_conv2d", _draw_deformable, deform_conv2d),
-    Kernel("MultiScaleDeformableAttention::ms_deform_attn_forward", _draw_sampled,
-           attention_of_samples),
-    Kernel("DCNv3::dcnv3_forward", _draw_dcn(False), dcn),
-    Kernel("DCNv4::dcnv4_forward", _draw_dcn(True), dcn),
-]  # fmt: skip
+    Kernel(
+        "MultiScaleDeformableAttention::ms_deform_attn_forward",
+        _draw_sampled,
+        attention_of_samples,
+        others={
+            "deformable_detr::ms_deform_attn_forward": _SHORT,
+            "models::MSDeformAttnFunction": {},
+            "mmcv::MultiScaleDeformableAttnFunction": {},
+            "groundingdino::MultiScaleDeformableAttnFunction": {},
+        },
+    ),
+    Kernel("DCNv3::dcnv3_forward", _draw_dcn(False), dcn, others={"ops_dcnv3::DCNv3Function": {}}),
+    Kernel("DCNv4::dcnv4_forward", _draw_dcn(True), dcn, others={"DCNv4::DCNv4Function": {}}),
+]

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from crossflops.ir.ledger import Cost  # noqa: E402
+from crossflops.operators.formula_sources import STATE, complete_formulas  # noqa: E402
 from tests.operators.kernels import (  # noqa: E402
     attention_kernels,
     layer_kernels,
@@ -24,7 +25,7 @@ from tests.operators.kernels.calls import (  # noqa: E402
     formula_work,
     reference_work,
 )
-from tests.operators.kernels.held import HELD  # noqa: E402
+from tests.operators.kernels.held import HELD, WITHOUT_REFERENCE  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -40,7 +41,15 @@ def test_a_formula_agrees_with_its_reference(kernel):
 
 def test_the_page_says_which_formulas_have_a_reference():
     """The operators of this file: docs/kernels.md is written from the list."""
-    assert {kernel.operator for kernel in KERNELS} | {"torchvision::nms"} == HELD
+    held = {operator for kernel in KERNELS for operator in kernel.operators}
+    assert held | {"torchvision::nms"} == HELD
+
+
+def test_every_formula_has_a_reference_or_a_reason():
+    """The formulas that the package brings."""
+    complete_formulas()
+    assert HELD.isdisjoint(WITHOUT_REFERENCE)
+    assert {formula.name for formula in STATE.shipped} == HELD | WITHOUT_REFERENCE.keys()
 
 
 def test_boxes_of_which_none_is_suppressed_meet_in_pairs():

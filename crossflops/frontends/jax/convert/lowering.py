@@ -305,6 +305,7 @@ UNROLLED = frozenset({
     "lu", "lu_pivots_to_permutation", "ormqr", "qr", "schur", "svd", "symmetric_product",
     "triangular_solve", "tridiagonal", "tridiagonal_solve",
 })  # fmt: skip
+FOREIGN_CALL = "ffi_call"  # the primitive of `jax.ffi.ffi_call`
 DOMAIN = "jax"  # of nodes that stand for equations without an equal in ONNX
 _DISPATCH = "jax2onnx.converter.lowering_dispatch"
 
@@ -543,7 +544,8 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
     import onnx_ir as ir
 
     inputs = [ctx.get_value_for_var(variable) for variable in eqn.invars]
-    node = ir.Node(DOMAIN, name or eqn.primitive.name, inputs, num_outputs=len(eqn.outvars))
+    kind = name or _equation_name(eqn)
+    node = ir.Node(DOMAIN, kind, inputs, num_outputs=len(eqn.outvars))
     ctx.builder.add_node_obj(node)
     for variable, value in zip(eqn.outvars, node.outputs, strict=True):
         parts = (2,) if _holds_complex(variable) else ()
@@ -552,6 +554,13 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
         value.shape = ir.Shape(shape)
         value.type = ir.TensorType(ir.DataType.FLOAT if parts else _dtype(variable.aval.dtype))
         ctx.bind_value_for_var(variable, _cast_and_reshape(ctx, value, shape) if looped else value)
+
+
+def _equation_name(eqn: Any) -> str:
+    """Return the name of an equation's primitive; a call of `jax.ffi` has that of its target."""
+    target = eqn.params.get("target_name")
+    kind = str(eqn.primitive.name)
+    return f"{kind}.{target}" if kind == FOREIGN_CALL and isinstance(target, str) else kind
 
 
 def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:

@@ -417,7 +417,8 @@ def restore_pasts(
     """Return the graph in which a node that read a tensor after it was overwritten without
     gradients reads the old value instead: autograd sends the gradient there.
     """
-    written, taken = _mutation_bases(program, operators, {node.call for node in graph.nodes})
+    present = {node.call for node in graph.nodes}
+    written, taken, sources = _mutation_bases(program, operators, present)
     if not written:
         return graph
     made = {
@@ -435,8 +436,10 @@ def restore_pasts(
             bases = written.get(maker, ()) if maker != node.call else ()
             base = bases[-1 - behind] if behind < len(bases) else None
             if spec is not None and base is not None and base in taken.get(node.call, ()):
-                weight = msgspec.structs.replace(spec, name=base[1:], role="parameter")
-                past[index] = weight if base.startswith("=") else last.get(base) or spec
+                source = sources.get(base, base)
+                weight = msgspec.structs.replace(spec, name=source[1:], role="parameter")
+                blank = msgspec.structs.replace(spec, name=f"{spec.name}/past", role="constant")
+                past[index] = weight if source.startswith("=") else last.get(source, blank)
         past = {**node.training.past, **past}
         nodes.append(node.with_training(past=past) if past else node)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
@@ -444,12 +447,14 @@ def restore_pasts(
 
 def _mutation_bases(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]]]:
-    """Return two maps: from each call that writes in place without gradients to the old values
+) -> tuple[dict[str, tuple[str, ...]], dict[str, set[str]], dict[str, str]]:
+    """Return three maps: from each call that writes in place without gradients to the old values
     that get the gradients, and from each call to the values that it reads for gradients.
 
     They are the last results of the call. The second mapping has, by every call, the values that
     it reads for gradients, each as "=" and the name of a parameter or as the call that made it.
+    The third has, by every call, the value of the graph that its result is: that of a copy is
+    what it copies, that of new zeros is "".
     """
     parameters = dict(program.graph_signature.inputs_to_parameters)
     bases: dict[fx.Node, str] = {}
@@ -457,14 +462,16 @@ def _mutation_bases(
     makers: dict[fx.Node, str] = {}
     written: dict[str, tuple[str, ...]] = {}
     taken: dict[str, set[str]] = {}
+    sources: dict[str, str] = {}
     for node in program.graph.nodes:
         call, arguments = operators.get(node.name), _gradient_argument_nodes(node)
         first = arguments[0] if arguments else None
         if node.op == "placeholder" and node.name in parameters:
-            bases[node] = f"={parameters[node.name]}"
+            bases[node] = makers[node] = f"={parameters[node.name]}"
         if call is None or first is None:
             continue
-        makers[node] = call.key if call.key in present else makers.get(first, "")
+        passes = "" if _is_factory(call) else makers.get(first, "")
+        makers[node] = sources[call.key] = call.key if call.key in present else passes
         taken[call.key] = {
             bases[provided]
             for provided in arguments
@@ -481,7 +488,17 @@ def _mutation_bases(
         bases[node] = bases.get(first, "") if changes or _is_view(node) else call.key
         if detaches(call) or (first in detached and (changes or _is_view(node))):
             detached.add(node)
-    return {call: own for call, own in written.items() if call and any(own)}, taken
+    changed = {call: own for call, own in written.items() if call and any(own)}
+    return changed, taken, sources
+
+
+def _is_factory(call: Call) -> bool:
+    """Return whether a call makes a tensor from the form of its operand alone: no gradient.
+
+    Source: PyTorch, tools/autograd/derivatives.yaml (output_differentiability: [False]).
+    """
+    name = call.target.removeprefix("aten.").partition(".")[0]
+    return name.startswith("new_") or name.endswith("_like")
 
 
 def _writes_unseen(node: "fx.Node") -> bool:

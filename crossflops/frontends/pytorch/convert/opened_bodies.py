@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
 from crossflops.frontends.pytorch.convert.graph import fx_name, program_operator_nodes
+from crossflops.frontends.pytorch.convert.writing_operators import WritingCall, find_writing_call
 from crossflops.frontends.pytorch.load.fakes import without_values
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.operators import OWN
@@ -84,12 +85,15 @@ class _Opening:
         call = self._calls.get(node.key)
         if call is None:
             return node
-        number = self._number[call.target]
-        self._number[call.target] += 1
-        kernel, reason = find_python_kernel(call.target)
+        target, writing = _operator_of_model(call)
+        number = self._number[target]
+        self._number[target] += 1
+        kernel, reason = find_python_kernel(target)
         if kernel is None:
             return replace(node, closed=reason)
-        key = call.target, node.op, repr(node.attrs), tuple(
+        if writing is not None:
+            kernel = writing.without_writes(kernel)
+        key = target, node.op, repr(node.attrs), tuple(
             (spec.dtype, spec.shape) if spec else None for spec in node.inputs
         )  # fmt: skip
         if key not in self._known:
@@ -127,6 +131,9 @@ class _Opening:
 
         args = torch.fx.map_arg(call.args, stand_in)
         kwargs = torch.fx.map_arg(call.kwargs, stand_in)
+        writing = find_writing_call(call.target)
+        if writing is not None:
+            args, kwargs = writing.arguments_with_values(args)
         return self._convert_kernel(kernel, args, kwargs)
 
     def _body_of_run(self, call: Any, kernel: Callable[..., Any], number: int) -> Graph | str:
@@ -134,9 +141,9 @@ class _Opening:
         or the text of why there is none.
         """
         if self._ran is None:
-            targets = frozenset(entry.target for entry in self._calls.values())
-            self._ran = self._run(targets)
-        seen = self._ran.get(call.target, ())
+            targets = (_operator_of_model(entry)[0] for entry in self._calls.values())
+            self._ran = self._run(frozenset(targets))
+        seen = self._ran.get(_operator_of_model(call)[0], ())
         if len(seen) <= number:
             return "it needs values"
         return self._convert_kernel(kernel, *seen[number])
@@ -150,6 +157,12 @@ class _Opening:
             return error.message
         except Exception as error:  # whatever a kernel raises, there is no body then
             return f"{type(error).__name__}: {brief_error_text(error)}"
+
+
+def _operator_of_model(call: Any) -> tuple[Any, WritingCall | None]:
+    """Return the operator that the model calls, and its call if the program has a replacement."""
+    writing = find_writing_call(call.target)
+    return (call.target if writing is None else writing.target), writing
 
 
 def _are_results_derived(body: Graph) -> bool:
@@ -217,10 +230,7 @@ def find_python_kernel(operator: Any) -> tuple[Callable[..., Any] | None, str]:
     """Return the Python function of an operator's kernel and "", or None and the text of why there
     is none.
     """
-    schema = operator._schema
-    if any(argument.alias_info is not None for argument in schema.arguments):
-        return None, "it writes to its operands, and its body is not opened"
-    name = schema.name
+    name = operator._schema.name
     defined = _custom_operator(name)
     if defined is not None:
         functions = defined._backend_fns

@@ -10,7 +10,7 @@ Source: torch/_higher_order_ops/auto_functionalize.py.
 
 import copy
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from operator import getitem
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 _NAMESPACE = "crossflops_written"
+_CALL = "crossflops_writing_call"  # on an operator that replaces a call: this call
 
 
-class _WritingCall(NamedTuple):
+class WritingCall(NamedTuple):
     """The call of an operator that writes into its arguments: the facts of its node, kept after
     that is removed.
     """
@@ -55,6 +56,43 @@ class _WritingCall(NamedTuple):
         tensors = dict(zip(self.given, values, strict=True))
         return map_arg(self.args, tensors.__getitem__), map_arg(self.kwargs, tensors.__getitem__)
 
+    def without_writes(self, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the operator's kernel as a function that writes into copies.
+
+        It takes what the operator takes, and returns the results of the operator, then the
+        copies, in the order of the results of the replacement.
+        """
+        names = [argument.name for argument in self.target._schema.arguments]
+        own = {argument.name for argument in self.target._schema.arguments
+               if argument.alias_info is not None and argument.alias_info.is_write}  # fmt: skip
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            """Return what the kernel returns and writes."""
+            copies: dict[int, Any] = {}
+
+            def copy_tensor(value: Any) -> Any:
+                """Return the copy of a tensor, the same one at each call."""
+                if isinstance(value, list | tuple):
+                    return [copy_tensor(item) for item in value]
+                if value is None:
+                    return None
+                return copies.setdefault(id(value), value.clone())
+
+            by_name = dict(zip(names, args, strict=False)) | kwargs
+            arguments = {
+                name: copy_tensor(value) if name in own else value
+                for name, value in by_name.items()
+            }
+            positional = [arguments.pop(name) for name in names[: len(args)]]
+            result = kernel(*positional, **arguments)
+            return (*self.own_results(result), *copies.values())
+
+        return run
+
+    def own_results(self, result: Any) -> tuple[Any, ...]:
+        """Return the results of the operator that are not what it writes into."""
+        return result if isinstance(result, tuple) else (result,) * self.returns
+
 
 @contextmanager
 def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
@@ -77,7 +115,7 @@ def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, di
             if not call.results:  # it is given nothing to write into
                 graph.erase_node(node)
                 continue
-            operator = _define(library, f"{call.target._opname}_{number}", call)
+            operator = _define_replacement(library, f"{call.target._opname}_{number}", call)
             forms[operator] = functools.partial(_opaque_writing_form, call)
             _replace_writing_node(graph, node, call, operator)
         own.graph_module.recompile()
@@ -95,14 +133,14 @@ def _writing(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"
                     yield module.graph, node
 
 
-def _to_writing_call(node: "fx.Node") -> _WritingCall:
+def _to_writing_call(node: "fx.Node") -> WritingCall:
     """Return the facts of a node that writes in place: operator, arguments, written tensors and
     number of results.
     """
     target: Any = node.target
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
-    return _WritingCall(
+    return WritingCall(
         target,
         node.args,
         node.kwargs,
@@ -112,7 +150,12 @@ def _to_writing_call(node: "fx.Node") -> _WritingCall:
     )
 
 
-def _define(library: Any, name: str, call: _WritingCall) -> Any:
+def find_writing_call(operator: Any) -> WritingCall | None:
+    """Return the call that an operator replaces, None of an operator of the model."""
+    return getattr(operator, _CALL, None)
+
+
+def _define_replacement(library: Any, name: str, call: WritingCall) -> Any:
     """Return a new operator that returns the results of the call and the tensors that it writes.
 
     Its arguments are the tensors alone, by the names that the operator has for them.
@@ -126,7 +169,9 @@ def _define(library: Any, name: str, call: _WritingCall) -> Any:
     run = functools.partial(_run_writing_call, call)
     library.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=library)
-    return getattr(getattr(torch.ops, _NAMESPACE), name).default
+    operator = getattr(getattr(torch.ops, _NAMESPACE), name).default
+    setattr(operator, _CALL, call)
+    return operator
 
 
 def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
@@ -145,20 +190,19 @@ def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
                 yield (f"{name}_{index}" if len(items) > 1 else name), item
 
 
-def _run_writing_call(call: _WritingCall, *provided: Any) -> Any:
+def _run_writing_call(call: WritingCall, *provided: Any) -> Any:
     """Call an operator that writes in place on copies of these tensors; return its results and the
     written copies.
     """
     copies = [value.clone() for value in provided]
     args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
-    own = result if isinstance(result, tuple) else (result,) * call.returns
     by_node = dict(zip(call.given, copies, strict=True))
-    values = (*own, *(by_node[node] for node in call.written))
+    values = (*call.own_results(result), *(by_node[node] for node in call.written))
     return values if call.results > 1 else values[0]
 
 
-def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
+def _opaque_writing_form(call: WritingCall, *provided: Any) -> Any:
     """Write a call that writes in place as one opaque ONNX node; return its results and the
     written tensors.
     """
@@ -167,7 +211,7 @@ def _opaque_writing_form(call: _WritingCall, *provided: Any) -> Any:
 
 
 def _replace_writing_node(
-    graph: "fx.Graph", node: "fx.Node", call: _WritingCall, operator: Any
+    graph: "fx.Graph", node: "fx.Node", call: WritingCall, operator: Any
 ) -> None:
     """Replace a node that writes in place by a call of `operator`, and copies of what that returns
     to the written tensors.
