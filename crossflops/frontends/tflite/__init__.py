@@ -5,9 +5,10 @@ without TensorFlow.
 May import: frontends, load, operators, ir, errors.
 """
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, TargetError
 from crossflops.frontends.frontend import (
@@ -19,9 +20,11 @@ from crossflops.frontends.frontend import (
     require_packages,
 )
 from crossflops.frontends.inputs import ProvidedInputs
-from crossflops.frontends.tflite.file import TfliteFile, split_tflite_target
 
-__all__ = ["TfliteFile"]
+if TYPE_CHECKING:
+    from crossflops.frontends.tflite.file import TfliteFile
+
+_FILE = f"{__name__}.file"  # imported once there is such a target
 
 
 class Tflite(Frontend):
@@ -38,14 +41,23 @@ class Tflite(Frontend):
 
     def recognizes(self, value: object) -> bool:
         """Return whether the value is a .tflite file."""
-        return isinstance(value, TfliteFile)
+        module = sys.modules.get(_FILE)
+        return module is not None and isinstance(value, module.TfliteFile)
 
     def reads(self, target: str) -> bool:
         """Return whether a target is a .tflite file, or a signature of one."""
+        if ".tflite" not in target:
+            return False
+        from crossflops.frontends.tflite.file import split_tflite_target
+
         return split_tflite_target(target) is not None
 
-    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> TfliteFile:
+    def read(
+        self, target: str, arguments: Mapping[str, object], allow_pickle: bool
+    ) -> "TfliteFile":
         """Return the file that a target names, which is opened later."""
+        from crossflops.frontends.tflite.file import split_tflite_target
+
         file = split_tflite_target(target)
         assert file is not None
         if arguments:
@@ -62,7 +74,7 @@ class Tflite(Frontend):
         """Raise MissingExtraError unless the package with the schema is installed."""
         require_packages(("tflite",), "read a .tflite file", self.extra)
 
-    def source(self, model: TfliteFile, provided: ProvidedInputs, owned: bool) -> Source:
+    def source(self, model: "TfliteFile", provided: ProvidedInputs, owned: bool) -> Source:
         """Return the file as the source. Raises InputError for inputs that are not the file's."""
         from crossflops.frontends.tflite.graph import check_tflite_inputs
 
