@@ -288,7 +288,8 @@ def _config(transformers: Any, target: str, contents: Mapping[str, Any], dtype: 
     known = transformers.CONFIG_MAPPING
     if kind not in known:
         raise TargetError(
-            f"{target} has the model_type {kind!r}, which this transformers does not have",
+            f"{target} has the model_type {kind!r}, which the installed transformers does "
+            "not have",
             nearest_name_hint(
                 str(kind),
                 list(known.keys()),
@@ -365,8 +366,8 @@ def _model(transformers: Any, config: Any, target: str) -> Any:
         kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
-            f"{target} names no class of the installed transformers",
-            "add architectures to its config",
+            f"the config of {target} does not name a class of the installed transformers",
+            'add "architectures" to its config.json, such as ["LlamaForCausalLM"]',
         )
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
