@@ -372,8 +372,10 @@ def _model(transformers: Any, config: Any, target: str) -> Any:
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"{target} can only run generate(): {kind.__name__} has no forward",
-            f"count a part: hf:FILE with its {parts or 'parts'}, and the part's architectures",
+            f"{target} cannot run a single pass: {kind.__name__} has generate(), and no forward()",
+            f"count a part: write its {parts or 'config'}, with its architectures, into a "
+            "file, and "
+            "give hf:FILE",
         )
     if is_building():
         return _build_config_model(kind, config)
