@@ -49,6 +49,8 @@ _FOLDERS = (
     "tensorflow",
     "jax",
     "sklearn",
+    "gguf",
+    "tflite",
 )
 FRONTENDS: tuple[Frontend, ...] = tuple(
     import_module(f"{__name__}.{folder}").FRONTEND for folder in _FOLDERS
@@ -128,7 +130,9 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
     It is guessed from the words of the target, or of the file that it names: no code is run.
     """
-    others = [frontend for frontend in FRONTENDS if frontend.name not in names]
+    others = [
+        frontend for frontend in FRONTENDS if (frontend.builds or frontend.name) not in names
+    ]
     packages = [package for frontend in others for package in frontend.packages]
     path = Path(target.rpartition(":")[0] or target)
     if path.suffix != ".py":
@@ -143,12 +147,26 @@ def may_be_of_another(target: str, names: Iterable[str]) -> bool:
 
 
 def library_of(target: str) -> Library | None:
-    """Return the library of a target such as `timm:resnet50`, or None for other targets."""
+    """Return the library of a target such as `timm:resnet50` or a file, or None for others."""
     prefix, colon, name = target.partition(":")
-    if not colon or not name:
+    prefix, suffix = prefix if colon and name else "", Path(target).suffix
+    is_folder = bool(target) and Path(target).is_dir()
+    if not prefix and not suffix and not is_folder:
         return None
-    libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
-    return next((library for library in libraries if library.prefix == prefix), None)
+    libraries = [library for frontend in FRONTENDS for library in frontend.libraries()]
+    named = (library for library in libraries if prefix and library.prefix == prefix)
+    filed = (library for library in libraries if suffix and library.suffix == suffix)
+    folders = (
+        library
+        for library in (libraries if is_folder and not _is_saved_model(target) else ())
+        if library.config and Path(target, library.config).is_file()
+    )
+    return next(named, None) or next(filed, None) or next(folders, None)
+
+
+def _is_saved_model(folder: str) -> bool:
+    """Return whether a folder is a SavedModel, which may have a config next to it."""
+    return Path(folder, "saved_model.pb").is_file()
 
 
 def candidate_targets(name: str) -> tuple[str, ...]:

@@ -156,6 +156,7 @@ class Frontend(Protocol):
         takes_parameters: Whether a model without parameters may get them as an input.
         has_gradient_mode: Whether its models run differently with gradients switched off.
         has_control: Whether a caller can name loops and branches of its models.
+        builds: The name of the framework whose models it reads from files, "" for its own.
 
     Example:
         >>> class ToyFrontend(Frontend):
@@ -196,6 +197,8 @@ class Frontend(Protocol):
     has_gradient_mode: bool = False
     # Whether a caller can name loops and branches of its models.
     has_control: bool = False
+    # The framework whose models it builds from files of its own, "" where they are its own.
+    builds: str = ""
 
     # Which values are models of the framework.
 

@@ -45,12 +45,16 @@ class NamedModel(msgspec.Struct, frozen=True, kw_only=True):
 class Library(Protocol):
     """A library of named models: a target is `prefix:NAME`, and `package` must be importable.
 
-    `names_models` says whether it has names of its own, which may be typed without the prefix.
+    `names_models` says whether it has names of its own, which may be typed without the prefix. One
+    whose names are files has their `suffix`, and needs no prefix. Nor does a folder that has the
+    library's `config` in it.
     """
 
     prefix: str
     package: str
     names_models: bool = True
+    suffix: str = ""
+    config: str = ""
 
     def names(self) -> Sequence[str]:
         """Return the known names, or () if the library is not installed; nothing is imported."""
@@ -69,7 +73,7 @@ def make_library_model(
     Raises MissingExtraError, and TargetError for an unknown name, with similar names, or for any
     error of the library.
     """
-    name = target.partition(":")[2]
+    name = target.removeprefix(f"{library.prefix}:")
     try:
         named = library.make(name, arguments, sizes)
     except CrossflopsError:

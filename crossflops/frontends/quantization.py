@@ -28,6 +28,11 @@ def mark_value_storage(graph: Graph) -> Graph:
     return _with_value_storage(graph, {}, {}) if _is_quantized(graph) else graph
 
 
+def mark_weight_storage(graph: Graph, types: Mapping[str, str]) -> Graph:
+    """Return the graph with weights stored in these types, by name, also behind data movement."""
+    return _with_value_storage(graph, types, {}) if types else graph
+
+
 def _is_quantized(graph: Graph) -> bool:
     """Return whether a node of the graph, or of its bodies, quantizes values."""
     pending, visited = [graph], set()
@@ -133,7 +138,7 @@ def _node_input_names(node: Node) -> Iterable[str]:
 
 
 def _with_operand_storage(
-    node: Node, folded: bool, storage: Mapping[str, str], functions: Functions
+    node: Node, in_kernel: bool, storage: Mapping[str, str], functions: Functions
 ) -> Node:
     """Return the node with the stored dtypes of its inputs and outputs, also in its bodies."""
 
@@ -148,7 +153,7 @@ def _with_operand_storage(
         inputs=tuple(map(replace_storage, node.inputs)),
         outputs=tuple(map(replace_storage, node.outputs)),
         bodies=tuple(_body(node, body, storage, functions) for body in node.bodies),
-        folded=folded,
+        folded=in_kernel,
     )
 
 

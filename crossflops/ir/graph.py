@@ -19,6 +19,17 @@ _BITS = {
     "uint64": 64, "uint32": 32, "uint16": 16, "uint8": 8, "uint4": 4, "uint2": 2,
     "bool": 8, "complex64": 64, "complex128": 128,
 }  # fmt: skip
+# Types in which weights are stored in blocks with scales of their own: elements and bytes of one.
+# Source: ggml/src/ggml-common.h of llama.cpp, the structs block_*.
+BLOCK_TYPES: Mapping[str, tuple[int, int]] = {
+    "q1_0": (128, 18), "q4_0": (32, 18), "q4_1": (32, 20), "q5_0": (32, 22), "q5_1": (32, 24),
+    "q8_0": (32, 34), "q8_1": (32, 40), "q2_k": (256, 84), "q3_k": (256, 110),
+    "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210), "q8_k": (256, 292),
+    "iq1_s": (256, 50), "iq1_m": (256, 56), "iq2_xxs": (256, 66), "iq2_xs": (256, 74),
+    "iq2_s": (256, 82), "iq3_xxs": (256, 98), "iq3_s": (256, 110), "iq4_nl": (32, 18),
+    "iq4_xs": (256, 136), "tq1_0": (256, 54), "tq2_0": (256, 66), "mxfp4": (32, 17),
+    "nvfp4": (64, 36),
+}  # fmt: skip
 
 DIGITS = 18  # of a size that is given: with more it may not fit into 64 bits
 
@@ -63,6 +74,9 @@ class TensorSpec(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=4096)  # a graph has few shapes, and asks several times for each tensor
 def _shape_nbytes(dtype: str, shape: tuple[int, ...]) -> int:
     """Return the bytes of a dense tensor of this type and shape, rounded up to whole bytes."""
+    if dtype in BLOCK_TYPES:
+        elements, size = BLOCK_TYPES[dtype]
+        return -(-prod(shape) * size // elements)
     return (prod(shape) * _BITS.get(dtype, 0) + 7) // 8
 
 

@@ -70,6 +70,11 @@ def rebuilt_in(framework: str, program: Any, graph: Graph) -> Source:
     `program` is a file, or a model with definite sizes: its bytes, or a model of onnx_ir (for
     TensorFlow only). Raises what `rebuild` here and in `tensorflow` raise.
     """
+    if program is None:
+        raise NormalizeError(
+            f"the model has no ONNX form, so {REBUILT[framework]} cannot be rebuilt from it",
+            "convert the model to ONNX, and give the file",
+        )
     if framework == "tensorflow":
         from crossflops.rebuild import tensorflow
 

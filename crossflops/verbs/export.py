@@ -186,6 +186,11 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
     if requested.to == "onnx":
         _require_weights(source.model)
     model, graph, trace = build_model_program(source, setting)
+    if model is None and requested.to == "onnx":
+        raise InputError(
+            f"a {frontend.title} file cannot be written as ONNX",
+            "convert it with tf2onnx, or write viewer data: --to model-explorer",
+        )
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and requested.to == "onnx":
         with converting(frontend.converter):
@@ -203,7 +208,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
 
 
 def _from_converted(
-    model: bytes, setting: Setting, requested: FileRequest, parameters: "ParameterNotes"
+    model: bytes, setting: Setting, file_request: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
     """Write an ONNX model, made by a converter, as ONNX or as data for a viewer; return the paths
     of the written files.
@@ -212,7 +217,7 @@ def _from_converted(
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
-        return _export_from_file(converted, setting, requested, parameters)
+        return _export_from_file(converted, setting, file_request, parameters)
 
 
 def _require_weights(model: Any) -> None:

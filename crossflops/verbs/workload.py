@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import CrossflopsWarning, InputError
-from crossflops.frontends import Source, require_frontend
+from crossflops.frontends import Source, library_of, require_frontend
 from crossflops.frontends.frontend import GenerationPasses
 from crossflops.frontends.named import SIZES
 from crossflops.hardware.expert_reads import describe_experts
@@ -271,7 +271,8 @@ def _build_layered_counter(
     not agree or has no use.
     """
     layers = LayerKinds(config)
-    named = request.given is None and str(request.target).startswith("hf:")
+    library = None if request.given is not None else library_of(str(request.target))
+    named = library is not None and library.prefix == "hf"
     few = max(_MANY_LAYERS, len(layers.distinct) + _CHECKED)
     if whole_model.passes.is_encoder_decoder or not named or layers.number < few:
         return None

@@ -35,6 +35,7 @@ from crossflops.frontends.pytorch.convert.sparse import translations, write_out_
 from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_writes
 from crossflops.frontends.pytorch.load.fakes import faking_grouped_products
 from crossflops.frontends.pytorch.load.model import quiet, spelling_module_names
+from crossflops.frontends.pytorch.load.stored_types import storage_sizes, storage_types
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.record.attention_windows import attention_windows
 from crossflops.frontends.pytorch.record.custom_functions import (
@@ -55,7 +56,7 @@ from crossflops.frontends.pytorch.record.operators import calls_of_dropped_opera
 from crossflops.frontends.pytorch.record.recorder import with_node_keys
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse
-from crossflops.frontends.quantization import mark_value_storage
+from crossflops.frontends.quantization import mark_value_storage, mark_weight_storage
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Call, Trace
@@ -140,6 +141,7 @@ STORED = "the types in which memory holds values are known"
 SPARSE = "nodes with sparse operands are marked"
 PROGRAM_NAMES = "weights are called as the program calls them"
 MODEL_NAMES = "weights are called as the model calls them"
+WEIGHTS_STORED = "the types in which a file stores weights are known"
 GROUPED = "operator calls in custom functions are known"
 DERIVED = "products that are derived as part of others are marked"
 STARTS = "nodes that start gradients are marked"
@@ -327,6 +329,11 @@ def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
     return with_weights(graph, parameter_aliases(state.exported.exported_program, state.model))
 
 
+def _store_torch_weights(graph: Graph, state: Conversion) -> Graph:
+    """Mark the graph's weights with the types in which a file stores them, if it has others."""
+    return mark_weight_storage(graph, storage_types(state.model))
+
+
 def _add_leaves(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with the inputs and constants that have a gradient among its `starts`."""
     return msgspec.structs.replace(graph, starts={**graph.starts, **state.recording.leaves})
@@ -358,6 +365,8 @@ def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
     sizes["idle_params"] = idle_parameters(state.trace)
+    if types := storage_types(state.model):
+        sizes |= storage_sizes(state.model, types)
     return with_graph_identity(graph, type(state.model).__name__, **sizes)
 
 
@@ -475,6 +484,12 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
         fact_set(MODEL_NAMES),
         ends=fact_set(PROGRAM_NAMES),
     ),
+    Pass(
+        "store weights",
+        _torch_graph_rewrite(_store_torch_weights),
+        fact_set(MODEL_NAMES),
+        fact_set(WEIGHTS_STORED),
+    ),
     Pass("add leaves", _torch_graph_rewrite(_add_leaves), fact_set(SEVERED), fact_set(LEAVES)),
     Pass(
         "add attention windows",
@@ -521,5 +536,6 @@ PIPELINE = Pipeline(
     given=fact_set(RECORDED),
     wanted=fact_set(
         *(DROPPED, DERIVED, STARTS, FUNCTIONS, LEAVES, WINDOWS, TURNED_WEIGHTS, PLACED),
+        WEIGHTS_STORED,
     ),
 )

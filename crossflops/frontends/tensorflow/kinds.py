@@ -10,7 +10,7 @@ from typing import Any
 
 _PACKAGES, _OTHERS = {"tensorflow", "keras"}, {"jax", "jaxlib", "flax"}
 _EMPTY = CellType()  # of a name that has no value yet
-_FILES = {".keras", ".h5", ".hdf5", ".pb", ".tflite"}
+_FILES = {".keras", ".h5", ".hdf5", ".pb"}
 
 
 def is_model(value: object) -> bool:

@@ -128,10 +128,6 @@ def test_folders_that_lack_something(coder, tmp_path):
     assert refused(coder)[0] == "is an empty SavedModel"
     (tmp_path / "none.pb").write_bytes(b"")
     assert refused(tmp_path / "none.pb")[0] == "contains no operations"
-    (tmp_path / "small.tflite").write_bytes(b"")
-    assert refused(tmp_path / "small.tflite")[0] == (
-        "is a TFLite file, which crossflops cannot read"
-    )
 
 
 def test_inputs_that_a_signature_does_not_take(coder):

@@ -178,6 +178,7 @@ class Transformers(Library):
     prefix = "hf"
     package = "transformers"
     names_models = False
+    config = _CONFIG
 
     def names(self) -> Sequence[str]:
         """Return (), since the repositories of the Hugging Face hub are not listed."""
@@ -194,35 +195,52 @@ class Transformers(Library):
         """
         transformers = importlib.import_module("transformers")
         content = _read_config_content(transformers, name)
-        named_type, others = split_type(arguments)
-        dtype = named_type or type_of_config(content, f"hf:{name}")
-        notes = [*_notes_on_weights(name, content, dtype, bool(named_type))]
-        dtype = dtype or (UNPACKED if quantization(content) else "")
-        config = _config(transformers, name, {**content, **others}, dtype)
-        _check_config_arguments(name, config, others)
-        if getattr(config, "use_cache", False):
-            config.use_cache = False
-            notes.append(f"hf:{name} is counted without a key-value cache")
-        _set_image_size(config, sizes)
-        model = _model(transformers, config, name)
-        if experts := choose_experts(model):
-            notes.append(f"the experts of hf:{name} run by transformers' {experts!r}")
-        elif group_loops(model):
-            notes.append(
-                f"the experts of hf:{name} run as one grouped product for each matrix: their own"
-                " loop reads which experts are chosen, and weights without values choose none"
-            )
-        usual = usual_inputs(model, config, sizes, dtype)
-        specs = usual.specs
-        notes += [f"hf:{name} {note}" for note in usual.notes]
-        return NamedModel(
-            model=model,
-            specs=specs,
-            values=usual.values,
-            origin=f"its config, model_type {config.model_type}",
-            sizes=tuple(_size_option_names(specs)),
-            notes=tuple(notes),
+        return build_config_model(content, f"hf:{name}", arguments, sizes)
+
+
+def build_config_model(
+    content: Mapping[str, Any],
+    target: str,
+    arguments: Mapping[str, object],
+    sizes: Mapping[str, int],
+    says_type: bool = True,
+) -> NamedModel:
+    """Return the transformers model of a config's contents, with its usual input.
+
+    Messages and notes call it by its `target`; with `says_type` a note is about the type of its
+    weights. Raises TargetError.
+    """
+    transformers = importlib.import_module("transformers")
+    named_type, others = split_type(arguments)
+    dtype = named_type or type_of_config(content, target)
+    type_notes = _notes_on_weights(target, content, dtype, bool(named_type)) if says_type else ()
+    notes = [*type_notes]
+    dtype = dtype or (UNPACKED if quantization(content) else "")
+    config = _config(transformers, target, {**content, **others}, dtype)
+    _check_config_arguments(target, config, others)
+    if getattr(config, "use_cache", False):
+        config.use_cache = False
+        notes.append(f"{target} is counted without a key-value cache")
+    _set_image_size(config, sizes)
+    model = _model(transformers, config, target)
+    if experts := choose_experts(model):
+        notes.append(f"the experts of {target} run by transformers' {experts!r}")
+    elif group_loops(model):
+        notes.append(
+            f"the experts of {target} run as one grouped product for each matrix: their own"
+            " loop reads which experts are chosen, and weights without values choose none"
         )
+    usual = usual_inputs(model, config, sizes, dtype)
+    specs = usual.specs
+    notes += [f"{target} {note}" for note in usual.notes]
+    return NamedModel(
+        model=model,
+        specs=specs,
+        values=usual.values,
+        origin=f"its config, model_type {config.model_type}",
+        sizes=tuple(_size_option_names(specs)),
+        notes=tuple(notes),
+    )
 
 
 def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
@@ -240,7 +258,7 @@ def _read_config_content(transformers: Any, name: str) -> dict[str, Any]:
 
 
 def _notes_on_weights(
-    name: str, content: Mapping[str, Any], dtype: str, is_argument: bool
+    target: str, content: Mapping[str, Any], dtype: str, is_argument: bool
 ) -> Iterator[str]:
     """Yield notes on the dtype of the weights and where it is from, and on stored weights that are
     quantized.
@@ -248,29 +266,29 @@ def _notes_on_weights(
     origin = "--arg" if is_argument else "its config"
     method = quantization(content)
     if dtype:
-        yield f"the weights of hf:{name} are {dtype}, as {origin} says"
+        yield f"the weights of {target} are {dtype}, as {origin} says"
     elif not method:
         yield (
-            f"the weights of hf:{name} are {USUAL}, as its config names no type: "
+            f"the weights of {target} are {USUAL}, as its config names no type: "
             "--arg dtype=bfloat16 sets one"
         )
     if method:
         yield (
-            f"the config of hf:{name} stores quantized weights ({method}): they are counted as "
+            f"the config of {target} stores quantized weights ({method}): they are counted as "
             f"{dtype or UNPACKED}, so the bytes of weights are larger than stored"
         )
 
 
-def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: str) -> Any:
+def _config(transformers: Any, target: str, contents: Mapping[str, Any], dtype: str) -> Any:
     """Return the config object of transformers with this content and dtype of weights."""
-    content = without_types(provided)
+    content = without_types(contents)
     if dtype:
         content["torch_dtype"] = dtype  # which every transformers reads
     kind = content.pop("model_type", None)
     known = transformers.CONFIG_MAPPING
     if kind not in known:
         raise TargetError(
-            f"hf:{name} has the model_type {kind!r}, which the installed transformers does "
+            f"{target} has the model_type {kind!r}, which the installed transformers does "
             "not have",
             nearest_name_hint(
                 str(kind),
@@ -281,7 +299,7 @@ def _config(transformers: Any, name: str, provided: Mapping[str, Any], dtype: st
     return transformers.AutoConfig.for_model(kind, **content)
 
 
-def _check_config_arguments(name: str, config: Any, arguments: Mapping[str, object]) -> None:
+def _check_config_arguments(target: str, config: Any, arguments: Mapping[str, object]) -> None:
     """Raise TargetError for an argument that a config of this kind does not have.
 
     Configs store any argument, but no model reads an unknown one.
@@ -297,7 +315,7 @@ def _check_config_arguments(name: str, config: Any, arguments: Mapping[str, obje
         known = sorted(key for key in vars(plain) if not key.startswith("_"))
         raise TargetError(
             f"a config of {config.model_type} has no {strays[0]!r}: --arg {strays[0]} changes"
-            f" nothing in hf:{name}",
+            f" nothing in {target}",
             nearest_name_hint(strays[0], known, "check --arg"),
         )
 
@@ -332,7 +350,7 @@ def _fetch_hub_config(name: str) -> str:
     return fetched
 
 
-def _model(transformers: Any, config: Any, name: str) -> Any:
+def _model(transformers: Any, config: Any, target: str) -> Any:
     """Build a model of the class that a config names, else of the base class of its type; return
     it.
     """
@@ -348,14 +366,13 @@ def _model(transformers: Any, config: Any, name: str) -> Any:
         kind = transformers.MODEL_MAPPING.get(type(config), None)
     if kind is None:
         raise TargetError(
-            f"the config of hf:{name} does not name a class of the installed transformers",
+            f"the config of {target} does not name a class of the installed transformers",
             'add "architectures" to its config.json, such as ["LlamaForCausalLM"]',
         )
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"hf:{name} cannot run a single pass: {kind.__name__} has generate(), and no "
-            "forward()",
+            f"{target} cannot run a single pass: {kind.__name__} has generate(), and no forward()",
             f"count a part: write its {parts or 'config'}, with its architectures, into a "
             "file, and "
             "give hf:FILE",

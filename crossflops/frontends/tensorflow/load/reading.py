@@ -33,11 +33,6 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
         raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
     if path.is_file():
         refuse_stand_in(path)
-    if path.suffix == ".tflite":
-        raise TargetError(
-            f"{path} is a TFLite file, which crossflops cannot read",
-            "give the .keras file or the SavedModel that it was made from",
-        )
     if path.suffix not in _OF_KERAS or _backend() == "tensorflow":
         require_tensorflow()
     if path.suffix == ".keras":
