@@ -118,7 +118,8 @@ def _copy_export_registry(table: Any) -> Any:
     """Return a copy of a table of ONNX translations, so that operators can be added to the copy
     alone.
     """
-    copied = object.__new__(_registry_class(type(table)))
+    kind: Any = type(table)
+    copied = object.__new__(_registry_class(kind))
     copied.__dict__.update(vars(table))
     copied.functions = {target: list(forms) for target, forms in table.functions.items()}
     return copied
@@ -128,7 +129,7 @@ def _copy_export_registry(table: Any) -> Any:
 def _registry_class(registry: Any) -> Any:
     """Return PyTorch's class of registries, with signatures of added translations cached."""
 
-    class Registry(registry):  # type: ignore[misc]
+    class Registry(registry):
         """A registry of ONNX translations that derives the signature of each only once."""
 
         def register_op(self, target: Any, function: Any, is_complex: bool = False) -> None:
