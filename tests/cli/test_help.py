@@ -46,7 +46,7 @@ def test_every_option_stands_in_one_group(line, name):
     """Nothing is left out of the help, and nothing is there twice."""
     _, out, _ = line(name, "--help")
     groups = out[out.index(f"{headings(out)[0]}:") :]  # behind the sentences, which name options
-    shown = re.findall(r"^  (?:-\w, )?(--[a-z][\w-]*)", groups, re.MULTILINE)
+    shown = re.findall(r"^  (?:-\w, |--\w+, )?(--[a-z][\w-]*)", groups, re.MULTILINE)
     known = [
         max(param.opts, key=len) for param in of(name).params if isinstance(param, click.Option)
     ]
