@@ -116,7 +116,9 @@ def _fill_node_names(graph: ExecutedGraph, names: Mapping[str, Iterator[str]]) -
     """
 
     def fill(node: ExecutedNode) -> ExecutedNode:
-        """Return the node with a name, and its subgraphs with names."""
+        """Return a copy of the node in which it and the nodes of its subgraphs have names, made
+        where there was none.
+        """
         name = node.name or next(names[node.op], "") if node.op in names else node.name
         bodies = {key: _fill_node_names(body, names) for key, body in node.bodies.items()}
         return node._replace(name=name or node.outputs[0], bodies=bodies)

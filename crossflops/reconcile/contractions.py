@@ -517,8 +517,8 @@ class _Reader:
                     todo += sources
 
     def _pass_on(self, node: Node) -> None:
-        """Record that the result of a node is still the result of a contraction, if the node only
-        moves or scales that.
+        """If a node only moves or scales the result of a contraction, record its own result as the
+        result of that contraction, too.
         """
         source = node.inputs[0] if node.inputs else None
         if source is None or source.name not in self._bare:

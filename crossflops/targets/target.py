@@ -323,7 +323,7 @@ def _call_target(
             raise absent from error
         raise TargetError(
             f"{target} raised {error_words(error)}{error_location(error)}",
-            f"pip install {missing}" if missing else TRACEBACK,
+            f"install the package that it needs: pip install {missing}" if missing else TRACEBACK,
         ) from error
 
 

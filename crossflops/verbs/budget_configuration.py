@@ -222,8 +222,8 @@ def _budget_files_beneath(folder: Path) -> list[str]:
 
 
 def with_nearest(file: Path, budgets: Sequence[Budget]) -> dict[Path, dict[str, Budget]]:
-    """Return {configuration file: {budget name: budget}}; a budget moves to the configuration that
-    is nearest to its model.
+    """Return {configuration file: {budget name: budget}}: the budgets of `file`, each replaced by
+    those of a configuration in a folder nearer to its model, where there is one.
 
     A model in a folder that has a budget for it by itself is held against that.
     """

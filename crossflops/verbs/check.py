@@ -440,7 +440,7 @@ def _latency(budget: Budget, on_progress: Callable[[str], None]) -> float:
     if not isinstance(timed, Ran) or timed.measurement is None:
         reason = getattr(timed, "message", "the model could not be timed")
         raise InputError(
-            reason,
+            f"the rule latency_ms cannot be checked: {reason}",
             "run `crossflops bench` for details, or remove the rule latency_ms if the model "
             "cannot run",
         )

@@ -304,5 +304,7 @@ class _NotedWalk:
 
 
 def _number_and_run(node: Node) -> tuple[str, str]:
-    """Return a node's operation number, and the run of an unrolled loop ("" if none)."""
+    """Return a node's operation number, and the iteration of an unrolled loop that it is in (""
+    if it is in none).
+    """
     return node.conversion.written_for, node.key.partition("@")[2]

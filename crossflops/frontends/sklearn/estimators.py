@@ -60,7 +60,9 @@ def _is_estimator(value: object) -> bool:
 
 
 def _estimators_in(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
-    """Yield (name, estimator, False) of each estimator in an attribute, also in lists."""
+    """Yield (name, estimator, False) for each estimator in an attribute, also in lists; False says
+    that it is not one step of a sequence.
+    """
     if _is_estimator(value):
         yield name, value, False
         return

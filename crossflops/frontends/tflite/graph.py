@@ -79,8 +79,8 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
         if spec.shape != known[name].shape:
             fixed = shape_text(known[name].shape)
             raise InputError(
-                f"the sizes of a .tflite file cannot be changed: input {name!r} is {fixed}, not "
-                f"{shape_text(spec.shape)}",
+                f"the sizes of a .tflite file cannot be changed: input {name!r} has the shape "
+                f"{fixed}, and --input gives {shape_text(spec.shape)}",
                 "leave out --input, or convert the model for these sizes",
             )
 
@@ -241,9 +241,10 @@ def _check_control(graph: Graph, control: Control) -> None:
         keys = [node.key for node in all_nested_nodes(graph.nodes) if node.op.type == kind]
         for name in named:
             if name not in keys:
-                known = ", ".join(keys) or "there is none in the file"
+                thing = "loop" if kind == "Loop" else "branch"
                 raise InputError(
-                    f"{flag} names {name!r}, which is not in the file", f"known: {known}"
+                    f"{flag} names {name!r}, but the file has no such {thing}",
+                    f"write one of: {', '.join(keys)}" if keys else f"leave out {flag}",
                 )
 
 

@@ -106,11 +106,12 @@ def convention_numerators(report: Report, train: bool = False) -> tuple[Numerato
     for fold in report.folds:
         formula = find_convention(fold.tool, fold.edition).formula
         if formula is not None and (formula.passes == "training") != train:
-            about = "training" if not train else "a forward pass"
-            raise InputError(
-                f"--as {fold.tool}@{fold.edition} is a formula for {about}",
-                "leave out --train" if train else "add --train",
-            )
+            name = f"{fold.tool}@{fold.edition}"
+            if train:
+                raise InputError(
+                    f"--as {name} is a formula for a forward pass", "leave out --train"
+                )
+            raise InputError(f"--as {name} is a formula for training", "add --train")
     return tuple(
         convention_numerator(msgspec.structs.replace(report, as_=fold)) for fold in report.folds
     )

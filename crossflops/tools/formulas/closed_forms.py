@@ -74,8 +74,10 @@ def keys_of_queries(work: TokenSequence) -> int:
     "(glu h f k L - feed-forward MACs) T: one width for all layers, and no shared experts"
 )
 def single_ffn(work: TokenSequence) -> int:
-    """Return how many more feed-forward MACs Megatron-DeepSpeed's formula counts because it uses
-    the sizes of one layer for all layers, and no shared experts.
+    """Return the feed-forward MACs of Megatron-DeepSpeed's formula less those of the model.
+
+    The formula takes the sizes of one layer for all layers and leaves out shared experts, so the
+    difference may be negative.
     """
     return (_single_ffn_macs(work) - work.architecture.ffn) * work.tokens
 

@@ -1018,8 +1018,8 @@ def _piece(
     operands: dict["fx.Node", Any],
     outputs: list[Any],
 ) -> OperatorPiece:
-    """Return the decomposition of a run: its recorded operators as steps, with references to
-    operands and earlier steps.
+    """Return the decomposition of a run of calls: the operators that were recorded in it, as steps
+    that refer to operands and earlier steps, and which of them give `outputs`.
     """
     import torch
 

@@ -33,7 +33,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
     enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
 
     def enter_scope(self: Any) -> Any:
-        """Enter a name scope, and record the layer that opened it."""
+        """Enter a name scope, record the layer that opened it, and return the scope's name."""
         entered_scope = enter(self)
         if self.caller is not None:
             scopes.setdefault(get_default_graph().get_name_scope(), self.caller)
