@@ -17,7 +17,7 @@ MODEL = ("targets.py:linear", "--input", "2x4")
     [
         (("count", "missing.py:f"), "file missing.py does not exist"),
         (("count", "no_such_module:f"), "module no_such_module is not installed"),
-        (("count", "targets.py:nothing"), "has no 'nothing'"),
+        (("count", "targets.py:nothing"), "does not define 'nothing'"),
         (("count", "targets.py:raises"), "targets.py:raises raised ValueError: no weights here"),
         (("count", "targets.py:linear", "--input", "2x5"), "the model raised on these inputs"),
         (("count", "targets.py:linear"), "missing a required argument: 'input'"),

@@ -91,7 +91,7 @@ def test_a_name_that_is_nearly_right_is_suggested(file):
     """Of what the file has."""
     path = file("def make_small(): pass")
     assert refused(f"{path}:make_smal") == (
-        "models.py has no 'make_smal'",
+        "models.py does not define 'make_smal'",
         "did you mean make_small?",
     )
 

@@ -203,7 +203,7 @@ def test_an_odd_total_in_flops_is_rounded_and_said():
 def test_what_counts_no_contractions_is_no_numerator():
     """Bytes, or elementwise operations alone, cannot be turned into MACs."""
     by_bytes = ConventionCount(tool="bytes", edition="1", total=7, assumed=False)
-    with pytest.raises(InputError, match="bytes counts no multiply-accumulates"):
+    with pytest.raises(InputError, match="bytes does not count multiply-accumulates"):
         convention_numerator(report(as_=by_bytes))
 
 

@@ -165,7 +165,7 @@ def test_an_image_has_the_side_that_is_asked_for():
 def test_every_prefix_belongs_to_one_library():
     """The five of the manual."""
     prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.libraries()]
-    assert sorted(prefixes) == ["hf", "keras", "timm", "torchvision"]
+    assert sorted(prefixes) == ["gguf", "hf", "keras", "timm", "torchvision"]
 
 
 @pytest.mark.tools

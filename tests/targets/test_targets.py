@@ -123,8 +123,8 @@ def test_a_suffix_that_is_misspelt_leads_to_the_file(tmp_path, monkeypatch):
         ("no_such_package:make", "module no_such_package is not installed"),
         ("no_such_package.sub:make", "module no_such_package is not installed"),
         ("fractions.sub:make", "module fractions.sub is not installed"),
-        ("fractions:NoSuchName", "fractions has no 'NoSuchName'"),
-        ("fractions:Fraction.nothing", "fractions has no 'Fraction.nothing'"),
+        ("fractions:NoSuchName", "fractions does not define 'NoSuchName'"),
+        ("fractions:Fraction.nothing", "fractions does not define 'Fraction.nothing'"),
         ("resnet50", "unknown target 'resnet50'"),
         ("fractions:", "unknown target 'fractions:'"),
         (":make", "unknown target ':make'"),
@@ -144,7 +144,7 @@ def test_a_module_that_needs_another_names_it(file, tmp_path, monkeypatch):
     file("import no_such_framework", "broken.py")
     monkeypatch.chdir(tmp_path)
     assert refused("broken:make") == (
-        "broken needs no_such_framework",
+        "broken needs the package no_such_framework",
         "pip install no_such_framework",
     )
 
@@ -162,7 +162,7 @@ def test_a_file_that_fails_says_how(file, code, reason):
     """Whatever the file raises when it runs, a call of sys.exit too, is in the message."""
     path = file(code)
     message, hint = refused(f"{path}:make")
-    assert message.startswith(f"running {path} failed: ")
+    assert message.startswith(f"running the file {path} failed: ")
     assert reason in message
     assert hint == TRACEBACK
 
@@ -202,7 +202,7 @@ def test_a_name_that_timm_does_not_know_is_refused(file, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     message, hint = refused("timm:nothing")
-    assert message.startswith("timm cannot make 'nothing': Unknown model")
+    assert message.startswith("timm cannot build the model 'nothing': Unknown model")
     assert "spelling" in hint
     sys.modules.pop("timm", None)
 

@@ -82,9 +82,13 @@ def bind(
     inside = {part for name in names for part in formula_names(name)}
     for name, size in dims.items():
         if name not in names | inside:
-            known = ", ".join(sorted(names)) or "no dimension has a name"
-            hint = f"the named dimensions of its inputs are: {known}"
-            raise InputError(f"no input of the model has a dimension {name!r}", hint)
+            known = ", ".join(sorted(names))
+            raise InputError(
+                f"no input of the model has a dimension {name!r}",
+                f"use one of these dimensions with --dim or --vary: {known}"
+                if known
+                else "leave out --dim and --vary: no dimension has a name",
+            )
         if size < 0:
             raise InputError(f"dimension {name!r} must be at least 0, got {size}", _HINT)
     for name in sorted(names - bound.keys()):
