@@ -203,7 +203,7 @@ def test_a_name_that_timm_does_not_know_is_refused(file, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     message, hint = refused("timm:nothing")
     assert message.startswith("timm cannot build the model 'nothing': Unknown model")
-    assert "spelling" in hint
+    assert "check the name" in hint
     sys.modules.pop("timm", None)
 
 
