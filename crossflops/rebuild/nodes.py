@@ -1,4 +1,4 @@
-"""What converters know about a node, and checks for nodes that cannot be rebuilt."""
+"""Facts that converters need of a node, and checks for nodes that cannot be rebuilt."""
 
 from collections.abc import Callable
 from typing import Any

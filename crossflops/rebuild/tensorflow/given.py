@@ -1,4 +1,4 @@
-"""What a rule gets: a node of ONNX, with its inputs as TensorFlow tensors."""
+"""The input of a rule: a node of ONNX, with its inputs as TensorFlow tensors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

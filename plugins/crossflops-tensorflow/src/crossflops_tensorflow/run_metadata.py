@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class RunCount(NamedTuple):
-    """What the profiler prints for a graph after a run of it.
+    """The numbers that the profiler prints for a graph after a run of it.
 
     `total` is `total_float_ops`; `by_type` the amounts by type of operation; `not_run` the
     operations with an open shape that the run did not show, which therefore count 0.
