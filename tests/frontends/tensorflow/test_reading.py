@@ -135,7 +135,7 @@ def test_inputs_that_a_signature_does_not_take(coder):
     for shape, given in (("3x9", "(3, 9) and float32"), ("3x8:int32", "(3, 8) and int32")):
         with pytest.raises(InputError) as caught:
             macs(f"{coder}:encode", shape)
-        assert caught.value.message.endswith(f"(None, 8) and the type float32, not {given}")
+        assert caught.value.message.endswith(f"(None, 8) and the type float32, got {given}")
 
 
 def test_a_graph_that_is_not_frozen(tmp_path):
