@@ -22,6 +22,7 @@ from crossflops.frontends.pytorch.record.operators import (
     write_and_return_node,
     write_argument_nodes,
 )
+from crossflops.frontends.pytorch.record.recorder import CUSTOM
 from crossflops.ir.graph import (
     START_MISSING,
     TURNED,
@@ -416,6 +417,9 @@ def restore_pasts(
 ) -> Graph:
     """Return the graph in which a node that read a tensor after it was overwritten without
     gradients reads the old value instead: autograd sends the gradient there.
+
+    What a custom autograd function returns keeps its gradient, which the function's own backward
+    pass takes, however its forward pass wrote it.
     """
     present = {node.call for node in graph.nodes}
     written, taken, sources = _mutation_bases(program, operators, present)
@@ -433,7 +437,9 @@ def restore_pasts(
         past = {}
         for index, spec in enumerate(node.inputs):
             maker, behind = made.get(spec.name, _NOWHERE) if spec else _NOWHERE
-            bases = written.get(maker, ()) if maker != node.call else ()
+            function = _enclosing_function(maker)
+            is_result = bool(function) and function != _enclosing_function(node.call)
+            bases = () if is_result or maker == node.call else written.get(maker, ())
             base = bases[-1 - behind] if behind < len(bases) else None
             if spec is not None and base is not None and base in taken.get(node.call, ()):
                 source = sources.get(base, base)
@@ -443,6 +449,13 @@ def restore_pasts(
         past = {**node.training.past, **past}
         nodes.append(node.with_training(past=past) if past else node)
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def _enclosing_function(call: str) -> str:
+    """Return the key of the outermost custom autograd function that runs a call, "" if none."""
+    parts = call.split("/")
+    own = next((i for i, part in enumerate(parts) if part.startswith(CUSTOM)), None)
+    return "" if own is None else "/".join(parts[: own + 1])
 
 
 def _mutation_bases(
