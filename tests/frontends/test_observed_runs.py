@@ -107,7 +107,7 @@ def test_a_run_that_raises_when_it_is_watched_is_a_failure_of_who_watches():
     trace, calls = seen(Shy(), X, view=DISPATCH)
     assert [call.target for call in calls] == [UNWATCHED]
     assert any(call.target == "aten.linear.default" for call in trace.calls)
-    with pytest.raises(PredictionError, match=r"torch-flop-counter .* somebody looks"):
+    with pytest.raises(PredictionError, match=r"torch-flop-counter, .* somebody looks"):
         predict(find_convention("torch-flop-counter"), trace, Setting())
 
 
