@@ -32,7 +32,7 @@ FREE = {
         ("mark starts", "mark lost starts"),
         ("mark views", "restore pasts"),
         ("sever inputs", "add custom functions"),
-        ("name weights", "add leaves"),
+        ("store weights", "add leaves"),
         ("add leaves", "add attention windows"),
         ("add attention windows", "mark hooked weights"),
         ("mark turned weights", "identify graph"),
