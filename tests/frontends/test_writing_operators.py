@@ -150,11 +150,11 @@ BOTH = (LAYER + HEAD, HEAD + HEAD + LAYER)  # forward; the head's two gradients,
     ],
 )
 def test_counted_beside_it(run, forward, backward, operators):
-    """What stands around is counted, and each call of an operator is named."""
+    """What stands around is counted, and each operator by its body, which has no products."""
     report = crossflops.count(model(run), ["8x6"], train=True)
     assert report.totals.macs == forward
-    named = [row.op for row in report.uncounted]
-    assert named == [f"torch.ops.writing.{name}.default" for name in operators]
+    assert operators  # their kernels are Python: each is counted by its body
+    assert report.uncounted == ()
     step = report.training
     assert step.backward_input_macs + step.backward_weight_macs == backward
     assert step.uncounted == ()
