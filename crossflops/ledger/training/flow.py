@@ -137,7 +137,8 @@ class GradientFlow:
                     if (name not in values and self.value_state(spec, node, values).trained)
                     or name in self._parameters
                 }
-                ends |= graded.keys() | names_read_by_bodies(node)
+                # a backward pass of its own gives gradients to the function's operands alone
+                ends |= graded.keys() if known else graded.keys() | names_read_by_bodies(node)
         return live
 
     def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:

@@ -256,7 +256,10 @@ def test_options_that_a_file_cannot_take(tmp_path: Path, capsys: pytest.CaptureF
     """Other sizes, a training step and a file of ONNX are errors with a remedy, exit 2."""
     path = written(tmp_path, "lite", lite_blocks, x=(1, 32, 32, 3))
     for words, message in (
-        (("count", path, "--input", "2x32x32x3"), "cannot be changed: input 'x' has the shape 1x32x32x3"),
+        (
+            ("count", path, "--input", "2x32x32x3"),
+            "cannot be changed: input 'x' has the shape 1x32x32x3",
+        ),
         (("count", path, "--train"), "a training step of a model of TFLite is not counted yet"),
         (("count", path, "--arg", "a=1"), "is a file, not a callable"),
         (("export", path, "--to", "onnx", "-o", str(tmp_path / "x.onnx")), "cannot be written as"),
