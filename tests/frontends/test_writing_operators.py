@@ -1,9 +1,9 @@
 """Custom operators that write into their arguments (`mutates_args`): count and training step.
 
 The layer is 8 x 6 x 6 = 288 MACs, the head behind it 8 x 6 x 2 = 96. The kernels of the operators
-are Python, so each is counted by its body: `fill` and each tensor of `every` is a product of 8 rows
-of 6 by 4 x 6, `back_` one by 6 x 6, and the others have none. Autograd sees nothing of what they
-write: a gradient goes by as if they were not.
+are Python, so each is counted by its body: `fill` and each tensor of `every` is a product of 8
+rows of 6 by 4 x 6, `back_` one by 6 x 6, and the others have none. Autograd sees nothing of what
+they write: a gradient goes by as if they were not.
 """
 
 import pytest
