@@ -171,7 +171,7 @@ class SourceTexts:
             return self._binary(node, scope, choices, depth)
         if isinstance(node, ast.Name | ast.NamedExpr):
             name = node.target.id if isinstance(node, ast.NamedExpr) else node.id
-            return self._named(name, scope, choices, depth)
+            return self._text_of_name(name, scope, choices, depth)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, scope, choices, depth)
         if isinstance(node, ast.Subscript):
@@ -236,7 +236,7 @@ class SourceTexts:
             return None if sign is None else eval(f"{left}{sign}{right}")
         return None
 
-    def _named(self, name: str, scope: Scope, choices: Choices, depth: int) -> str | None:
+    def _text_of_name(self, name: str, scope: Scope, choices: Choices, depth: int) -> str | None:
         """Return a text of a variable, a parameter or a constant."""
         if name in OPAQUE_NAMES:
             return None
@@ -318,7 +318,7 @@ class SourceTexts:
                 isinstance(mark, ast.Name) and mark.id.endswith("property")
                 for mark in owner.decorator_list
             ):
-                return self._returned(owner, Scope(scope.module, (owner,)), choices, depth)
+                return self._text_of_return(owner, Scope(scope.module, (owner,)), choices, depth)
         return self._column(node, scope, choices, depth)
 
     def _column(
@@ -376,7 +376,7 @@ class SourceTexts:
                 return self._first(node, scope, choices, depth)
         if isinstance(node.func, ast.Attribute):
             if node.func.attr == "join" and isinstance(node.func.value, ast.Constant):
-                return self._joined(str(node.func.value.value), node.args[0], scope, choices)
+                return self._joined_text(str(node.func.value.value), node.args[0], scope, choices)
             if node.func.attr == "get" and len(node.args) == 2:
                 table = [*self._table(node.func.value, scope, depth), (node.args[1], scope)]
                 chosen = choices.pick(("item", ast.dump(node)), len(table))
@@ -394,9 +394,9 @@ class SourceTexts:
             default = _default(name, function)
             if name not in given and default is not None:
                 given[name] = (default, Scope(module))
-        return self._returned(function, Scope(module, (function,), given), choices, depth)
+        return self._text_of_return(function, Scope(module, (function,), given), choices, depth)
 
-    def _returned(
+    def _text_of_return(
         self, function: Function, scope: Scope, choices: Choices, depth: int
     ) -> str | None:
         """Return one of the texts that a function returns."""
@@ -418,7 +418,7 @@ class SourceTexts:
             return "did you mean {similar name}?"
         if len(node.args) > 2:
             return self._words(node.args[2], scope, choices, depth)
-        names = self._listed(node.args[1], scope, choices)
+        names = self._texts_of_collection(node.args[1], scope, choices)
         return f"known: {', '.join(names) if names else '{all names}'}"
 
     def _first(self, node: ast.Call, scope: Scope, choices: Choices, depth: int) -> str | None:
@@ -429,11 +429,15 @@ class SourceTexts:
         bound = self._loop_bindings(made.generators[0], scope, choices)
         return self._resolve(made.elt, scope.with_bound(bound), choices, depth) if bound else None
 
-    def _joined(self, between: str, node: ast.expr, scope: Scope, choices: Choices) -> str | None:
-        names = self._listed(node, scope, choices)
+    def _joined_text(
+        self, between: str, node: ast.expr, scope: Scope, choices: Choices
+    ) -> str | None:
+        names = self._texts_of_collection(node, scope, choices)
         return None if not names else between.join(names)
 
-    def _listed(self, node: ast.expr, scope: Scope, choices: Choices) -> list[str] | None:
+    def _texts_of_collection(
+        self, node: ast.expr, scope: Scope, choices: Choices
+    ) -> list[str] | None:
         """Return the texts of a collection that is written out, if they are few."""
         rows = self._elements(node, scope, _DEPTH)
         if rows is None or not 0 < len(rows) <= _LISTED:
@@ -459,9 +463,9 @@ class SourceTexts:
             keys = [key for key in node.keys if key is not None]
             return [(key, scope) for key in keys] if len(keys) == len(node.keys) else None
         if isinstance(node, ast.Call):
-            return self._collected(node, scope, depth)
+            return self._elements_of_call(node, scope, depth)
         if isinstance(node, ast.GeneratorExp | ast.ListComp):
-            return self._generated(node, scope, depth)
+            return self._elements_of_generator(node, scope, depth)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.BitOr):
             sides = [self._elements(side, scope, depth - 1) for side in (node.left, node.right)]
             return None if None in sides else [row for side in sides for row in side or ()]
@@ -470,7 +474,7 @@ class SourceTexts:
             return self._elements(*held[0], depth - 1) if len(held) == 1 else None
         return None
 
-    def _collected(self, node: ast.Call, scope: Scope, depth: int) -> list[Value] | None:
+    def _elements_of_call(self, node: ast.Call, scope: Scope, depth: int) -> list[Value] | None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("items", "values", "keys"):
             return self._rows(node.func, scope, depth)
         if not isinstance(node.func, ast.Name) or not node.args:
@@ -495,7 +499,7 @@ class SourceTexts:
             return [(ast.Tuple([key, value], ast.Load()), own) for key, value in pairs]
         return [(key if node.attr == "keys" else value, own) for key, value in pairs]
 
-    def _generated(
+    def _elements_of_generator(
         self, node: ast.GeneratorExp | ast.ListComp, scope: Scope, depth: int
     ) -> list[Value] | None:
         loop = node.generators[0]
@@ -559,26 +563,26 @@ class SourceTexts:
             name = node.id
             if name in module.imports:
                 source, name = module.imports[name]
-                return self._exported(source, name)
+                return self._find_export(source, name)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             name = node.attr
             place = module.imports.get(node.value.id)
             if place is not None:
-                return self._exported(".".join(place), name)
+                return self._find_export(".".join(place), name)
             if node.value.id not in ("self", "cls"):
                 return None
         if name is None or name not in module.functions:
             return None
         return module.functions[name], module
 
-    def _exported(self, source: str, name: str) -> tuple[Function, Module] | None:
+    def _find_export(self, source: str, name: str) -> tuple[Function, Module] | None:
         module = self._modules.get(source)
         if module is None:
             return None
         if name in module.functions:
             return module.functions[name], module
         if name in module.imports and module.imports[name] != (source, name):
-            return self._exported(*module.imports[name])
+            return self._find_export(*module.imports[name])
         return None
 
 

@@ -87,7 +87,7 @@ def formulas(tmp_path_factory):
         extra_cflags=["-O0"], no_implicit_headers=True,
     )  # fmt: skip
 
-    def shaped(x, w, scale=2.0):
+    def fake_product(x, w, scale=2.0):
         return x.new_empty(x.shape[0], w.shape[0])
 
     def keep(ctx, inputs, output):
@@ -100,8 +100,10 @@ def formulas(tmp_path_factory):
         return total @ w, total.t() @ x, *([None] * ctx.further)
 
     for name in ("product", "loop"):
-        torch.library.register_fake(f"compiled37::{name}")(shaped)
-    torch.library.register_fake("compiled37::pair")(lambda x, w: (shaped(x, w), shaped(x, w)))
+        torch.library.register_fake(f"compiled37::{name}")(fake_product)
+    torch.library.register_fake("compiled37::pair")(
+        lambda x, w: (fake_product(x, w), fake_product(x, w))
+    )
     torch.library.register_fake("compiled37::fill")(lambda x, w, out: None)
     for name in ("product", "loop", "pair"):
         torch.library.register_autograd(f"compiled37::{name}", differentiate, setup_context=keep)
@@ -139,7 +141,7 @@ class Leaf(nn.Module):
         return self.function(x, self.w)
 
 
-def filled(x, w):
+def fill_new_tensor(x, w):
     """Return what an operator writes, and a product that has a gradient."""
     out = x.new_zeros(8, 4)
     torch.ops.compiled37.fill(x.detach(), w.detach(), out)
@@ -161,7 +163,7 @@ class Model(nn.Module):
             lambda x, w: sum(torch.ops.compiled37.pair(x, w)),
             lambda x, w: torch.ops.compiled37.loop(x, w),
             lambda x, w: Opaque.apply(x, w),
-            filled,
+            fill_new_tensor,
         )
         self.layer = nn.Linear(6, 6, bias=False)
         self.leaves = nn.ModuleList(
@@ -204,7 +206,7 @@ def test_all_tools_are_explained(train, formulas):
 
 def test_lines_to_write_of_an_operator_that_writes(formulas):
     """The reason names the operator of the model, and the lines its operands."""
-    report = crossflops.count(Apply(lambda s, x: filled(x, torch.ones(4, 6))), ["8x6"])
+    report = crossflops.count(Apply(lambda s, x: fill_new_tensor(x, torch.ones(4, 6))), ["8x6"])
     (row,) = report.uncounted
     assert "crossflops_written" not in row.reason + row.stub
     assert "its kernel for CPU is compiled" in row.reason

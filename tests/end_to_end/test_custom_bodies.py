@@ -144,14 +144,14 @@ def test_an_opened_body_needs_no_cause():
 
 
 def added(x, w):
-    """What is written into each tensor of a list, which has no gradient."""
+    """Each tensor of a list is written, and has no gradient."""
     results = [x.new_zeros(x.shape[0], w.shape[0]) for _ in range(3)]
     many(x, results, w)
     return sum(results) + F.linear(x, w)
 
 
-def scaled(x, w):
-    """What is written over a copy, and returned: PyTorch sees the copy in its backward pass."""
+def scale_a_copy(x, w):
+    """A copy is written and returned: PyTorch sees the copy in its backward pass."""
     return torch.ops.bodies.scale_(x.clone(), w) @ w.t()
 
 
@@ -160,7 +160,7 @@ def scaled(x, w):
     [
         (filled, 4 * PRODUCT, 0, 0),
         (added, 3 * PRODUCT, PRODUCT, 2 * PRODUCT),
-        (scaled, 2 * PRODUCT, PRODUCT, None),
+        (scale_a_copy, 2 * PRODUCT, PRODUCT, None),
     ],
     ids=["views", "list", "returned"],
 )

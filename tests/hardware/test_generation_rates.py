@@ -80,7 +80,7 @@ def test_precisions_restate_weights_and_cache():
 
 
 def test_unfused_bytes_are_those_of_every_operator():
-    """What operators read and write, of which weights and caches are a part."""
+    """The bytes that operators read and write, of which weights and caches are a part."""
     prefill, decode, _ = rated(model="unfused")
     assert prefill.device_bytes == 124_000
     assert prefill.device_activation_bytes == 124_000 - 84_000

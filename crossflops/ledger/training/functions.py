@@ -26,7 +26,7 @@ class GraphFunction(NamedTuple):
 
     @property
     def runs_anyway(self) -> bool:
-        """Whether its backward pass was seen to run, whether or not its results reach the loss."""
+        """True if its backward pass was seen to run, whether or not its results reach the loss."""
         return self.own is not None and self.own.ran and not self.own.as_needed
 
 

@@ -12,7 +12,7 @@ SCAN, PRODUCT = 5 * 3 * 8 * 8, 3 * 8 * 8
 INPUTS = np.zeros((3, 8), np.float32), np.zeros((8, 8), np.float32)
 
 
-def scanned(x, w):
+def scan_product(x, w):
     """A call of a library that is not there, after a product."""
     shape = jax.ShapeDtypeStruct((3, 8), np.float32)
     return jax.ffi.ffi_call("my_scan", shape)(x @ w, w, steps=np.int32(5)) + 1
@@ -33,17 +33,17 @@ def test_a_formula_of_a_target(name, needs, tmp_path):
         "    n, d = call.inputs[0].shape\n"
         "    return crossflops.Cost(macs=5 * n * d * d)\n"
     )
-    report = crossflops.count(scanned, INPUTS, formulas=[own])
+    report = crossflops.count(scan_product, INPUTS, formulas=[own])
     assert (report.macs, report.uncounted) == (PRODUCT + SCAN, ())
     assert [(row.by, row.macs) for row in report.custom_operators] == [("formula", SCAN)]
 
 
 def test_the_lines_to_write_name_the_target(tmp_path):
     """It is named, and counted after the lines are pasted."""
-    report = crossflops.count(scanned, INPUTS)
+    report = crossflops.count(scan_product, INPUTS)
     (row,) = report.uncounted
     assert report.macs == PRODUCT
     assert '@crossflops.operator("jax::my_scan")' in row.stub
     own = tmp_path / "own.py"
     own.write_text(row.stub.replace("macs=...", "macs=5 * a * b * b"))
-    assert crossflops.count(scanned, INPUTS, formulas=[own]).macs == PRODUCT + SCAN
+    assert crossflops.count(scan_product, INPUTS, formulas=[own]).macs == PRODUCT + SCAN

@@ -27,7 +27,7 @@ def tensor(*shape: int, stored: bool = False, values=None, open_axes=()) -> Tfli
     )
 
 
-def counted(kind: str, inputs: list, outputs: list, **options) -> Ledger:
+def count_operator(kind: str, inputs: list, outputs: list, **options) -> Ledger:
     """The count of one operator on these tensors; None is an input that is left out."""
     given = [one for one in inputs if one is not None]
     indices, places = iter(range(len(given))), []
@@ -70,7 +70,7 @@ def test_svdf_is_two_products() -> None:
     for _ in np.ndindex(batch, filters):
         macs += inputs + steps
     given = [tensor(batch, inputs), weight(filters, inputs), weight(filters, steps), weight(units)]
-    total = counted("SVDF", given, [tensor(batch, units)], FusedActivationFunction=1).total
+    total = count_operator("SVDF", given, [tensor(batch, units)], FusedActivationFunction=1).total
     assert total.macs == macs
     assert total.adds == batch * (filters - units) + batch * units
     assert total.compares == batch * units
@@ -99,7 +99,9 @@ def test_sequence_lstm_is_its_equations(coupled: bool) -> None:
         *(first and weight(units), *(weight(units) for _ in range(3))),
         *(None, None, tensor(batch, units), tensor(batch, units)),
     ]
-    total = counted("UNIDIRECTIONAL_SEQUENCE_LSTM", given, [tensor(batch, steps, units)]).total
+    total = count_operator(
+        "UNIDIRECTIONAL_SEQUENCE_LSTM", given, [tensor(batch, steps, units)]
+    ).total
     assert (total.macs, total.adds, total.muls) == (macs, adds, muls)
     assert total.specials + total.divs >= specials
 
@@ -108,9 +110,12 @@ def test_volumes_are_convolved_and_extended() -> None:
     """CONV_3D has W [d, h, w, C, M]; its transposed form W [d, h, w, M, C], on inputs."""
     given = [tensor(1, 4, 4, 4, 3), weight(2, 2, 2, 3, 5)]
     options = {f"Stride{axis}": 2 for axis in "DHW"} | {"Padding": 1}
-    assert counted("CONV_3D", given, [tensor(1, 2, 2, 2, 5)], **options).total.macs == 8 * 5 * 24
+    assert (
+        count_operator("CONV_3D", given, [tensor(1, 2, 2, 2, 5)], **options).total.macs
+        == 8 * 5 * 24
+    )
     given = [tensor(5, values=(1, 4, 4, 4, 3)), weight(2, 2, 2, 3, 5), tensor(1, 2, 2, 2, 5)]
-    total = counted("CONV_3D_TRANSPOSE", given, [tensor(1, 4, 4, 4, 3)], **options).total
+    total = count_operator("CONV_3D_TRANSPOSE", given, [tensor(1, 4, 4, 4, 3)], **options).total
     assert total.macs == 8 * 5 * 24
 
 
@@ -127,10 +132,10 @@ def test_operators_on_equal_shapes_are_counted(kind: str) -> None:
     """Each of them has a formula that takes the operands as they are written."""
     given = [tensor(1, 4, 4, 4) for _ in range(3)]
     outputs = [tensor(1, 4, 4, 4) for _ in range(2 if kind.startswith(("SPLIT", "UNPACK")) else 1)]
-    counted(kind, given, outputs, FilterHeight=1, FilterWidth=1, Axis=1)
+    count_operator(kind, given, outputs, FilterHeight=1, FilterWidth=1, Axis=1)
 
 
-def reshaped(shape: tuple[int, ...], result: TfliteTensor, values=None) -> tuple[int, ...]:
+def size_of_reshape(shape: tuple[int, ...], result: TfliteTensor, values=None) -> tuple[int, ...]:
     """The size of a result of RESHAPE in a subgraph with known sizes."""
     tensors = (tensor(*shape), tensor(len(result.shape), values=values), result)
     operator = TfliteOperator(
@@ -144,8 +149,8 @@ def reshaped(shape: tuple[int, ...], result: TfliteTensor, values=None) -> tuple
 
 def test_open_sizes_of_a_reshape() -> None:
     """One open size follows from the others; two do only if both are 1."""
-    assert reshaped((1, 8, 32), tensor(1, 32, open_axes=(0,)), (-1, 32)) == (8, 32)
-    assert reshaped((1, 8, 32), tensor(1, 32, open_axes=(0,))) == (8, 32)
-    assert reshaped((1, 32), tensor(1, 1, 32, open_axes=(0, 1))) == (1, 1, 32)
+    assert size_of_reshape((1, 8, 32), tensor(1, 32, open_axes=(0,)), (-1, 32)) == (8, 32)
+    assert size_of_reshape((1, 8, 32), tensor(1, 32, open_axes=(0,))) == (8, 32)
+    assert size_of_reshape((1, 32), tensor(1, 1, 32, open_axes=(0, 1))) == (1, 1, 32)
     with pytest.raises(NormalizeError, match="leaves sizes of '' open"):
-        reshaped((1, 8, 32), tensor(1, 1, 32, open_axes=(0, 1)))
+        size_of_reshape((1, 8, 32), tensor(1, 1, 32, open_axes=(0, 1)))

@@ -16,7 +16,7 @@ pytestmark = [
 FILES: dict[str, bytes] = {}
 
 
-def written(folder: Path, name: str, model, mode: str = "float", **specs) -> str:
+def write_file(folder: Path, name: str, model, mode: str = "float", **specs) -> str:
     """The path of a file that the converter wrote; each is written once."""
     import numpy as np
     import tensorflow as tf
@@ -80,7 +80,7 @@ PRECISIONS = {
 def test_keyword_spotting_counts_alike_in_every_precision(mode: str, tmp_path: Path) -> None:
     """MACs are those of the float model, under the types of the file."""
     report = crossflops.count(
-        written(tmp_path, f"keyword_{mode}", keyword_spotting, mode, x=(1, 49, 10, 1))
+        write_file(tmp_path, f"keyword_{mode}", keyword_spotting, mode, x=(1, 49, 10, 1))
     )
     assert report.macs_by_precision == PRECISIONS[mode]
     assert not report.uncounted
@@ -88,7 +88,7 @@ def test_keyword_spotting_counts_alike_in_every_precision(mode: str, tmp_path: P
 
 def test_dynamic_range_has_float_data_and_int8_weights(tmp_path: Path) -> None:
     """Large weights are int8, and the data stay float; the MACs are the same."""
-    path = written(tmp_path, "keyword_dynamic", keyword_spotting, "dynamic", x=(1, 49, 10, 1))
+    path = write_file(tmp_path, "keyword_dynamic", keyword_spotting, "dynamic", x=(1, 49, 10, 1))
     report = crossflops.count(path)
     pointwise = 125 * 2 * 64 * 64
     assert sum(report.macs_by_precision.values()) == KEYWORD_MACS
@@ -99,7 +99,7 @@ def test_dynamic_range_has_float_data_and_int8_weights(tmp_path: Path) -> None:
 def test_int8_results_are_quantized_once(tmp_path: Path) -> None:
     """Each computed result is written by QuantizeLinear; weights take a byte each."""
     report = crossflops.count(
-        written(tmp_path, "keyword_int8", keyword_spotting, "int8", x=(1, 49, 10, 1))
+        write_file(tmp_path, "keyword_int8", keyword_spotting, "int8", x=(1, 49, 10, 1))
     )
     weights = 64 * 10 * 4 + 2 * (64 * 9 + 64 * 64) + 64 * 12
     assert report.memory.param_bytes_by_type["int8"] == weights
@@ -131,7 +131,7 @@ def test_mobilenet_counts_as_its_layers(tmp_path: Path) -> None:
 
     model = tf.keras.applications.MobileNetV2((32, 32, 3), alpha=0.35, weights=None, classes=10)
     with pytest.warns(CrossflopsWarning, match="leaves sizes of inputs open"):
-        report = crossflops.count(written(tmp_path, "mobilenet", model))
+        report = crossflops.count(write_file(tmp_path, "mobilenet", model))
     assert report.totals.macs == macs_of_layers(model) > 10**6
     assert not report.uncounted
     # without batch normalization, which is folded into 52 convolutions with a bias each
@@ -153,7 +153,7 @@ def lite_blocks(x):
 
 def test_lite_blocks_count_by_hand(tmp_path: Path) -> None:
     """256 positions behind the stem."""
-    report = crossflops.count(written(tmp_path, "lite", lite_blocks, x=(1, 32, 32, 3)))
+    report = crossflops.count(write_file(tmp_path, "lite", lite_blocks, x=(1, 32, 32, 3)))
     assert report.totals.macs == 256 * (27 * 8 + 8 * 48 + 25 * 48 + 48 * 8) + 8 * 5
     # the converter gives each convolution a bias, and stores equal ones once: of 8 and of 48
     assert report.totals.params == 27 * 8 + 8 * 48 + 25 * 48 + 48 * 8 + 8 * 5 + 8 + 48
@@ -172,7 +172,7 @@ def test_open_sizes_are_followed_through_merged_axes(tmp_path: Path) -> None:
     x = layers.LayerNormalization()(given + layers.MultiHeadAttention(4, 8)(given, given))
     hidden = layers.Dense(64, "gelu")(x)
     model = tf.keras.Model(given, layers.LayerNormalization()(x + layers.Dense(32)(hidden)))
-    report = crossflops.count(written(tmp_path, "block", model))
+    report = crossflops.count(write_file(tmp_path, "block", model))
     projections, products = 4 * 8 * 32 * 32, 2 * 4 * 8 * 8 * 8
     assert report.totals.macs == projections + products + 2 * 8 * 32 * 64
     assert not report.uncounted
@@ -184,7 +184,7 @@ def test_recurrent_layer_runs_its_loop(tmp_path: Path) -> None:
 
     layer = tf.keras.layers.LSTM(16)
     layer.build((1, 10, 8))
-    report = crossflops.count(written(tmp_path, "lstm", layer, x=(1, 10, 8)))
+    report = crossflops.count(write_file(tmp_path, "lstm", layer, x=(1, 10, 8)))
     assert report.totals.macs == 10 * 4 * 16 * (8 + 16)
     assert report.totals.params == 4 * 16 * (8 + 16 + 1)
     assert not report.uncounted
@@ -206,19 +206,19 @@ def mixed_operators(x):
 
 def test_operators_of_many_kinds(tmp_path: Path) -> None:
     """A transposed convolution: every one of 64 inputs of 4 channels meets 3x3x6 weights."""
-    report = crossflops.count(written(tmp_path, "mixed", mixed_operators, x=(1, 8, 8, 4)))
+    report = crossflops.count(write_file(tmp_path, "mixed", mixed_operators, x=(1, 8, 8, 4)))
     assert report.totals.macs == 64 * 4 * 54 + 16 * 4 * 54 + 16 * 4 * 36
     assert not report.uncounted
 
 
 def test_custom_operators_are_named_and_not_counted(tmp_path: Path) -> None:
-    """What only TensorFlow can run is no zero: it is uncounted, with its name."""
+    """An operator that only TensorFlow can run is uncounted, with its name, and not zero."""
     import tensorflow as tf
 
     def model(x):
         return tf.linalg.inv(tf.reshape(x, (2, 2, 2))), x @ tf.ones((8, 4))
 
-    report = crossflops.count(written(tmp_path, "custom", model, "flex", x=(1, 8)))
+    report = crossflops.count(write_file(tmp_path, "custom", model, "flex", x=(1, 8)))
     assert [row.op for row in report.uncounted] == ["tflite.FlexMatrixInverse"]
     assert report.totals.macs == 8 * 4
 
@@ -254,7 +254,7 @@ def test_signatures_are_named(tmp_path: Path) -> None:
 
 def test_options_that_a_file_cannot_take(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """Other sizes, a training step and a file of ONNX are errors with a remedy, exit 2."""
-    path = written(tmp_path, "lite", lite_blocks, x=(1, 32, 32, 3))
+    path = write_file(tmp_path, "lite", lite_blocks, x=(1, 32, 32, 3))
     for words, message in (
         (
             ("count", path, "--input", "2x32x32x3"),

@@ -174,7 +174,7 @@ def _draw_plain(draw: random.Random) -> Case:
 
 
 def codes_by_scale(A, absmax, **_):
-    """What codes mean, by the scale of their block."""
+    """The values of codes, by the scale of their block."""
     return A * absmax
 
 
@@ -231,7 +231,7 @@ def _draw_groups(draw: random.Random) -> Case:
     return Case(tensors, (), [(groups, rows, columns)])
 
 
-def gathered(src, indptr, **_):
+def gather_rows(src, indptr, **_):
     """Rows by their indices; a gradient is added where its row was."""
     return src.index_select(0, indptr.flatten())
 
@@ -366,7 +366,7 @@ KERNELS = [
     Kernel(
         "torch_scatter::gather_csr",
         _draw_gather,
-        gathered,
+        gather_rows,
         others={"torch_scatter::gather_coo": _INDEX},
     ),
     Kernel("torch_sparse::spmm_sum", _draw_sparse, sparse_product),
