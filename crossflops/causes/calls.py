@@ -337,16 +337,15 @@ _OP_CAUSES = (
         id="operator.custom-body",
         title="what the body of a custom operator calls",
         page="An operator of torch.library is one operator to an export. The native count has its "
-        "formula (`--formulas`), or opens a kernel in Python that writes to none of its operands; "
+        "formula (`--formulas`), or opens a kernel in Python that computes by PyTorch alone; "
         "any other operator is named and not counted. A tool that replaces functions, hooks "
         "modules or observes every dispatched operator counts what the kernel calls. A tool of "
         "files counts the nodes of a module that a formula counts whole.",
         recognise="The amount is what the tool makes of the functions that the kernel calls.",
         example=Example(
-            code="@torch.library.custom_op('example::linear', mutates_args=('x',))\n"
+            code="@torch.library.custom_op('example::linear', mutates_args=())\n"
             "def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:\n"
-            "    x.mul_(1)\n"
-            "    return F.linear(x, w)\n"
+            "    return torch.from_numpy(F.linear(x, w).detach().numpy().copy())\n"
             "@linear.register_fake\n"
             "def _(x, w):\n"
             "    return x.new_empty(x.shape[0], w.shape[0])\n"
@@ -355,7 +354,7 @@ _OP_CAUSES = (
             "        super().__init__()\n"
             "        self.weight = nn.Parameter(torch.randn(4, 6))\n"
             "    def forward(self, x):\n"
-            "        return linear(x.clone(), self.weight)\n"
+            "        return linear(x, self.weight)\n"
             "model = Model()\n"
             "inputs = torch.randn(8, 6)",
             tool="calflops-macs",
