@@ -67,7 +67,7 @@ def test_the_branch_that_counts_can_be_told():
     assert count(graph).total.macs == 2 * 8**3
     assert told(branches={"If_1": "else"}) == 8**3
     assert told(branches={"If_1": "sum"}) == 3 * 8**3
-    with pytest.raises(InputError, match="no If 'If_2'"):
+    with pytest.raises(InputError, match="no If node 'If_2'"):
         told(branches={"If_2": "else"})
 
 
