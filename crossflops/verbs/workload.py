@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source, library_of, require_frontend
@@ -20,7 +21,7 @@ from crossflops.frontends.frontend import GenerationPasses
 from crossflops.frontends.named import SIZES
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.step_traffic import Formats, loads
-from crossflops.ir.graph import TensorSpec
+from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.polynomial import Polynomial, polynomial
 from crossflops.ir.trace import Setting
@@ -171,8 +172,26 @@ def _amounts(model: CountedModel, read: int, append: int) -> _Counts:
 def _memory(model: CountedModel) -> tuple[int, int]:
     """Return (bytes of the weights that a pass must read, peak of its activations in bytes)."""
     graph = model.graph
-    rows = loads(graph, count_whole(graph), "fused-ideal", Formats())
+    rows = loads(_without_constants(graph), count_whole(graph), "fused-ideal", Formats())
     return sum(row.weights for row in rows), activation_peak(graph).nbytes
+
+
+def _without_constants(graph: Graph) -> Graph:
+    """Return the graph in which tensors that no parameter or buffer holds are not stored.
+
+    Up to some length an export folds the causal mask into a constant, which is not a weight.
+    """
+    nodes = tuple(
+        replace(
+            node,
+            inputs=tuple(
+                replace(spec, role="") if spec is not None and spec.role == "constant" else spec
+                for spec in node.inputs
+            ),
+        )
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes)
 
 
 # A model of many layers: its passes are sums over layers, and layers of one kind cost the same.

@@ -126,6 +126,11 @@ def test_a_saved_llama_renders_the_page_again(config, tmp_path, capsys):
     assert (read.cache_heads, read.weight_dtype) == (2, "float32")
     # 2 layers of 30 720 and two norms, the table, the head and a norm, in floats
     assert read.model_bytes == 4 * (2 * (30_720 + 128) + 2 * 6_400 + 64)
+    # A pass reads of the table a row for each of its tokens, and the 8 frequencies of positions;
+    # the causal mask, which an export folds into a constant, is not a weight.
+    stored = 2 * (30_720 + 128) + 6_400 + 64 + 8
+    assert read.prefill.weight_bytes == 4 * (stored + BATCH * PROMPT * 64)
+    assert read.decode.weight_bytes == 4 * (stored + BATCH * 64)
     check_against_generate(read, target, "LlamaForCausalLM")
     assert report["request"]["flags"] == {"batch": BATCH, "generate": NEW, "prompt": PROMPT}
     capsys.readouterr()
