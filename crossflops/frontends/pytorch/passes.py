@@ -321,7 +321,7 @@ def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
         return graph
     present = {node.call for node in graph.nodes}
     origins = gradients.gradient_sources(run.program, run.operators, present)
-    return with_functions(graph, origins, state.inside, run.applied)
+    return with_functions(graph, origins, run.operators, state.inside, run.applied)
 
 
 def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:

@@ -6,7 +6,7 @@ A subclass of torch.autograd.Function brings a backward pass of its own, which n
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -160,6 +160,34 @@ def _calls_of_generated_functions(
     return inside
 
 
+def _uses_by_generated_functions(
+    program_nodes: Iterable[Any],
+    operators: Mapping[str, Call],
+    inside: Mapping[str, int],
+    applied: tuple[AppliedFunction, ...],
+) -> dict[Any, list[tuple[int, int]]]:
+    """Return the uses of each node of the exported program by autograd functions that
+    `torch.library` generated: pairs of (index of the function in `applied`, index of the argument).
+
+    Such a function runs below the trace, where its arguments have no node that could be marked. It
+    takes the arguments of the operator, with the tensors of a list one by one.
+    """
+    uses: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for node in program_nodes:
+        call = operators.get(node.name)
+        function = inside.get(call.key) if call is not None else None
+        if function is None or not applied[function].name.startswith(_GENERATED):
+            continue
+        arguments: list[Any] = []
+        for argument in node.args:
+            several = isinstance(argument, Sequence) and any(hasattr(a, "meta") for a in argument)
+            arguments += argument if several else [argument]
+        for index, argument in enumerate(arguments):
+            if hasattr(argument, "meta"):
+                uses[argument].append((function, index))
+    return uses
+
+
 def without_detached_calls(
     operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
 ) -> dict[str, Call]:
@@ -180,13 +208,15 @@ def without_detached_calls(
 def with_functions(
     graph: Graph,
     sources: Mapping[Any, Iterable[str]],
+    operators: Mapping[str, Call],
     inside: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
 ) -> Graph:
     """Return the graph with the custom autograd functions `applied`: their nodes and operands.
 
     `sources` are, by node of the exported program, the keys of the calls that made its value, or
-    "=" and the name of a parameter; `inside` is the result of `members`.
+    "=" and the name of a parameter; `operators` are the calls by the name of their node in the
+    program; `inside` is the result of `members`.
     """
     nodes: dict[int | None, list[str]] = defaultdict(list)
     for node in graph.nodes:
@@ -195,8 +225,10 @@ def with_functions(
     weights = {s.name: s for node in graph.nodes for s in node.inputs if s and s.role}
     provided: dict[int, dict[int, list[TensorSpec]]] = defaultdict(lambda: defaultdict(list))
     owners: dict[int, str] = {}  # of those without nodes
+    uses = _uses_by_generated_functions(sources, operators, inside, applied)
     for fx_node, origins in sources.items():
-        for function, index in (fx_node.meta.get("custom") or {}).get(GIVEN, ()):
+        marks = (fx_node.meta.get("custom") or {}).get(GIVEN, ())
+        for function, index in dict.fromkeys((*marks, *uses.get(fx_node, ()))):
             for origin in origins:
                 if origin in makers:
                     provided[function][index] += filter(None, makers[origin].outputs)
