@@ -18,11 +18,31 @@ import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from crossflops.frontends.pytorch.convert.composite_kernels import CompositeKernels
+from crossflops.frontends.pytorch.convert.functionalization import FunctionalRun
+from crossflops.frontends.pytorch.convert.operator_pieces import (
+    CallRun,
+    NotUnderstoodError,
+    OperatorPiece,
+    PieceOperand,
+    PieceResult,
+    PieceStep,
+    Signature,
+    TensorLayout,
+    call_run_signature,
+    fake_tensor_layout,
+    is_plain_operator,
+    is_writing,
+    map_leaves,
+    nested_layouts,
+    out_of_place_operator,
+    storage_ids,
+    tensor_from_layout,
+)
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
@@ -43,63 +63,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _KEPT_PIECES = 5_000  # a piece is some kilobytes
 _STAMPED = "crossflops stamped"  # stands at a module that was put together of pieces
+_LIFTED = "aten.lift_fresh_copy.default"
 _NEUTRAL = "arguments"  # module stack of calls that are traced for themselves
-
-Signature: TypeAlias = tuple[Any, ...]
-
-
-class NotUnderstoodError(Exception):
-    """An error of a program that has a part which cannot be decomposed by signature."""
-
-
-class TensorLayout(NamedTuple):
-    """The facts of a tensor on which a decomposition may depend."""
-
-    dtype: Any
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    device: Any
-    requires_grad: bool = False
-
-
-class PieceOperand(msgspec.Struct, frozen=True):
-    """A reference to a tensor by its index among the operands of a call."""
-
-    place: int
-
-
-class PieceResult(msgspec.Struct, frozen=True):
-    """A reference to the result of a step in a piece (the decomposition of one signature)."""
-
-    step: int
-
-
-class PieceStep(NamedTuple):
-    """One operator of a piece, the decomposition of one signature. `layout` is that of its result:
-    one, a tuple, or None.
-
-    `origin` is the index of its node among those that were decomposed together.
-    """
-
-    origin: int
-    target: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    layout: Any
-
-
-class OperatorPiece(NamedTuple):
-    """The operators into which a call is decomposed, unused ones too, and its results.
-
-    Layouts are those of the results. `is_placed` means that it holds for operands that begin where
-    their memory does.
-    """
-
-    steps: tuple[PieceStep, ...]
-    results: tuple[PieceOperand | PieceResult, ...]
-    layouts: tuple[TensorLayout, ...]
-    is_placed: bool
-
 
 # Operators that are taken apart alike for operands of all sizes that lie one row after the other,
 # have the same numbers of axes, and the same axes of extent 1: the first piece holds for all. What
@@ -119,29 +84,6 @@ class _Like(msgspec.Struct, frozen=True):
 
 
 _RESULT = _Like(None)  # among arguments, the shape of the result
-
-
-class _CallRun(NamedTuple):
-    """The calls of a program that are decomposed together, in most cases one.
-
-    `signature` is None for a call that stays whole, as `target`. `operands` are the outer nodes
-    that they read, `outlets` those of their nodes that others read. For one operator that writes
-    into a tensor, `written` is the node of that tensor.
-    """
-
-    nodes: tuple["fx.Node", ...]
-    target: Any
-    signature: Signature | None
-    operands: tuple["fx.Node", ...]
-    outlets: tuple["fx.Node", ...]
-    written: "fx.Node | None" = None
-
-    @property
-    def values(self) -> list[Any]:
-        """The fake tensors of all results of the run, in order, without those that are None."""
-        values = [node.meta.get("val") for node in self.outlets]
-        flat = [list(value) if isinstance(value, list | tuple) else [value] for value in values]
-        return [item for items in flat for item in items if item is not None]
 
 
 class Decomposer:
@@ -191,11 +133,13 @@ class Decomposer:
 
         if target._schema.is_mutable or target in self._plain:
             return False
+        if str(target) == _LIFTED:  # a constant, which functionalization clones
+            return False
         if _is_cia_op(target):
             return self._composite.get(target) is _special_op_to_preserve_cia
         return True
 
-    def _runs(self, program: "ExportedProgram") -> Iterator[_CallRun]:
+    def _runs(self, program: "ExportedProgram") -> Iterator[CallRun]:
         """Yield the calls of a program in order, each as a run; calls that a write in place
         affects are one run.
         """
@@ -212,36 +156,36 @@ class Decomposer:
                 yield self._call(node, writes)
             index = end + 1
 
-    def _call(self, node: "fx.Node", writes: "_Writes") -> _CallRun:
+    def _call(self, node: "fx.Node", writes: "_Writes") -> CallRun:
         """Return the call of an operator as a run of one node. Raises NotUnderstoodError for a
         node that calls no ATen operator.
         """
         target, written = node.target, None
-        if not _is_plain_operator(target):
+        if not is_plain_operator(target):
             raise NotUnderstoodError(target)
         if target._schema.is_mutable:
             written = writes.target_of(node)
-            target = _out_of_place_operator(target)
+            target = out_of_place_operator(target)
         full = self._stays_whole(target)
         if written is not None and full:
             full = _is_alike(node, written)
         operands = tuple(node.all_input_nodes)
         if full:
-            _layouts(node.meta.get("val"))
-            return _CallRun((node,), target, None, operands, (node,), written)
-        return _CallRun(
+            nested_layouts(node.meta.get("val"))
+            return CallRun((node,), target, None, operands, (node,), written)
+        return CallRun(
             (node,),
             target,
-            _call_run_signature((node,), (target,), ()),
+            call_run_signature((node,), (target,), ()),
             operands,
             (node,),
             written,
         )
 
-    def _take_apart(self, runs: Sequence[_CallRun]) -> None:
+    def _take_apart(self, runs: Sequence[CallRun]) -> None:
         """Store in the cache the decompositions of these runs that are not in it yet."""
-        asked: dict[Signature, _CallRun] = {}
-        similar: dict[Any, list[_CallRun]] = {}  # behind the first of a kind, which is asked
+        asked: dict[Signature, CallRun] = {}
+        similar: dict[Any, list[CallRun]] = {}  # behind the first of a kind, which is asked
         for run in runs:
             if run.signature is None or run.signature in asked:
                 continue
@@ -257,8 +201,9 @@ class Decomposer:
                 asked[run.signature] = run
                 if kind is not None:
                     similar[kind] = []
-        self._ask(asked)
-        rest: dict[Signature, _CallRun] = {}
+        several = {key: run for key, run in asked.items() if len(run.nodes) > 1}
+        self._ask({key: run for key, run in asked.items() if key not in several})
+        rest = self._functionalize(several)
         for kind, others in similar.items():
             for run in others:
                 assert run.signature is not None
@@ -270,7 +215,31 @@ class Decomposer:
         while len(self._pieces) > _KEPT_PIECES + len(runs):
             self._pieces.popitem(last=False)
 
-    def _ask(self, runs: Mapping[Signature, _CallRun]) -> None:
+    def _functionalize(self, runs: Mapping[Signature, CallRun]) -> dict[Signature, CallRun]:
+        """Store in the cache the decompositions of runs of several calls, made of those of their
+        single calls; return the runs for which that is not possible.
+        """
+        rest: dict[Signature, CallRun] = {}
+        plans: dict[Signature, FunctionalRun] = {}
+        single: dict[Signature, CallRun] = {}
+        for signature, run in runs.items():
+            try:
+                plan = plans[signature] = FunctionalRun(run, self._stays_whole)
+            except NotUnderstoodError as error:
+                _LOG.debug("PyTorch decomposes calls together: %s", error)
+                rest[signature] = run
+            else:
+                single |= plan.single_calls()
+        self._ask({key: run for key, run in single.items() if key not in self._pieces})
+        for signature, plan in plans.items():
+            try:
+                self._pieces[signature] = plan.piece(self._pieces)
+            except NotUnderstoodError as error:
+                _LOG.debug("PyTorch decomposes calls together: %s", error)
+                rest[signature] = runs[signature]
+        return rest
+
+    def _ask(self, runs: Mapping[Signature, CallRun]) -> None:
         """Let PyTorch decompose these runs, given by signature, and store the results in the
         cache.
         """
@@ -286,7 +255,7 @@ class Decomposer:
                     self._general[kind] = _generalize_piece(piece, run)
 
     def _apply_pieces(
-        self, program: "ExportedProgram", runs: Sequence[_CallRun]
+        self, program: "ExportedProgram", runs: Sequence[CallRun]
     ) -> "ExportedProgram":
         """Return the program with each run of calls replaced by the operators of its
         decomposition.
@@ -343,88 +312,7 @@ def _check_decomposable_program(program: "ExportedProgram") -> None:
             raise NotUnderstoodError(node.op)
 
 
-def _is_plain_operator(target: Any, spaces: Sequence[str] = ("aten",)) -> bool:
-    """Return True if `target` is an operator overload of one of the namespaces `spaces`."""
-    from torch._ops import OpOverload
-
-    return isinstance(target, OpOverload) and target.namespace in spaces
-
-
-def _fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
-    """Return dtype, shape, stride and device of a fake tensor, and `requires_grad` for a leaf.
-    Raises NotUnderstoodError for other tensors.
-    """
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    if type(value) is not FakeTensor or value.layout is not torch.strided:
-        raise NotUnderstoodError(type(value))
-    shape, stride = tuple(value.shape), value.stride()
-    if not all(type(extent) is int for extent in (*shape, *stride)):
-        raise NotUnderstoodError("open sizes")
-    if value.dtype.is_complex or value.is_quantized or value.is_neg():
-        raise NotUnderstoodError(value.dtype)
-    return TensorLayout(value.dtype, shape, stride, value.device, is_leaf and value.requires_grad)
-
-
-def _layouts(value: Any) -> Any:
-    """Return the layout of a fake tensor; for a list a tuple of layouts, and None for None."""
-    if value is None:
-        return None
-    if isinstance(value, list | tuple):
-        return tuple(map(_layouts, value))
-    return _fake_tensor_layout(value)
-
-
-_PLAIN = (int, float, bool, str, type(None))
-
-
-def _decomposition_argument_key(
-    argument: Any, known: dict["fx.Node", Any], operands: list["fx.Node"]
-) -> Any:
-    """Return an argument of a call as a hashable key, in which a tensor is its index among
-    `operands`; append new tensors to `operands` and `known`.
-    """
-    import torch
-
-    if isinstance(argument, torch.fx.Node):
-        if argument not in known:
-            known[argument] = PieceOperand(len(operands))
-            operands.append(argument)
-        return known[argument]
-    if isinstance(argument, list | tuple):
-        return ("list", *(_decomposition_argument_key(item, known, operands) for item in argument))
-    if type(argument) in _PLAIN:
-        return type(argument), repr(argument)
-    if isinstance(argument, torch.dtype | torch.device | torch.layout | torch.memory_format):
-        return argument
-    raise NotUnderstoodError(type(argument))
-
-
-def _call_run_signature(
-    nodes: Sequence["fx.Node"], targets: Sequence[Any], outlets: Sequence["fx.Node"]
-) -> Signature:
-    """Return the cache key of the decomposition of a run: its operators, arguments and operand
-    layouts.
-    """
-    known: dict[fx.Node, Any] = {}
-    operands: list[fx.Node] = []
-    calls = []
-    for number, (node, target) in enumerate(zip(nodes, targets, strict=True)):
-        args = _decomposition_argument_key(node.args, known, operands)
-        named = tuple(
-            (name, _decomposition_argument_key(value, known, operands))
-            for name, value in node.kwargs.items()
-        )
-        calls.append((target, args, named))
-        known[node] = PieceResult(number)
-    layouts = tuple(
-        _fake_tensor_layout(at.meta.get("val"), at.op == "placeholder") for at in operands
-    )
-    return (*calls, tuple(known[node] for node in outlets), layouts)
-
-
-def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
+def _build_call_run(nodes: Sequence["fx.Node"]) -> CallRun:
     """Return the run of nodes that are decomposed together. Raises NotUnderstoodError if a node is
     not the call of an ATen operator.
     """
@@ -432,7 +320,7 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
     for node in nodes:
         if node.op != "call_function":
             raise NotUnderstoodError(node.op)
-        if node.target is not operator.getitem and not _is_plain_operator(node.target):
+        if node.target is not operator.getitem and not is_plain_operator(node.target):
             raise NotUnderstoodError(node.target)
     operands = dict.fromkeys(
         at for node in nodes for at in node.all_input_nodes if at not in inside
@@ -440,14 +328,14 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> _CallRun:
     outlets = tuple(node for node in nodes if any(user not in inside for user in node.users))
     if any(isinstance(node.meta.get("val"), list | tuple) for node in outlets):
         raise NotUnderstoodError("several results of a run")
-    signature = _call_run_signature(nodes, [node.target for node in nodes], outlets)
-    return _CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
+    signature = call_run_signature(nodes, [node.target for node in nodes], outlets)
+    return CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
 
 
 # Pieces that hold for operands of all sizes.
 
 
-def _call_run_kind(run: _CallRun) -> Any:
+def _call_run_kind(run: CallRun) -> Any:
     """Return a key that calls have in common whose decompositions differ in sizes alone; None if
     there may be no other such call.
     """
@@ -456,7 +344,7 @@ def _call_run_kind(run: _CallRun) -> Any:
         return None
     assert run.signature is not None
     (target, args, named), _, layouts = run.signature
-    result = _fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.values[0])
     if not all(map(_is_in_rows, (*layouts, result))):
         return None
     if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
@@ -487,13 +375,13 @@ def _without_sizes(layout: TensorLayout) -> Any:
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
-def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
+def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
     """Return a decomposition in which layouts and shapes are references to those of the operands
     or the result.
     """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = _fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.values[0])
 
     def like(layout: Any) -> Any:
         """Return a reference to the operand or result that has this layout; for a tuple a tuple of
@@ -534,13 +422,13 @@ def _generalize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
 
 
-def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
+def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
     """Return a generalized decomposition with its references replaced by the layouts and shapes of
     this run.
     """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = _fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.values[0])
 
     def specialize_layout(layout: Any) -> Any:
         """Return the layout that a reference means in this run; for a tuple a tuple of them."""
@@ -569,29 +457,6 @@ def _specialize_piece(piece: OperatorPiece, run: _CallRun) -> OperatorPiece:
     return piece._replace(steps=steps, layouts=tuple(map(specialize_layout, piece.layouts)))
 
 
-# Operators that write into a tensor become those that give a new one.
-
-
-def _out_of_place_operator(target: Any) -> Any:
-    """Return the operator that does the same without writing in place: `add` for `add_`. Raises
-    NotUnderstoodError if there is none.
-    """
-    import torch
-    from torch._export.utils import _is_cia_op
-
-    if _is_cia_op(target):
-        return target  # which may write nothing, as a dropout outside of training
-    name = target._schema.name.partition("::")[2]
-    packet = getattr(torch.ops.aten, name.removesuffix("_"), None)
-    twin = getattr(packet, target._overloadname, None)
-    if not name.endswith("_") or name.endswith("__") or twin is None:
-        raise NotUnderstoodError(target)
-    names = [[item.name for item in form._schema.arguments] for form in (target, twin)]
-    if names[0] != names[1] or len(twin._schema.returns) != 1 or twin._schema.is_mutable:
-        raise NotUnderstoodError(target)
-    return twin
-
-
 # Operators that give what lies in memory as their operands do, if these are all alike.
 _ALIKE = {
     "add_.Tensor", "sub_.Tensor", "mul_.Tensor", "relu_.default", "silu_.default", "zero_.default",
@@ -607,9 +472,9 @@ def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
     """
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
-    own = _fake_tensor_layout(written.meta.get("val"))
+    own = fake_tensor_layout(written.meta.get("val"))
     others = (
-        _fake_tensor_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written
+        fake_tensor_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written
     )
     return _is_dense(own) and all(other == own for other in others)
 
@@ -644,11 +509,11 @@ class _Writes:
         self._same: dict[Any, set[fx.Node]] = {}  # of each memory, the nodes that are all of it
         self._ranges: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._targets: dict[fx.Node, fx.Node] = {}
-        writing = [node for node in nodes if _is_writing(node)]
+        writing = [node for node in nodes if is_writing(node)]
         if not writing:
             return
         for node in nodes:
-            for memory in _memories(node.meta.get("val")):
+            for memory in storage_ids(node.meta.get("val")):
                 self._sharing.setdefault(memory, []).append(node)
         ranges: list[tuple[int, int]] = []
         for node in writing:
@@ -672,7 +537,9 @@ class _Writes:
         affects.
         """
         memories = tuple(
-            memory for at in write_argument_nodes(node) for memory in _memories(at.meta.get("val"))
+            memory
+            for at in write_argument_nodes(node)
+            for memory in storage_ids(at.meta.get("val"))
         )
         if memories not in self._ranges:
             self._ranges[memories] = self._range_of_memories(node, memories)
@@ -685,7 +552,7 @@ class _Writes:
         """
         index = self._position
         shared = [other for memory in memories for other in self._sharing[memory]]
-        writing = [index[other] for other in shared if _is_writing(other)]
+        writing = [index[other] for other in shared if is_writing(other)]
         if not writing or any(user.op == "output" for other in shared for user in other.users):
             raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
         last = max(writing)
@@ -705,7 +572,7 @@ class _Writes:
         written = write_argument_nodes(node)
         if len(written) != 1 or write_and_return_node(node) not in written:
             return None
-        memory = next(iter(_memories(written[0].meta.get("val"))), None)
+        memory = next(iter(storage_ids(written[0].meta.get("val"))), None)
         sharing = self._sharing.get(memory, [])
         if not sharing or sharing[0].op != "call_function" or node not in sharing:
             raise NotUnderstoodError("a write into what is given")
@@ -719,27 +586,6 @@ class _Writes:
             if view not in same and any(index[user] >= index[node] for user in view.users):
                 return None
         return written[0]
-
-
-def _is_writing(node: "fx.Node") -> bool:
-    """Return True if the node calls an ATen operator that changes an argument in place."""
-    return _is_plain_operator(node.target) and node.target._schema.is_mutable
-
-
-def _memories(value: Any) -> list[Any]:
-    """Return the ids of the storages of a tensor, or of all tensors in a list; [] for other
-    values.
-    """
-    import torch
-
-    if isinstance(value, list | tuple):
-        return [memory for item in value for memory in _memories(item)]
-    if not isinstance(value, torch.Tensor):
-        return []
-    try:
-        return [value.untyped_storage()._cdata]
-    except (RuntimeError, NotImplementedError):
-        return []
 
 
 # Operators that give what they are given, or something new, and no view.
@@ -765,7 +611,7 @@ def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
 
 
 def _operator_pieces(
-    runs: Sequence[_CallRun], table: Mapping[Any, Any]
+    runs: Sequence[CallRun], table: Mapping[Any, Any]
 ) -> list[OperatorPiece | None]:
     """Let PyTorch decompose the runs by `table`; return for each run its decomposition, None if it
     cannot be stored as operators.
@@ -780,7 +626,7 @@ def _operator_pieces(
     for number, run in enumerate(runs):
         assert run.signature is not None
         with mode, torch.no_grad():
-            values = [_tensor_from_layout(layout) for layout in run.signature[-1]]
+            values = [tensor_from_layout(layout) for layout in run.signature[-1]]
         indices = [graph.placeholder(f"operand{number}_{index}") for index in range(len(values))]
         for index, value in zip(indices, values, strict=True):
             index.meta["val"] = value
@@ -808,16 +654,6 @@ class _CopiedCalls(NamedTuple):
     results: list["fx.Node"]
 
 
-def _tensor_from_layout(layout: TensorLayout) -> Any:
-    """Return a new uninitialized tensor with this layout."""
-    import torch
-
-    tensor = torch.empty_strided(
-        layout.shape, layout.stride, dtype=layout.dtype, device=layout.device
-    )
-    return tensor.requires_grad_() if layout.requires_grad else tensor
-
-
 class _Fakes:
     """A cache of tensors without values, one for each layout."""
 
@@ -836,12 +672,12 @@ class _Fakes:
             return tuple(map(self.tensor_with_layout, layout))
         if layout not in self._known:
             with self._mode:
-                self._known[layout] = _tensor_from_layout(layout)
+                self._known[layout] = tensor_from_layout(layout)
         return self._known[layout]
 
 
 def _copy_run_calls(
-    graph: "fx.Graph", run: _CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
+    graph: "fx.Graph", run: CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
 ) -> _CopiedCalls:
     """Copy the calls of a run into an FX graph, with these nodes as operands; return names and
     results of the copies.
@@ -855,7 +691,7 @@ def _copy_run_calls(
         args, kwargs = map_arg(node.args, own.__getitem__), map_arg(node.kwargs, own.__getitem__)
         copied = graph.call_function(run.target or node.target, args, kwargs)
         value = node.meta.get("val")
-        copied.meta = {**meta, "val": fakes.tensor_with_layout(_layouts(value))}
+        copied.meta = {**meta, "val": fakes.tensor_with_layout(nested_layouts(value))}
         names.append(copied.name)
         own[node] = copied
     for node in run.outlets:
@@ -962,7 +798,7 @@ class _TraceRecord:
     def pieces(
         self,
         separate: "ExportedProgram",
-        runs: Sequence[_CallRun],
+        runs: Sequence[CallRun],
         provided: Sequence[Sequence["fx.Node"]],
         made: Sequence[_CopiedCalls],
     ) -> list[OperatorPiece | None]:
@@ -1013,7 +849,7 @@ class _TraceRecord:
 
 
 def _piece(
-    run: _CallRun,
+    run: CallRun,
     nodes: Sequence[tuple[int, _TracedNode]],
     operands: dict["fx.Node", Any],
     outputs: list[Any],
@@ -1038,14 +874,14 @@ def _piece(
     steps: list[PieceStep] = []
     for number, (origin, node) in enumerate(nodes):
         picked = node.target is operator.getitem
-        if not picked and not _is_plain_operator(node.target, ("aten", "prims")):
+        if not picked and not is_plain_operator(node.target, ("aten", "prims")):
             raise NotUnderstoodError(node.target)
         known[node.node] = PieceResult(number)
         args, kwargs = (
             map_leaves(node.args, piece_argument),
             map_leaves(node.kwargs, piece_argument),
         )
-        steps.append(PieceStep(origin, node.target, args, kwargs, _layouts(node.value)))
+        steps.append(PieceStep(origin, node.target, args, kwargs, nested_layouts(node.value)))
     assert run.signature is not None
     operand_layouts = run.signature[-1]
     indices = tuple(map(piece_argument, outputs))
@@ -1095,7 +931,7 @@ class _Stamp:
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
-    def add_whole(self, run: _CallRun) -> None:
+    def add_whole(self, run: CallRun) -> None:
         """Add the call of a run that the decomposition keeps as it is to the new graph."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _meta(node)
@@ -1110,11 +946,11 @@ class _Stamp:
         ]
         self._set(run, tuple(picked))
 
-    def add_piece(self, run: _CallRun, piece: OperatorPiece) -> None:
+    def add_piece(self, run: CallRun, piece: OperatorPiece) -> None:
         """Add the operators of a run's decomposition to the new graph."""
         values = run.values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
-        if list(map(_fake_tensor_layout, values)) != layouts:
+        if list(map(fake_tensor_layout, values)) != layouts:
             raise NotUnderstoodError("a result that lies in another way")
         if piece.is_placed and any(at.meta["val"].storage_offset() for at in run.operands):
             raise NotUnderstoodError("a tensor that begins elsewhere")
@@ -1216,7 +1052,7 @@ class _Stamp:
         node.meta = {**meta, "val": value}
         return node
 
-    def _set(self, run: _CallRun, value: Any) -> None:
+    def _set(self, run: CallRun, value: Any) -> None:
         """Set the value of a run's call in the new graph, also for the tensor that it wrote in
         place.
         """
@@ -1239,15 +1075,6 @@ class _Stamp:
         from torch.fx.node import map_arg
 
         return map_arg(arguments, self._value)
-
-
-def map_leaves(argument: Any, change: Callable[[Any], Any]) -> Any:
-    """Return `argument`, nested lists and dicts, with each leaf replaced by `change(leaf)`."""
-    if isinstance(argument, list | tuple):
-        return type(argument)(map_leaves(item, change) for item in argument)
-    if isinstance(argument, Mapping):
-        return {name: map_leaves(item, change) for name, item in argument.items()}
-    return change(argument)
 
 
 def _meta(node: "fx.Node") -> dict[str, Any]:

@@ -167,7 +167,7 @@ def _uses_by_generated_functions(
     applied: tuple[AppliedFunction, ...],
 ) -> dict[Any, list[tuple[int, int]]]:
     """Return the uses of each node of the exported program by autograd functions that
-    `torch.library` generated: pairs of (index of the function in `applied`, index of the argument).
+    `torch.library` generated: pairs (index of the function in `applied`, index of the argument).
 
     Such a function runs below the trace, where its arguments have no node that could be marked. It
     takes the arguments of the operator, with the tensors of a list one by one.
