@@ -1,0 +1,1 @@
+"""The release: versions, the files of all packages, and a rehearsal of their installation."""
