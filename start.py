@@ -63,6 +63,8 @@ SECONDS = {
     "all-frameworks": 407,
     "py312": 260,
     "py313": 260,
+    "release": 400,
+    "site": 60,
 }
 # What an environment needs that pip does not install; where it is missing, `tests` leaves the
 # environment out and says so, and the environment by itself fails.

@@ -1,7 +1,7 @@
 """One version for the package and all plugins: that of pyproject.toml.
 
-    python -m release.versions          print it; fails where a plugin or CITATION.cff has another
-    python -m release.versions 0.2.0    write it into all of them
+python -m release.versions          print it; fails where a plugin or CITATION.cff has another
+python -m release.versions 0.2.0    write it into all of them
 """
 
 import argparse
@@ -43,9 +43,7 @@ def with_version(text: str, version: str) -> str:
 
     Raises ValueError if the text does not have exactly one version.
     """
-    changed, count = VERSION_LINE.subn(
-        lambda match: match[0].replace(match[1], version, 1), text
-    )
+    changed, count = VERSION_LINE.subn(lambda match: match[0].replace(match[1], version, 1), text)
     if count != 1:
         raise ValueError(f"expected one line with a version, got {count}")
     return CORE_RANGE.sub(f'"crossflops{core_range(version)}"', changed)

@@ -1,0 +1,207 @@
+"""Build the site: the pages of this folder, and the reference of verbs, Python and JSON.
+
+    python docs/build_site.py                  write dist/site, fail at a warning
+    python docs/build_site.py --links          check the links to other sites, too
+    python docs/build_site.py --target FOLDER
+
+The pages are those that GitHub shows. Sphinx reads a copy of them, in which links that lead out of
+docs/ lead to the repository. The reference is written from click, from docstrings, and from the
+types of the reports.
+"""
+
+import argparse
+import json
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+import crossflops
+from crossflops.cli import VERBS, command_group
+from crossflops.hardware import machine  # noqa: F401  its types are in those of reports
+from crossflops.report.audit import Audit
+from crossflops.report.bench import Bench
+from crossflops.report.efficiency import EfficiencyReport
+from crossflops.report.identification import Identification
+from crossflops.report.profile import TrainingProfile
+from crossflops.report.report import Report
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+REPOSITORY = "https://example.org/crossflops/blob/main/"
+LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
+CHAPTERS = {
+    "Begin": ("tutorial", "README"),
+    "How to": (
+        "models", "count", "compare", "identify", "tools", "efficiency", "roofline", "training",
+        "bench", "profile", "devices", "formulas", "ci",
+    ),
+    "Reference": (
+        "reference/verbs", "python", "reference/python", "reference/schema", "ops", "kernels",
+        "causes", "conventions", "errors", "published",
+    ),
+    "Explanation": ("llm", "converters", "performance", "adr/index"),
+    "Contribute": ("extending", "architecture", "style", "release", "changelog"),
+}  # fmt: skip
+REPORTS = {
+    "count, compare, diff": Report,
+    "bench": Bench,
+    "efficiency": EfficiencyReport,
+    "profile": TrainingProfile,
+    "identify": Identification,
+    "audit": Audit,
+}
+
+
+def write_source(target: Path) -> None:
+    """Write all that sphinx reads into an empty folder."""
+    shutil.copy(DOCS / "conf.py", target)
+    for picture in DOCS.glob("*.svg"):
+        shutil.copy(picture, target)
+    pages = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
+    decisions = [name.removesuffix(".md") for name in pages if name.startswith("adr/")]
+    texts = {name: site_text(path) for name, path in pages.items()}
+    texts["changelog.md"] = site_text(ROOT / "CHANGELOG.md")
+    texts["index.md"] += "".join(map(contents_list, CHAPTERS, CHAPTERS.values()))
+    names = [name.removeprefix("adr/") for name in decisions]
+    texts["adr/index.md"] = "# Decisions\n" + contents_list("", tuple(names), hidden=False)
+    texts["reference/verbs.md"] = "\n".join(verb_lines())
+    texts["reference/python.md"] = "\n".join(python_lines())
+    texts["reference/schema.md"] = "\n".join(schema_lines())
+    for name, text in texts.items():
+        path = target / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def site_text(path: Path) -> str:
+    """Return the text of a page with the links and headings that the site needs."""
+    folder = path.parent.relative_to(ROOT).as_posix()
+    parts = FENCE.split(path.read_text("utf-8"))
+    prose = parts[::2]
+    linked = [LINK.sub(lambda match: _site_link(match, folder), text) for text in prose]
+    if sum(len(re.findall(r"^# ", text, re.MULTILINE)) for text in prose) > 1:
+        linked = [re.sub(r"^#", "##", text, flags=re.MULTILINE) for text in linked]
+        linked[0] = f"# {path.stem.capitalize()}\n\n{linked[0]}"
+    parts[::2] = linked
+    # GitHub draws these diagrams; here their text is shown
+    return "".join(parts).replace("```mermaid\n", "```text\n")
+
+
+def _site_link(match: re.Match[str], folder: str) -> str:
+    """Return a link of a page in this folder of the repository, as the site has it."""
+    address = match[2]
+    if "://" in address or address.startswith("#"):
+        return match[0]
+    path, _, anchor = address.partition("#")
+    place = posixpath.normpath(posixpath.join(folder, path))
+    if place == "docs/adr":
+        address = "adr/index.md"
+    elif place == "CHANGELOG.md":
+        address = "changelog.md"
+    elif not place.startswith("docs/") or not place.endswith((".md", ".svg")):
+        address = REPOSITORY + place
+    elif folder == ".":  # the page lies in docs/ on the site
+        address = place.removeprefix("docs/") + (f"#{anchor}" if anchor else "")
+    return f"{match[1]}{address}{match[3]}"
+
+
+def contents_list(caption: str, names: tuple[str, ...], hidden: bool = True) -> str:
+    """Return the list by which sphinx orders pages, in the menu alone if it is hidden."""
+    options = [f":caption: {caption}"] if caption else [":maxdepth: 1"]
+    options += [":hidden:"] if hidden else []
+    return "\n".join(("", "```{toctree}", *options, "", *names, "```", ""))
+
+
+def verb_lines() -> Iterator[str]:
+    """Yield the lines of the page of verbs: each with its help and its options."""
+    yield "# Verbs\n\nThis page is written from the command line. `crossflops VERB --help` prints the same.\n"
+    context = click.Context(command_group, info_name="crossflops")
+    for name, sentence in VERBS.items():
+        command = command_group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, info_name=name, parent=context)
+        usage = " ".join(command.collect_usage_pieces(inner))
+        yield f"## {name}\n\n{sentence}\n\n```\ncrossflops {name} {usage}\n```\n"
+        records = [
+            record
+            for param in command.get_params(inner)
+            if isinstance(param, click.Option) and (record := param.get_help_record(inner))
+        ]
+        if records:
+            yield "| option | meaning |\n|---|---|"
+            yield from (f"| `{_cell(flag)}` | {_cell(_as_text(text))} |" for flag, text in records)
+            yield ""
+
+
+def _cell(text: str) -> str:
+    """Return text for one cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _as_text(text: str) -> str:
+    """Return text whose letters mean nothing to Markdown, but for code."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [re.sub(r"([*_<>\[\]\\])", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def python_lines() -> Iterator[str]:
+    """Yield the lines of the page of Python: every public name, from its docstring."""
+    yield "# Python API\n\n[How to use it](../python.md), with examples.\n"
+    yield "```{eval-rst}\n.. currentmodule:: crossflops\n"
+    for name in sorted(crossflops.__all__, key=str.lower):
+        value = getattr(crossflops, name)
+        kind = "function" if not isinstance(value, type) else "class"
+        if isinstance(value, type) and issubclass(value, BaseException):
+            kind = "exception"
+        yield f".. auto{kind}:: crossflops.{name}"
+        yield "   :members:\n" if kind == "class" else ""
+    yield "```\n"
+
+
+def schema_lines() -> Iterator[str]:
+    """Yield the lines of the page of JSON: the schema of each kind of report."""
+    yield "# JSON Schema\n"
+    yield "What `--json` and `-o FILE.json` write, by verb. Counts are integers of any size.\n"
+    for verbs, report in REPORTS.items():
+        schema = msgspec.json.schema(report)
+        text = json.dumps(schema, indent=1, ensure_ascii=False)
+        yield f"## {report.__name__}\n\nWritten by: {verbs}.\n\n```json\n{text}\n```\n"
+
+
+def run_sphinx(builder: str, source: Path, target: Path) -> int:
+    """Run a builder of sphinx, for which a warning is an error; return its exit status."""
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", builder]
+    return subprocess.run([*command, str(source), str(target)], check=False).returncode
+
+
+def main() -> int:
+    """Build the site; return the status of sphinx."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--target", type=Path, default=ROOT / "dist" / "site")
+    parser.add_argument("--links", action="store_true", help="check links to other sites")
+    options = parser.parse_args()
+    source = ROOT / "build" / "site-source"
+    for folder in (source, options.target):
+        shutil.rmtree(folder, ignore_errors=True)
+    source.mkdir(parents=True)
+    write_source(source)
+    status = run_sphinx("html", source, options.target)
+    if options.links and not status:
+        status = run_sphinx("linkcheck", source, ROOT / "build" / "site-links")
+    print(f"the site is in {options.target}" if not status else "the site has warnings")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
