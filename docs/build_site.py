@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -63,6 +64,8 @@ REPORTS = {
 def write_source(target: Path) -> None:
     """Write all that sphinx reads into an empty folder."""
     shutil.copy(DOCS / "conf.py", target)
+    (target / "_static").mkdir()
+    shutil.copy(DOCS / "site.css", target / "_static")
     for picture in DOCS.glob("*.svg"):
         shutil.copy(picture, target)
     pages = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
@@ -122,7 +125,8 @@ def contents_list(caption: str, names: tuple[str, ...], hidden: bool = True) -> 
 
 def verb_lines() -> Iterator[str]:
     """Yield the lines of the page of verbs: each with its help and its options."""
-    yield "# Verbs\n\nThis page is written from the command line. `crossflops VERB --help` prints the same.\n"
+    yield "# Verbs\n"
+    yield "This page is written from the command line. `crossflops VERB --help` prints the same.\n"
     context = click.Context(command_group, info_name="crossflops")
     for name, sentence in VERBS.items():
         command = command_group.get_command(context, name)
@@ -191,6 +195,11 @@ def main() -> int:
     parser.add_argument("--target", type=Path, default=ROOT / "dist" / "site")
     parser.add_argument("--links", action="store_true", help="check links to other sites")
     options = parser.parse_args()
+    missing = [name for name in ("sphinx", "furo", "myst_parser") if find_spec(name) is None]
+    if missing:
+        print(f"error: not installed: {', '.join(missing)}", file=sys.stderr)
+        print("hint: use tox -e site, or pip install sphinx furo myst-parser", file=sys.stderr)
+        return 2
     source = ROOT / "build" / "site-source"
     for folder in (source, options.target):
         shutil.rmtree(folder, ignore_errors=True)
@@ -199,7 +208,9 @@ def main() -> int:
     status = run_sphinx("html", source, options.target)
     if options.links and not status:
         status = run_sphinx("linkcheck", source, ROOT / "build" / "site-links")
-    print(f"the site is in {options.target}" if not status else "the site has warnings")
+    print(
+        f"the site is in {options.target}" if not status else "the site is not complete: see above"
+    )
     return status
 
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 # The folder of this file, from which sphinx reads it, or of its copy beside the pages.
 _PROJECT = next(
@@ -16,11 +17,28 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
 html_theme = "furo"
 html_title = f"crossflops {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 myst_heading_anchors = 4  # the anchors of GitHub, to which the pages link
 myst_enable_extensions = ["colon_fence"]
+strip_signature_backslash = True  # an argument may end with an underscore
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 linkcheck_ignore = [r"https://example\.org/"]  # the stand-in for the address of the repository
 linkcheck_timeout = 20
+
+
+def setup(app: Any) -> None:
+    """Register what changes docstrings before napoleon reads their sections."""
+    app.connect("autodoc-process-docstring", _join_return_section, priority=100)
+
+
+def _join_return_section(
+    _app: Any, _what: str, _name: str, _value: Any, _options: Any, lines: list[str]
+) -> None:
+    """Write a dash for the colon in the text of `Returns:`; napoleon expects a type before it."""
+    for number, line in enumerate(lines[:-1]):
+        if line.strip() == "Returns:":
+            lines[number + 1] = lines[number + 1].replace(": ", " \N{EN DASH} ", 1)

@@ -4,11 +4,11 @@
     python -m release.rehearse core extras       only these
     python -m release.rehearse --packages dist   with files that are built
 
-Each step has a clean virtual environment in a folder of its own, outside of the repository. It gets
-the package from an index of the built files, and all else from pip's usual index, in the versions of
-constraints.txt. Steps:
+Each step has a clean virtual environment in a folder of its own, outside of the repository. It
+gets the package from an index of the built files, and all else from pip's usual index, in the
+versions of constraints.txt. Steps:
 
-    core      the package alone; the blocks of README.md and docs/tutorial.md that need no framework
+    core      the package alone; the blocks of README.md and the tutorial that need no framework
     tools     [torch,tools] and models; all blocks of these two pages
     extras    each small extra, installed; every other one, resolved without an installation
     runners   `uvx` and `pipx run`
@@ -45,13 +45,13 @@ class RehearsalError(Exception):
 class Rehearsal(NamedTuple):
     """The folders of a rehearsal: the index of the built files, and the place for environments."""
 
-    index: Path
+    index_folder: Path
     folder: Path
 
     @property
     def index_address(self) -> str:
         """The URL of the index."""
-        return self.index.as_uri()
+        return self.index_folder.as_uri()
 
 
 def make_index(files: list[Path], folder: Path) -> Path:
@@ -143,12 +143,12 @@ def run_block(environment: Environment, block: Block) -> None:
 
 def run_blocks(environment: Environment, *markers: str) -> None:
     """Run the blocks of these markers in an environment."""
-    count = 0
-    for count, block in enumerate(page_blocks(markers), start=1):
+    chosen = list(page_blocks(markers))
+    for block in chosen:
         run_block(environment, block)
-    if not count:
+    if not chosen:
         raise RehearsalError(f"no block has one of the markers {', '.join(markers)}")
-    print(f"    {count} blocks of the pages print what they show", flush=True)
+    print(f"    {len(chosen)} blocks of the pages print what they show", flush=True)
 
 
 def rehearse_core(rehearsal: Rehearsal) -> None:

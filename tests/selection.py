@@ -204,7 +204,7 @@ def _provided(line: str) -> frozenset[str]:
 def complaints() -> Iterator[str]:
     """A sentence for every test that is not run, or not where its imports are."""
     places = environments()
-    own = sys.stdlib_module_names | {"tests", "_pytest"}
+    own = sys.stdlib_module_names | {"_pytest", "docs", "release", "tests"}
     own |= {path.stem for path in ROOT.glob("tests/**/*.py")}
     for test in (test for path in files_of_tests() for test in cases_of(path)):
         running = [place for place in places if place.runs(test)]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "crossflops"
-FOLDERS = ("action", "benchmarks", "crossflops", "docs", "examples", "plugins", "tests")
+FOLDERS = ("action", "benchmarks", "crossflops", "docs", "examples", "plugins", "release", "tests")
 LEFT_OUT = ("CHANGELOG.md", "docs/adr", "docs/style.md")  # names of their day, and invented ones
 TICKED = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 WORD = re.compile(r"[A-Za-z_]\w*")
