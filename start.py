@@ -63,7 +63,7 @@ SECONDS = {
     "all-frameworks": 407,
     "py312": 260,
     "py313": 260,
-    "release": 400,
+    "release": 750,
     "site": 60,
 }
 # What an environment needs that pip does not install; where it is missing, `tests` leaves the
