@@ -52,7 +52,7 @@ CHAPTERS = {
     "Contribute": ("extending", "architecture", "style", "release", "changelog"),
 }  # fmt: skip
 REPORTS = {
-    "count, compare, diff": Report,
+    "count, compare": Report,
     "bench": Bench,
     "efficiency": EfficiencyReport,
     "profile": TrainingProfile,
@@ -174,7 +174,8 @@ def python_lines() -> Iterator[str]:
 def schema_lines() -> Iterator[str]:
     """Yield the lines of the page of JSON: the schema of each kind of report."""
     yield "# JSON Schema\n"
-    yield "What `--json` and `-o FILE.json` write, by verb. Counts are integers of any size.\n"
+    yield "The reports that `crossflops render` reads, as `--json` and `-o FILE.json` write them."
+    yield "Counts are integers of any size.\n"
     for verbs, report in REPORTS.items():
         schema = msgspec.json.schema(report)
         text = json.dumps(schema, indent=1, ensure_ascii=False)

@@ -15,6 +15,7 @@ author = "the crossflops maintainers"
 release = tomllib.loads(_PROJECT.read_text("utf-8"))["project"]["version"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
+smartquotes = False  # two hyphens begin an option
 html_theme = "furo"
 html_title = f"crossflops {release}"
 html_static_path = ["_static"]
