@@ -29,11 +29,18 @@ if TYPE_CHECKING:
     from crossflops.verbs.api import (
         audit,
         bench,
+        check,
         compare,
         count,
+        devices,
+        diff,
         efficiency,
+        explain,
+        export,
         identify,
         profile,
+        render,
+        table,
     )
 
 __all__ = [
@@ -48,14 +55,21 @@ __all__ = [
     "Setting",
     "audit",
     "bench",
+    "check",
     "compare",
     "count",
+    "devices",
+    "diff",
     "efficiency",
+    "explain",
+    "export",
     "identify",
     "keras_callback",
     "lightning_callback",
     "operator",
     "profile",
+    "render",
+    "table",
     "trainer_callback",
 ]
 _PLACES = {  # the names that are no verbs: where they are defined
@@ -87,7 +101,11 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """The package, whose `bench` is the verb, whether or not the room of that name is imported."""
+    """The package, whose `bench`, `export` and `render` are the verbs, whether or not the rooms of
+    these names are imported.
+
+    Python sets a room here when it is first imported: that is ignored, and the function stays.
+    """
 
     @property
     def bench(self) -> Any:
@@ -96,9 +114,25 @@ class _Package(ModuleType):
 
     @bench.setter
     def bench(self, room: ModuleType) -> None:
-        """Ignore the module `crossflops.bench`, which Python sets here when it is first imported;
-        keep the function.
-        """
+        """Ignore the module `crossflops.bench`."""
+
+    @property
+    def export(self) -> Any:
+        """The function `crossflops.export`."""
+        return __getattr__("export")
+
+    @export.setter
+    def export(self, room: ModuleType) -> None:
+        """Ignore the module `crossflops.export`."""
+
+    @property
+    def render(self) -> Any:
+        """The function `crossflops.render`."""
+        return __getattr__("render")
+
+    @render.setter
+    def render(self, room: ModuleType) -> None:
+        """Ignore the module `crossflops.render`."""
 
 
 sys.modules[__name__].__class__ = _Package

@@ -1,23 +1,34 @@
 """The results of the public API: the nouns of `report` that show themselves and answer questions.
 
-In: a plain report, an efficiency, a bench. Out: the same values, whose `print` is the page and
-whose HTML a notebook shows. May import: render, report, errors, which pass the plain nouns.
+In: a plain report, an efficiency, a bench, a table, a cause. Out: the same values, whose `print`
+is the page and whose HTML a notebook shows. May import: render, report, rules, ir, errors, which
+pass the plain nouns.
 """
 
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from msgspec.structs import asdict
 
 from crossflops.errors import MissingExtraError, UnknownNameError
+from crossflops.ir.device import DeviceList, DeviceSheet
+from crossflops.ir.reconciliation import Cause
 from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
+from crossflops.report.budgets import Checks
+from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
+from crossflops.report.machine import Machine
+from crossflops.report.matches import Matches
+from crossflops.report.papers import PaperTable
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
 from crossflops.report.view import By, TableView, restrict_to_module, view
+from crossflops.rules.rule import Convention
 
 if TYPE_CHECKING:
     from crossflops.render.pages.nouns import Noun
@@ -48,6 +59,30 @@ class ShownResult:
         file.write_bytes(content_file_bytes(cast("Noun", self), file))
         return file
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain dicts and lists: the JSON that the command writes."""
+        from crossflops.render.formats import FORMATS
+
+        plain: dict[str, Any] = msgspec.json.decode(FORMATS[".json"](cast("Noun", self)))
+        return plain
+
+    def to_pandas(self) -> Any:
+        """Return the main table of the result, as `save("FILE.csv")` writes it, as a
+        pandas.DataFrame.
+
+        Counts stay integers. Raises MissingExtraError without pandas.
+        """
+        from crossflops.render.formats import main_table
+
+        table = main_table(cast("Noun", self))
+        return build_data_frame(table.heads, table.rows)
+
+    def _repr_html_(self) -> str:
+        """Return the page as an HTML fragment; notebooks call this to display it."""
+        from crossflops.render.html import html
+
+        return html(cast("Noun", self))
+
     def __str__(self) -> str:
         """Return the page, as a terminal shows it."""
         from crossflops.render.terminal import (
@@ -55,6 +90,15 @@ class ShownResult:
         )  # `--help` imports this file, no renderer
 
         return terminal_page_text(cast("Noun", self))
+
+
+def build_data_frame(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> Any:
+    """Return a pandas.DataFrame of these rows. Raises MissingExtraError without pandas."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise MissingExtraError("pandas is not installed", "pip install pandas") from error
+    return pandas.DataFrame(list(rows), columns=list(heads))
 
 
 class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
@@ -112,6 +156,10 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         """
         return cls(**asdict(report))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain dicts and lists, by the schema `crossflops/1`."""
+        return Report.to_dict(self)
+
     def at(self, path: str) -> "ShownReport":
         """Return the report of one module with its submodules, by the path of the module, such as
         "layer1.0".
@@ -139,18 +187,8 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
 
         Counts stay integers. Raises MissingExtraError without pandas.
         """
-        try:
-            pandas = import_module("pandas")
-        except ImportError as error:
-            raise MissingExtraError("pandas is not installed", "pip install pandas") from error
         table = self.view(by, **options)
-        return pandas.DataFrame(list(table.rows), columns=list(table.columns))
-
-    def _repr_html_(self) -> str:
-        """Return the report as an HTML fragment; notebooks call this to display it."""
-        from crossflops.render.html import html
-
-        return html(self)
+        return build_data_frame(table.columns, table.rows)
 
 
 class ShownBench(ShownResult, Bench, frozen=True, kw_only=True):
@@ -202,3 +240,81 @@ class ShownEfficiency(ShownResult, EfficiencyReport, frozen=True, kw_only=True):
         if efficiency.report is not None:
             fields["report"] = ShownReport.of(efficiency.report)
         return cls(**fields)
+
+
+class ShownTable(ShownResult, PaperTable, frozen=True, kw_only=True):
+    """A table of models with its page: the result of `crossflops.table`."""
+
+
+class ShownDifference(ShownResult, Difference, frozen=True, kw_only=True):
+    """A difference of two models with its page: the result of `crossflops.diff`."""
+
+
+class ShownChecks(ShownResult, Checks, frozen=True, kw_only=True):
+    """Checked budgets with their page: the result of `crossflops.check`."""
+
+    def to_junit(self) -> str:
+        """Return the rules as test cases, in JUnit XML."""
+        from crossflops.render.formats import junit
+
+        return junit(self)
+
+    def to_code_quality(self, folder: str = "") -> str:
+        """Return the broken rules as a GitLab code quality report in JSON; `folder` is that of
+        the check, as seen from the root of the repository.
+        """
+        from crossflops.render.formats import code_quality
+
+        return code_quality(self, folder)
+
+
+class ShownCause(ShownResult, Cause, frozen=True, kw_only=True):
+    """A cause with its page: a result of `crossflops.explain`."""
+
+
+class ShownMatches(ShownResult, Matches, frozen=True):
+    """Causes that match some words, with their page: a result of `crossflops.explain`."""
+
+
+class ShownConvention(ShownResult, Convention, frozen=True, kw_only=True):
+    """The rules of a tool with their page: a result of `crossflops.explain`."""
+
+
+class ShownDevice(ShownResult, DeviceSheet, frozen=True, kw_only=True):
+    """A device with its page: a result of `crossflops.devices`."""
+
+
+class ShownDevices(ShownResult, DeviceList, frozen=True, kw_only=True):
+    """A list of devices with its page: a result of `crossflops.devices`."""
+
+
+class ShownMachine(ShownResult, Machine, frozen=True, kw_only=True):
+    """This machine with its page: a result of `crossflops.devices`."""
+
+
+_SHOWN: dict[type[Any], type[ShownResult]] = {
+    Bench: ShownBench,
+    Identification: ShownIdentification,
+    Audit: ShownAudit,
+    TrainingProfile: ShownProfile,
+    PaperTable: ShownTable,
+    Difference: ShownDifference,
+    Checks: ShownChecks,
+    Cause: ShownCause,
+    Matches: ShownMatches,
+    Convention: ShownConvention,
+    DeviceSheet: ShownDevice,
+    DeviceList: ShownDevices,
+    Machine: ShownMachine,
+}
+
+
+def with_page(result: msgspec.Struct) -> Any:
+    """Return a copy of a plain result that prints as its page and displays itself in a
+    notebook.
+    """
+    if isinstance(result, Report):
+        return ShownReport.of(result)
+    if isinstance(result, EfficiencyReport):
+        return ShownEfficiency.of(result)
+    return _SHOWN[type(result)](**asdict(result))

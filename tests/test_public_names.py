@@ -9,11 +9,11 @@ import crossflops
 from crossflops.errors import CrossflopsError
 from tests.onnx_files import parsed
 
-FEW = 25
+FEW = 29
 
 
 def test_the_public_names_are_few_and_there():
-    """At most 25, in order, each of them defined, none of them a module."""
+    """At most 29, in order, each of them defined, none of them a module."""
     assert list(crossflops.__all__) == sorted(set(crossflops.__all__))
     assert len(crossflops.__all__) <= FEW
     for name in crossflops.__all__:

@@ -10,7 +10,6 @@ from crossflops.cli.options import (
     FORMULAS,
     OUTPUT,
     command_options,
-    reject_options,
     verb,
     writable,
 )
@@ -35,16 +34,6 @@ def _refuse_one_file(files: Sequence[Path | None]) -> None:
             f"two outputs have the same file name {indices[-1]}",
             "write each output to its own file",
         )
-
-
-def _refuse_revision(revision: str) -> None:
-    """Raise InputError if the git repository does not have this revision."""
-    from crossflops.verbs.revisions import refuse_unknown
-
-    try:
-        refuse_unknown(revision)
-    except InputError as error:
-        raise InputError(f"--against: {error.message}", error.hint) from error
 
 
 @verb(
@@ -87,19 +76,7 @@ def check(
     """
     from crossflops.verbs import check as check_verb
 
-    if against is not None:
-        reject_options(
-            ("update",),
-            "--against compares with a git revision and does not use the baseline",
-            "leave out --against, or leave out --baseline and --update",
-        )
-        _refuse_revision(against)
-    if not targets:
-        reject_options(
-            ("if_budgeted",),
-            "all targets of this configuration have a budget",
-            "add a TARGET, or leave out {option}",
-        )
+    check_verb.refuse_contradictions(targets, update, against, if_budgeted)
     _refuse_one_file((junit, quality, file))
     for stale in filter(None, (junit, quality, file)):
         if stale.is_file() and not stale.is_symlink():  # which /dev/stdout is

@@ -9,11 +9,9 @@ import click
 
 from crossflops.cli.options import OUTPUT, Positive, command_options, reject_options, verb
 from crossflops.cli.output import deliver, progress
-from crossflops.errors import InputError, UnknownNameError
-from crossflops.ir.device import DeviceList
+from crossflops.errors import InputError
 from crossflops.render.formats import suffix
 
-_QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
 _POSITIVE = Positive()
 
 
@@ -42,100 +40,21 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     several devices have that name they are listed, and the exit status is 2; it is 2 for an
     unknown name, too. Without NAME all devices are listed.
     """
-    _check_device_options(chosen)
-    if not any(chosen[question] for question in _QUESTIONS) and not as_json:
-        shows_peaks = file is not None and suffix(file) == ".json"
-        if not shows_peaks:
-            reject_options(
-                ("precision",), "the page of all devices shows no peaks", "add --search or --json"
-            )
-    content, trouble = (
-        _describe_machine(chosen)
-        if chosen["here"] or chosen["measure"]
-        else _look_up_devices(chosen)
-    )
+    from crossflops.verbs.devices import DeviceQuestion, answer_device_question
+
+    question = DeviceQuestion(**{**chosen, "peak_tflops": tuple(chosen["peak_tflops"])})
+    question.refuse_contradictions()
+    shows_peaks = as_json or (file is not None and suffix(file) == ".json")
+    if not question.asked and not shows_peaks:
+        reject_options(
+            ("precision",), "the page of all devices shows no peaks", "add --search or --json"
+        )
+    with progress(question.doing):
+        content, trouble = answer_device_question(question)
     deliver(content, as_json=as_json, file=file)
     if trouble is not None:
         raise trouble
     return 0
-
-
-def _check_device_options(chosen: dict[str, Any]) -> None:
-    """Raise InputError if the options of `devices` exclude each other or have no effect."""
-    provided = [question for question in _QUESTIONS if chosen[question]]
-    if {"here", "measure"} >= set(provided):
-        provided = provided[:1]
-    if len(provided) > 1:
-        flags = (
-            "NAME" if question == "name" else f"--{question.replace('_', '-')}"
-            for question in provided
-        )
-        raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
-    if chosen["bandwidth"] is not None and not chosen["peak_tflops"]:
-        raise InputError("--bandwidth requires --peak-tflops", "add --peak-tflops X")
-    if chosen["peak_tflops"]:
-        reject_options(
-            ("precision", "catalogue"), "--peak-tflops describes the device", "leave out {option}"
-        )
-    elif chosen["here"] or chosen["measure"]:
-        reject_options(
-            ("precision",), "this machine is always shown with all its peaks", "leave out {option}"
-        )
-
-
-def _describe_machine(chosen: dict[str, Any]) -> tuple[Any, None]:
-    """Return the description of this machine, with measured peaks if --measure is given, and no
-    error.
-    """
-    from crossflops.verbs.devices import this_machine
-
-    doing = "measuring this machine" if chosen["measure"] else "looking at this machine"
-    with progress(doing):
-        return this_machine(chosen["catalogue"], measure=chosen["measure"]), None
-
-
-def _look_up_devices(chosen: dict[str, Any]) -> tuple[Any, UnknownNameError | None]:
-    """Return the devices that the options name, as one sheet or a list, and an error to raise
-    after it is shown (or None).
-    """
-    from crossflops.hardware.devices.catalogue import (
-        AmbiguousDeviceError,
-        find_device,
-        search_devices,
-    )
-    from crossflops.hardware.devices.catalogue import catalogue_devices as all_devices
-    from crossflops.hardware.devices.sheets import build_device_list, device_from_options, sheet
-    from crossflops.verbs.devices import additional_devices
-
-    precision = chosen["precision"].casefold()
-    if chosen["peak_tflops"]:
-        return sheet(device_from_options(chosen["peak_tflops"], chosen["bandwidth"])), None
-    with progress("looking up"):
-        additional = additional_devices(chosen["name"], chosen["catalogue"])
-    if chosen["search"]:
-        matches = search_devices(chosen["search"], additional)
-        if not matches:
-            raise UnknownNameError(
-                f"no device matches --search {chosen['search']!r}",
-                "`crossflops devices` lists all",
-            )
-        return build_device_list(matches, f"devices with {chosen['search']!r}", precision), None
-    if not chosen["name"]:
-        return build_device_list(all_devices(additional), "devices", precision), None
-    try:
-        device = find_device(chosen["name"], additional)
-    except AmbiguousDeviceError as error:
-        meant = build_device_list(error.candidates, f"{chosen['name']!r} may be", precision)
-        return meant, None if precision and _have_equal_peaks(meant) else error
-    reject_options(
-        ("precision",), "a single device is always shown with all its peaks", "leave out {option}"
-    )
-    return sheet(device), None
-
-
-def _have_equal_peaks(meant: DeviceList) -> bool:
-    """Return whether all these devices have the same peak in the precision of the list."""
-    return len({device.peak for device in meant.devices}) == 1
 
 
 # What a device can do, derived from clocks.

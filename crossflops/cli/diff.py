@@ -17,7 +17,6 @@ from crossflops.cli.options import (
     verb,
 )
 from crossflops.cli.output import deliver, progress
-from crossflops.errors import InputError
 
 
 def _parse_increase_share(
@@ -26,19 +25,9 @@ def _parse_increase_share(
     """Return the share of --max-increase as a fraction: 1/50 for "2%" or "0.02", None if not
     given.
     """
-    if text is None:
-        return None
-    try:
-        number = Fraction(text.strip().removesuffix("%").strip())
-    except (ValueError, ZeroDivisionError):
-        raise InputError(
-            f"--max-increase must be a percentage, got {text!r}", "write, for example, 2%"
-        ) from None
-    if number < 0:
-        raise InputError(
-            f"--max-increase must be at least 0 %, got {text!r}", "write, for example, 2%"
-        )
-    return number / 100 if text.strip().endswith("%") else number
+    from crossflops.verbs.diff import parse_increase_share
+
+    return None if text is None else parse_increase_share(text)
 
 
 @verb(

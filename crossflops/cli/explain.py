@@ -4,14 +4,8 @@ from typing import Any
 
 import click
 
-from crossflops.causes import WORDS, all_causes, search_causes
 from crossflops.cli.options import OUTPUT, command_options, verb
 from crossflops.cli.output import deliver
-from crossflops.errors import UnknownNameError, nearest_name_hint
-from crossflops.ir.reconciliation import Cause
-from crossflops.render.pages.explain import Matches
-from crossflops.rules.rule import Convention
-from crossflops.tools.registry import all_conventions
 
 
 @verb("explain", example="crossflops explain norm.batch")
@@ -23,28 +17,7 @@ def explain(name: tuple[str, ...], **fields: Any) -> int:
     WORDS search for a cause by its subject (`explain batchnorm`, `explain relu twice`). Terms of
     the reports have pages, too: `native`, `residual`, `mfu`, `roofline`, `6nd` ...
     """
-    deliver(_find_page_subject(" ".join(name)), **fields)
+    from crossflops.verbs.explain import find_page_subject
+
+    deliver(find_page_subject(" ".join(name)), **fields)
     return 0
-
-
-def _find_page_subject(name: str) -> Cause | Convention | Matches:
-    """Return what `explain` shows for a name: a cause, a convention, or the causes that match the
-    words. Raises UnknownNameError.
-    """
-    known: dict[str, Cause | Convention] = {}
-    for convention in all_conventions():
-        known.setdefault(convention.tool, convention)
-        known[f"{convention.tool}@{convention.edition}"] = convention
-    pages = (*WORDS, *all_causes())
-    known.update({cause.id: cause for cause in pages})
-    if (spelled := name.strip().casefold().replace(" ", "-")) in known:
-        return known[spelled]
-    near = nearest_name_hint(name, known, " ").strip()
-    matches = search_causes(name, pages)
-    if not matches:
-        families = ", ".join(dict.fromkeys(cause.id.partition(".")[0] for cause in all_causes()))
-        more = f"write a family of causes ({families}), or a tool of `crossflops tools`"
-        raise UnknownNameError(
-            f"{name!r} is not the name of a cause, a tool or a convention", near or more
-        )
-    return matches[0] if len(matches) == 1 else Matches(name, matches)

@@ -1,10 +1,9 @@
 """`crossflops render`."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 from msgspec import UNSET
 
 from crossflops.cli.compare import (
@@ -26,8 +25,7 @@ from crossflops.cli.options import (
     verb,
 )
 from crossflops.cli.output import deliver, keep_comparison, keep_curve, keep_roofline
-from crossflops.errors import CrossflopsError, InputError
-from crossflops.files import contents
+from crossflops.errors import InputError
 from crossflops.render.layout import Noun
 from crossflops.render.pages.bench import TOP, BenchView
 from crossflops.render.pages.places import ComparisonView
@@ -37,10 +35,7 @@ from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
 from crossflops.report.profile import ShownDepth, TrainingProfile
-from crossflops.report.report import SCHEMA, Report
-
-_HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
-Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit)
+from crossflops.report.report import Report
 
 
 @verb(
@@ -62,25 +57,26 @@ Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Ident
 def render(file_: Path, plot: str | None, **fields: Any) -> int:
     """Convert a saved report to any output format."""
     from crossflops.verbs.compare.questions import answer_report_questions
+    from crossflops.verbs.render import read_saved_result
 
     requested = pop_report_questions(fields)
-    data = _read_report_bytes(file_)
-    if _has_json_key(data, "curve"):
+    result = read_saved_result(file_)
+    if isinstance(result, Bench):
         _reject_unused_render_options(fields, "a result of `bench`", "plot", pages=("top",))
-        return _render_bench(_decode_report(file_, data, Bench), plot, fields)
-    if _has_json_key(data, "latencies"):
+        return _render_bench(result, plot, fields)
+    if isinstance(result, TrainingProfile):
         _reject_unused_render_options(fields, "a result of `profile`", pages=("top", "depth"))
-        return _render_profile(_decode_report(file_, data, TrainingProfile), fields)
-    if _has_json_key(data, "efficiency"):
+        return _render_profile(result, fields)
+    if isinstance(result, EfficiencyReport):
         _reject_unused_render_options(fields, "a result of `efficiency`", "plot")
-        return _render_efficiency(_decode_report(file_, data, EfficiencyReport), plot, fields)
-    if _has_json_key(data, "candidates"):
+        return _render_efficiency(result, plot, fields)
+    if isinstance(result, Identification):
         _reject_unused_render_options(fields, "a result of `identify`")
-        return _render_whole(_decode_report(file_, data, Identification), fields)
-    if _has_json_key(data, "contradictions"):
+        return _render_whole(result, fields)
+    if isinstance(result, Audit):
         _reject_unused_render_options(fields, "a result of `audit`")
-        return _render_whole(_decode_report(file_, data, Audit), fields)
-    report = _decode_report(file_, data, Report)
+        return _render_whole(result, fields)
+    report = result
     _check_report_options(report, fields)
     report = answer_report_questions(report, **requested)
     if plot is not None and not report.profiles and report.against is UNSET:
@@ -132,15 +128,6 @@ def _content_to_render(report: Report, fields: dict[str, Any]) -> Noun:
     return apply_view_options(report, fields, fields["unit"])
 
 
-def _has_json_key(data: bytes, key: str) -> bool:
-    """Return whether the bytes are a JSON object that has this key."""
-    try:
-        content = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return False
-    return isinstance(content, dict) and key in content
-
-
 def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int:
     """Write a saved bench result, with its --top kernels, and its picture if requested; return the
     exit status 0.
@@ -178,29 +165,3 @@ def _render_efficiency(report: EfficiencyReport, plot: str | None, fields: dict[
     if plot is not None:
         keep_roofline(report, plot)
     return 0
-
-
-def _read_report_bytes(path: Path) -> bytes:
-    """Return the decompressed bytes of a saved report. Raises CrossflopsError if it cannot be
-    read.
-    """
-    try:
-        return contents(path)
-    except OSError as error:
-        raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
-
-
-def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
-    """Return the saved report in these bytes. Raises CrossflopsError if it is invalid or has
-    another schema.
-    """
-    try:
-        report = kind.from_json(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CrossflopsError(f"{path} is not a valid report: {error}", _HINT) from error
-    if report.schema != SCHEMA:
-        raise CrossflopsError(
-            f"{path} has schema {report.schema!r}, and this release reads schema {SCHEMA}",
-            "write the report again with this release",
-        )
-    return report

@@ -11,7 +11,7 @@ from csv import writer
 from io import StringIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from xml.etree import ElementTree
 
 import msgspec
@@ -22,6 +22,7 @@ from crossflops.ir.device import Derivation, DeviceList, DeviceSheet
 from crossflops.ir.measurement import Measurement
 from crossflops.ir.profile import Failure
 from crossflops.ir.profile import Profile as Answer
+from crossflops.ir.reconciliation import Cause
 from crossflops.render.latex import latex
 from crossflops.render.layout import Noun, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
@@ -42,13 +43,15 @@ from crossflops.report.comparison import Against
 from crossflops.report.difference import Difference
 from crossflops.report.efficiency import EfficiencyReport, rooflines
 from crossflops.report.identification import Identification
+from crossflops.report.machine import Machine
+from crossflops.report.matches import Matches
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.recorded import UNCOUNTED
 from crossflops.report.report import Report
 from crossflops.report.view import view as view_table
 from crossflops.rules.conditions import Condition
-from crossflops.rules.rule import formula_equation
+from crossflops.rules.rule import Convention, formula_equation
 
 
 class Renderer(Protocol):
@@ -213,7 +216,23 @@ _COMPARISON = (
 
 @file_format(".csv")
 def csv(content: Noun, unit: Unit = "macs") -> str:
-    """Return a result's main table as CSV: operators of a report, tools of a comparison, ...
+    """Return a result's main table as CSV, as `main_table` has it.
+
+    Raises UnknownNameError for a noun that is no one table.
+    """
+    table = main_table(content, unit)
+    return _csv_text(table.heads, table.rows)
+
+
+class MainTable(NamedTuple):
+    """The heads of the columns, and the cells of each row: texts and numbers, exact."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
+    """Return a result's main table: operators of a report, tools of a comparison, ...
 
     With a convention that looks at calls, a report gives its modules.
 
@@ -222,17 +241,17 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
     """
     match content:
         case ReportTable(view=view):
-            return _csv_text(view.columns, view.rows)
+            return _table(view.columns, view.rows)
         case ComparisonView(report=report):
-            return csv(report, unit)
+            return main_table(report, unit)
         case Report(against=Against(alignment=aligned)):
-            return _csv_text(COLUMNS, layer_lines(aligned))
+            return _table(COLUMNS, layer_lines(aligned))
         case Report(profiles=tuple(profiles)):
-            return _csv_text(_COMPARISON, (_tool(content, answer) for answer in profiles))
+            return _table(_COMPARISON, (_tool(content, answer) for answer in profiles))
         case Report():
             nodes = all(fold.sees == "node" for fold in content.folds)
             table = view_table(content, "op" if nodes else "module", unit=unit)
-            return _csv_text(table.columns, table.rows)
+            return _table(table.columns, table.rows)
         case BenchView(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
         case ProfileView(profile=profile) | (TrainingProfile() as profile):
@@ -256,8 +275,16 @@ def csv(content: Noun, unit: Unit = "macs") -> str:
             return _structs(content.rows)
         case Difference():
             return _structs(content.modules or content.nodes)
+        case Cause():
+            return _structs([content])
+        case Matches(causes=causes):
+            return _structs(causes)
+        case Convention(rules=rules):
+            return _structs(rules)
+        case Machine():
+            return _table(("device", "precision", "peak"), _machine_peak_rows(content))
         case PaperTable():
-            return _csv_text(paper_table_heads(content), paper_table_rows(content))
+            return _table(paper_table_heads(content), paper_table_rows(content))
     raise UnknownNameError(
         f"a {type(content).__name__.lower()} cannot be written as CSV, which holds one table",
         "choose a file name that ends in .md, .txt or .json",
@@ -287,14 +314,29 @@ def _bench_measurements(bench: Bench) -> tuple[Measurement, ...]:
     return tuple(timing for timing in bench.curve if isinstance(timing, Measurement))
 
 
-def _structs(rows: Sequence[msgspec.Struct]) -> str:
-    """Return structs of one class as CSV text: a line for each, a column for each field.
+def _machine_peak_rows(machine: Machine) -> Iterable[tuple[str, str, float]]:
+    """Yield (device, precision, peak in FLOP/s) of each device of a machine, then the measured
+    peaks.
+    """
+    measured = {"measured": machine.measured.peaks} if machine.measured else {}
+    for device, peaks in {**machine.peaks, **measured}.items():
+        for precision, peak in peaks.items():
+            yield device, precision, peak
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> MainTable:
+    """Return a table of these heads and rows."""
+    return MainTable(tuple(heads), [tuple(row) for row in rows])
+
+
+def _structs(rows: Sequence[msgspec.Struct]) -> MainTable:
+    """Return structs of one class as a table: a row for each, a column for each field.
 
     What is a list stands in one cell, what has parts as JSON.
     """
-    plain = [msgspec.to_builtins(row) for row in rows]
+    plain = [msgspec.to_builtins(row, enc_hook=_encode_rule_value) for row in rows]
     heads = list(dict.fromkeys(head for row in plain for head in row))
-    return _csv_text(heads, ([_csv_value(row.get(head)) for head in heads] for row in plain))
+    return _table(heads, ([_csv_value(row.get(head)) for head in heads] for row in plain))
 
 
 def _csv_value(value: Any) -> Any:

@@ -7,36 +7,60 @@ A verb is imported when it is called: to count a file needs nothing of the other
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from msgspec.structs import asdict
 
 from crossflops.files import is_configured
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
-from crossflops.targets.request import Request
+from crossflops.targets.request import Request, is_empty_input
 from crossflops.targets.target import imports_restored
 
 if TYPE_CHECKING:
     from crossflops.facade import (
         ShownAudit,
         ShownBench,
+        ShownCause,
+        ShownChecks,
+        ShownConvention,
+        ShownDevice,
+        ShownDevices,
+        ShownDifference,
         ShownEfficiency,
         ShownIdentification,
+        ShownMachine,
+        ShownMatches,
         ShownProfile,
         ShownReport,
+        ShownTable,
     )
     from crossflops.verbs.export import Files
+
+    SavedAnswer: TypeAlias = (
+        ShownReport
+        | ShownBench
+        | ShownEfficiency
+        | ShownProfile
+        | ShownIdentification
+        | ShownAudit
+    )
 
 __all__ = [
     "audit",
     "bench",
+    "check",
     "compare",
     "count",
+    "devices",
+    "diff",
     "efficiency",
+    "explain",
     "export",
     "identify",
     "profile",
+    "render",
+    "table",
 ]
 
 P = ParamSpec("P")
@@ -106,6 +130,8 @@ def count(
     prompt: int | None = None,
     generate: int | None = None,
     batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "ShownReport":
@@ -142,6 +168,8 @@ def count(
             it generates, and the report has a `workload`. The tables are those of the prefill.
         generate: The number of new tokens of each request. It needs `prompt`, and the other way.
         batch: The batch of a model that is given by its name, and the number of requests.
+        seq: The tokens of the usual input of a model that is given by its name.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
         allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
 
@@ -171,7 +199,7 @@ def count(
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
         weights=weights, shapes=shapes, prompt=prompt, generate=generate,
-        sizes={} if batch is None else {"batch": batch}, allow_pickle=allow_pickle,
+        sizes=_chosen_sizes(batch, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip
     return ShownReport.of(native_count(request)[0])
 
@@ -232,11 +260,21 @@ def identify(
     target: Any,
     inputs: Any = (),
     *,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
     as_: Sequence[str] = (),
     every: bool = False,
+    weights: Literal["real", "fake"] | None = None,
+    allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
     on_progress: Callable[[str], None] | None = None,
-    **options: Any,
 ) -> "ShownIdentification":
     """Return the tool, unit, setting or input size that prints a published figure of a model.
 
@@ -244,13 +282,23 @@ def identify(
         figure: The figure as it was printed: "4.11G", "17.6 GFLOPs", "300M".
         target: A model object or a target string, as in `count`.
         inputs: The inputs of the model, as in `count`.
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model: its mode, gradients, the device.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        batch: The batch of a model that is given by its name.
+        seq: The tokens of the usual input of a model that is given by its name.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
         as_: Conventions to try; by default all of the model's framework, in every edition.
         every: Whether other image sizes, settings and batches are counted although a number of the
             given input fits.
+        weights: "real" or "fake": whether a target of PyTorch is built with values, as in `count`.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
         on_progress: A function that gets a line about each count.
-        options: Further keyword arguments of `count` that say how the model is built: `setting`,
-            `arguments`, `dims`, `sizes`, `weights` ...
 
     Returns:
         The candidates: first those that print the figure, the most plausible first, then those
@@ -273,7 +321,11 @@ def identify(
     from crossflops.facade import ShownIdentification
     from crossflops.verbs.identify import identify_figure
 
-    request = Request.from_arguments(target, inputs, **options)
+    request = Request.from_arguments(
+        target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
+        dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+        allow_pickle=allow_pickle, weights=weights,
+    )  # fmt: skip
     report_line = on_progress or _ignore_api_progress
     result = identify_figure(figure, request, as_, every, report_line)
     return ShownIdentification(**asdict(result))
@@ -344,6 +396,9 @@ def compare(
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
     onnx: str | None = None,
     timeout: float = TIMEOUT,
     memory: int | None = None,
@@ -383,6 +438,9 @@ def compare(
         trips: How often a Loop of an ONNX file runs, by the name of its node.
         branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
             by default the larger one.
+        batch: The batch of a model that is given by its name.
+        seq: The tokens of the usual input of a model that is given by its name.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
         onnx: Another file for the tools that count an ONNX file.
         timeout: The seconds in which a worker must build the model, and again those of the run.
         memory: The bytes of address space of a worker; None for those of the machine.
@@ -442,6 +500,7 @@ def compare(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, train=train, frozen=frozen, trainable=trainable, loss=loss,
         weights=weights, allow_pickle=allow_pickle,
+        sizes=_chosen_sizes(batch, seq, image_size),
     )  # fmt: skip
     comparison = Comparison(
         tools=tools, onnx=onnx, timeout=timeout, memory=memory, isolate=isolate,
@@ -462,6 +521,12 @@ def bench(
     *,
     inputs_file: str | None = None,
     setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
     train: bool = False,
     optimizer: str = "adamw",
     batches: Sequence[int] | str = (),
@@ -476,9 +541,9 @@ def bench(
     trace: str | None = None,
     write_trace: str | None = None,
     peak_tflops: float | None = None,
+    allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
     on_progress: Callable[[str], None] | None = None,
-    **options: Any,
 ) -> "ShownBench":
     """Run a model; return how fast it is and how much time each of its nodes takes.
 
@@ -489,6 +554,13 @@ def bench(
             such as "1x3x224x224".
         inputs_file: An .npz file with the values of the inputs.
         setting: The way to run the model: its mode, gradients, the device.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        seq: The tokens of the usual input of a model that is given by its name.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
         train: Whether training steps of a PyTorch model are timed, not forward passes.
         optimizer: The optimizer of a training step, a class of torch.optim.
         batches: Batch sizes to try, or "auto" to find the fastest.
@@ -503,9 +575,9 @@ def bench(
         trace: A profile of onnxruntime or a trace of torch.profiler to read; nothing is run then.
         write_trace: The file or folder for a trace of some runs.
         peak_tflops: The peak in float32; by default that of this machine is measured.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
         on_progress: A function that gets a line about each step.
-        options: Other keywords of `count`: arguments, dims, trips, branches, allow_pickle.
 
     Returns:
         The bench. Its `errors` are figures that no sound measurement has.
@@ -525,8 +597,10 @@ def bench(
     from crossflops.verbs.bench import Conditions, bench_request
 
     request = Request.from_arguments(
-        target, inputs, inputs_file=inputs_file, setting=setting, observe=not train, **options
-    )
+        target, inputs, inputs_file=inputs_file, setting=setting, observe=not train,
+        arguments=arguments, dims=dims, trips=trips, branches=branches,
+        sizes=_chosen_sizes(None, seq, image_size), allow_pickle=allow_pickle,
+    )  # fmt: skip
     if optimizer != "adamw" and not train:
         from crossflops.errors import InputError
 
@@ -549,6 +623,15 @@ def profile(
     *,
     inputs_file: str | None = None,
     setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
+    frozen: Sequence[str] = (),
+    trainable: Sequence[str] = (),
     loss: Callable[[Any], Any] | None = None,
     optimizer: str | Callable[[Any], Any] = "adamw",
     threads: int | None = None,
@@ -561,9 +644,9 @@ def profile(
     fwd_ms: float | None = None,
     bwd_ms: float | None = None,
     step_ms: float | None = None,
+    allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
     on_progress: Callable[[str], None] | None = None,
-    **options: Any,
 ) -> "ShownProfile":
     """Train a PyTorch model for some steps; return the work and the time of each module.
 
@@ -578,6 +661,18 @@ def profile(
             such as "1x3x224x224".
         inputs_file: An .npz file with the values of the inputs.
         setting: The way to run the model: its mode, gradients, the device.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        batch: The batch of a model that is given by its name.
+        seq: The tokens of the usual input of a model that is given by its name.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
+        frozen: Patterns of parameters, or of enclosing modules, that are not trained; with times
+            from elsewhere.
+        trainable: Patterns of parameters, or of enclosing modules, that are trained; with times
+            from elsewhere.
         loss: A function of the outputs; by default the sum of all float outputs.
         optimizer: A class of torch.optim, a function of the parameters, or "none".
         threads: The number of threads of PyTorch.
@@ -590,10 +685,9 @@ def profile(
         fwd_ms: The time of a forward pass, measured elsewhere: nothing is trained then.
         bwd_ms: The time of a backward pass, measured elsewhere.
         step_ms: The time of an optimizer's step, measured elsewhere.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
         on_progress: A function that gets a line about each step.
-        options: Other keywords of `count`: arguments, allow_pickle, and with times also `frozen`
-            and `trainable`.
 
     Returns:
         The profile: work and seconds of the step, of its phases and its modules.
@@ -620,8 +714,11 @@ def profile(
     from crossflops.verbs.profile.profile import GivenTimes, ProfileConditions, profile_training
 
     request = Request.from_arguments(
-        target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True, **options
-    )
+        target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True,
+        frozen=tuple(frozen), trainable=tuple(trainable), arguments=arguments, dims=dims,
+        trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+        allow_pickle=allow_pickle,
+    )  # fmt: skip
     peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=seconds)
     conditions = ProfileConditions(
@@ -636,6 +733,395 @@ def profile(
     return ShownProfile.of(
         profile_training(request, conditions, on_progress or _ignore_api_progress)
     )
+
+
+@imports_restored()
+@accepting_formulas
+def table(
+    targets: Sequence[Any] | Mapping[str, Any],
+    inputs: Any = (),
+    *,
+    by_tool: Sequence[str] = (),
+    digits: int = 4,
+    latency: bool = False,
+    jobs: int | None = 1,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
+    allow_pickle: bool = False,
+    formulas: Sequence[str | Path] = (),
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownTable":
+    """Count several models into one table for a paper, one row each.
+
+    Args:
+        targets: Model objects or target strings, as in `count`; of a dict, the keys are the names
+            of the rows.
+        inputs: The inputs of every model, as in `count`.
+        by_tool: Conventions, such as "thop": a column has the number of each, predicted without
+            running the tool.
+        digits: The significant digits of the page; files and `to_pandas` have all digits.
+        latency: Whether every model is also run in onnxruntime, for the median time of a run.
+        jobs: The number of framework models that are counted in parallel, each in a process; None
+            for what the machine allows. Model objects are counted one by one.
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the models: mode, gradients, the device.
+        arguments: Keyword arguments of the targets' callables.
+        dims: Sizes of named dimensions of ONNX files.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        batch: The batch of models that are given by their names.
+        seq: The tokens of the usual input of models that are given by their names.
+        image_size: The side in pixels of the usual image of models that are given by their names.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each model.
+
+    Returns:
+        The table: a row for each model, in the given order.
+
+    Raises:
+        TargetError: A model cannot be found, loaded or built.
+        InputError: The inputs do not fit a model, or an option has no effect on any of them.
+        UnknownNameError: A convention is unknown.
+        MissingExtraError: `latency` needs onnxruntime.
+
+    Example:
+        A MatMul of 4x8 by 8x2, 8 x (2 x 8 - 1) FLOPs, and a Relu of its 8 elements:
+
+        >>> import crossflops
+        >>> result = crossflops.table(["model.onnx"], by_tool=["exact-2k-1"])
+        >>> [(row.target, row.macs, row.by_tool) for row in result.rows]
+        [('model.onnx', 64, {'exact-2k-1': 128})]
+    """
+    from crossflops.facade import with_page
+    from crossflops.targets.request import fit_requests
+    from crossflops.verbs import table as table_verb
+
+    if isinstance(targets, str) or not targets:
+        from crossflops.errors import InputError
+
+        raise InputError(
+            f"targets must be a list of models, got {targets!r}",
+            'write, for example, table(["model.onnx", "other.onnx"])',
+        )
+    given = targets if isinstance(targets, Mapping) else _name_targets(targets)
+    requests = fit_requests([
+        Request.from_arguments(
+            target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
+            dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+            allow_pickle=allow_pickle,
+        )
+        for target in given.values()
+    ])  # fmt: skip
+    in_processes = [request for request in requests if request.target is not None]
+    if jobs is None:
+        jobs = table_verb.choose_jobs(sum(not request.is_file for request in in_processes))
+    elif jobs > 1:
+        table_verb.refuse_jobs(in_processes)
+    report_line = on_progress or _ignore_api_progress
+    rows = table_verb.build_paper_table(
+        list(zip(given, requests, strict=True)), tuple(by_tool), digits, report_line, latency, jobs
+    )
+    result: ShownTable = with_page(rows)
+    return result
+
+
+def _name_targets(targets: Sequence[Any]) -> dict[str, Any]:
+    """Return the targets by name: a text or path as it is, an object by its class, with a number
+    where two have the same name.
+    """
+    named: dict[str, Any] = {}
+    for target in targets:
+        is_text = isinstance(target, str | Path)
+        plain = str(target) if is_text else type(target).__name__
+        name, number = plain, 1
+        while name in named:
+            number += 1
+            name = f"{plain} ({number})"
+        named[name] = target
+    return named
+
+
+def _chosen_sizes(batch: int | None, seq: int | None, image_size: int | None) -> dict[str, int]:
+    """Return the sizes of the usual input of a model by name that were given, by name."""
+    sizes = {"batch": batch, "seq": seq, "image_size": image_size}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+@imports_restored()
+@accepting_formulas
+def diff(
+    first: Any,
+    second: Any,
+    inputs: Any = (),
+    *,
+    max_increase: str | float | None = None,
+    inputs_file: str | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
+    allow_pickle: bool = False,
+    formulas: Sequence[str | Path] = (),
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownDifference":
+    """Return what changed between two models, two reports, or two git revisions.
+
+    Args:
+        first: A model object, a target string, a report (as `count` returns it, or the path of a
+            saved one), or a target at a git revision: "HEAD~1:model.py:make".
+        second: The same for the second model.
+        inputs: The inputs of both models, as in `count`.
+        max_increase: The share by which MACs, FLOPs and parameters may grow, "2%" or 0.02: `holds`
+            of the result says whether they keep it.
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the models: mode, gradients, the device.
+        arguments: Keyword arguments of the targets' callables.
+        dims: Sizes of named dimensions of ONNX files.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        batch: The batch of models that are given by their names.
+        seq: The tokens of the usual input of models that are given by their names.
+        image_size: The side in pixels of the usual image of models that are given by their names.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each model.
+
+    Returns:
+        The modules and nodes that changed; of two models also the causes.
+
+    Raises:
+        TargetError: A model cannot be found, loaded or built.
+        InputError: A file is no report, the inputs do not fit a model, or options have no effect.
+        NormalizeError: A model cannot be converted to a graph.
+
+    Example:
+        >>> import crossflops
+        >>> change = crossflops.diff("model.onnx", "model.onnx", max_increase="2%")
+        >>> change.first_work.macs, change.nodes, change.holds
+        (64, (), True)
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs import diff as diff_verb
+
+    most = None if max_increase is None else diff_verb.parse_increase_share(str(max_increase))
+
+    def make_request(target: Any) -> Request:
+        """Return the request of one side."""
+        return Request.from_arguments(
+            target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
+            dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+            allow_pickle=allow_pickle,
+        )  # fmt: skip
+
+    sides = [diff_verb.side_of_object(side, make_request) for side in (first, second)]
+    if not diff_verb.requests_of(sides):
+        _refuse_model_options(
+            inputs=not is_empty_input(inputs), inputs_file=inputs_file, arguments=arguments,
+            dims=dims, trips=trips, branches=branches, batch=batch, seq=seq, image_size=image_size,
+            allow_pickle=allow_pickle, setting=None if setting == Setting() else setting,
+        )  # fmt: skip
+    first_side, second_side = diff_verb.fit_side_options(sides)
+    report_line = on_progress or _ignore_api_progress
+    result: ShownDifference = with_page(diff_verb.diff(first_side, second_side, most, report_line))
+    return result
+
+
+def _refuse_model_options(**options: Any) -> None:
+    """Raise InputError if an option about models is given beside saved reports."""
+    for name, value in options.items():
+        if value:
+            from crossflops.errors import InputError
+
+            raise InputError(
+                f"{name} has no effect here: both arguments are saved reports, and nothing is "
+                "counted",
+                f"leave out {name}",
+            )
+
+
+@imports_restored()
+@accepting_formulas
+def check(
+    targets: str | Sequence[str] = (),
+    *,
+    update: bool = False,
+    against: str | None = None,
+    if_budgeted: bool = False,
+    formulas: Sequence[str | Path] = (),
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownChecks":
+    """Check models against the budgets of the configuration file.
+
+    Args:
+        targets: The targets whose budgets are checked; by default all of the configuration that is
+            nearest to the current folder.
+        update: Whether the baseline is written first.
+        against: A git revision, such as "origin/main": growth is that since then, and not that
+            since the baseline.
+        if_budgeted: Whether a target without a budget is listed in the result, and no error.
+        formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each model.
+
+    Returns:
+        The outcome of each rule; `hold` says whether all hold. `to_junit()` and
+        `to_code_quality()` are the files for CI servers.
+
+    Raises:
+        InputError: No budget is set, one cannot be understood, or options contradict each other.
+
+    Example:
+        A MatMul of 4x8 by 8x2 has 64 MACs:
+
+        >>> import crossflops
+        >>> _ = Path("crossflops.toml").write_text(
+        ...     '[budgets."model.onnx"]\\nrules = ["macs <= 60"]\\n')
+        >>> result = crossflops.check()
+        >>> [(row.rule, row.value, row.holds) for row in result.checks], result.hold
+        ([('macs <= 60', 64, False)], False)
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs import check as check_verb
+
+    chosen = (targets,) if isinstance(targets, str) else tuple(map(str, targets))
+    check_verb.refuse_contradictions(chosen, update, against, if_budgeted)
+    checks = check_verb.check_budgets(
+        chosen, update, on_progress or _ignore_api_progress, if_budgeted=if_budgeted,
+        revision=against or "",
+    )  # fmt: skip
+    result: ShownChecks = with_page(checks)
+    return result
+
+
+def explain(name: str) -> "ShownCause | ShownConvention | ShownMatches":
+    """Describe a cause, or list all rules of a tool.
+
+    Args:
+        name: A cause ("norm.batch"), a tool ("thop", "thop@0.0.31"), a term of the reports
+            ("mfu"), or words to search for ("relu twice").
+
+    Returns:
+        The cause, the convention of the tool with its rules, or the causes that match.
+
+    Raises:
+        UnknownNameError: Nothing has this name or matches these words.
+
+    Example:
+        >>> import crossflops
+        >>> crossflops.explain("norm.batch").id
+        'norm.batch'
+        >>> crossflops.explain("thop").tool
+        'thop'
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs.explain import find_page_subject
+
+    result: ShownCause | ShownConvention | ShownMatches = with_page(find_page_subject(name))
+    return result
+
+
+def devices(
+    name: str | None = None,
+    *,
+    search: str | None = None,
+    precision: str = "",
+    catalogue: str | Path | None = None,
+    peak_tflops: float | str | Sequence[float | str] = (),
+    bandwidth: float | None = None,
+    here: bool = False,
+    measure: bool = False,
+) -> "ShownDevice | ShownDevices | ShownMachine":
+    """Look up a device and its peaks, or measure this machine.
+
+    Args:
+        name: A whole name, as drivers print it. Without any argument all devices are listed.
+        search: A text in the name, the maker or the chip of the devices that are listed.
+        precision: The precision whose peaks a list has.
+        catalogue: A TOML file with more devices.
+        peak_tflops: The dense peak in TFLOP/s of a device that is described so: a number, or texts
+            such as "bf16=312".
+        bandwidth: The memory bandwidth of that device in GB/s.
+        here: Whether this machine is shown: its processor and its GPUs.
+        measure: Whether its peak and bandwidth are also measured now, which takes seconds.
+
+    Returns:
+        One device with its sources, a list of devices, or this machine.
+
+    Raises:
+        AmbiguousDeviceError: Several devices have the name; they are its `candidates`.
+        UnknownNameError: No device has the name, or the text.
+        InputError: Arguments exclude each other or have no effect.
+
+    Example:
+        >>> import crossflops
+        >>> sheet = crossflops.devices("a100-sxm4-80gb")
+        >>> sheet.device.bandwidth, {row.precision: row.peak for row in sheet.peaks}["fp32"]
+        (2039000000000.0, 19500000000000.0)
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs.devices import DeviceQuestion, answer_device_question
+
+    peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
+    question = DeviceQuestion(
+        name=name, search=search, precision=precision, peak_tflops=tuple(map(str, peaks)),
+        catalogue=None if catalogue is None else str(catalogue), bandwidth=bandwidth, here=here,
+        measure=measure,
+    )  # fmt: skip
+    content, trouble = answer_device_question(question)
+    if trouble is not None:
+        raise trouble
+    result: ShownDevice | ShownDevices | ShownMachine = with_page(content)
+    return result
+
+
+def render(
+    report: str | Path,
+    *,
+    between: tuple[str, str] | None = None,
+    module: str | None = None,
+    consensus: bool = False,
+) -> "SavedAnswer":
+    """Read a saved result, which can then be shown, asked and written in any format.
+
+    Args:
+        report: A file that a verb wrote with `-o FILE.json`, or `save("FILE.json")`.
+        between: Two tools of a comparison whose difference is explained as well.
+        module: The path of the module that a report is restricted to.
+        consensus: Whether the report says which number to publish, in a sentence.
+
+    Returns:
+        The result as its verb returned it: `print` shows it, `save("report.html")` writes it, and
+        of a report `view` and `to_pandas` give its tables.
+
+    Raises:
+        CrossflopsError: The file cannot be read, or is no such result.
+        InputError: The result is no report of a comparison, and cannot answer the question.
+
+    Example:
+        >>> import crossflops
+        >>> file = crossflops.count("model.onnx").save("report.json")
+        >>> crossflops.render(file).macs
+        64
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs.render import answer_saved_questions, read_saved_result
+
+    result = read_saved_result(Path(report))
+    shown: SavedAnswer = with_page(answer_saved_questions(result, between, module, consensus))
+    return shown
 
 
 @imports_restored()
@@ -655,6 +1141,9 @@ def export(
     dims: Mapping[str, int] | None = None,
     trips: Mapping[str, int] | None = None,
     branches: Mapping[str, str] | None = None,
+    batch: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
     allow_pickle: bool = False,
     formulas: Sequence[str | Path] = (),
 ) -> "Files":
@@ -681,6 +1170,9 @@ def export(
         trips: How often a Loop of an ONNX file runs, by the name of its node.
         branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
             by default the larger one.
+        batch: The batch of a model that is given by its name.
+        seq: The tokens of the usual input of a model that is given by its name.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
         allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
 
@@ -693,8 +1185,7 @@ def export(
 
     Example:
         >>> import crossflops
-        >>> from crossflops.verbs.api import export
-        >>> files = export("model.onnx", to="onnx", file="copy.onnx")
+        >>> files = crossflops.export("model.onnx", to="onnx", file="copy.onnx")
         >>> crossflops.count("copy.onnx").macs
         64
     """
@@ -702,7 +1193,8 @@ def export(
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
-        trips=trips, branches=branches, allow_pickle=allow_pickle,
+        trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+        allow_pickle=allow_pickle,
     )  # fmt: skip
     file_request = FileRequest(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)
     return export_request(request, file_request)

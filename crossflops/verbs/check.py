@@ -47,6 +47,37 @@ _CONFLICT = b"<<<<<<< "
 _LFS = b"version https://git-lfs"
 
 
+def refuse_contradictions(
+    targets: Sequence[str], update: bool, against: str | None, if_budgeted: bool
+) -> None:
+    """Raise InputError if options of `check` have no effect beside others, or if the git
+    repository does not have the revision `against`.
+    """
+    if against is not None:
+        if update:
+            raise InputError(
+                "--update has no effect here: --against compares with a git revision and does not "
+                "use the baseline",
+                "leave out --against, or leave out --baseline and --update",
+            )
+        _refuse_revision(against)
+    if if_budgeted and not targets:
+        raise InputError(
+            "--if-budgeted has no effect here: all targets of this configuration have a budget",
+            "add a TARGET, or leave out --if-budgeted",
+        )
+
+
+def _refuse_revision(revision: str) -> None:
+    """Raise InputError if the git repository does not have this revision."""
+    from crossflops.verbs.revisions import refuse_unknown
+
+    try:
+        refuse_unknown(revision)
+    except InputError as error:
+        raise InputError(f"--against: {error.message}", error.hint) from error
+
+
 @imports_restored()
 def check_budgets(
     targets: Sequence[str],

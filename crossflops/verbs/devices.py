@@ -3,18 +3,24 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from crossflops.errors import UnknownNameError
+import msgspec
+
+from crossflops.errors import InputError, UnknownNameError
 from crossflops.hardware.devices.catalogue import (
     RESERVED,
     AmbiguousDeviceError,
     additions,
+    catalogue_devices,
     find_device,
+    search_devices,
     slice_device,
 )
+from crossflops.hardware.devices.sheets import build_device_list, device_from_options, sheet
 from crossflops.hardware.machine import NoCpuError, cpu, gpus
 from crossflops.hardware.peaks import load_or_measure_peak
-from crossflops.ir.device import Device
+from crossflops.ir.device import Device, DeviceList, DeviceSheet
 from crossflops.report.machine import Gpu, Machine
 
 _CLOCK = 0.05  # by how much FP32 units x clock may differ from the sheet
@@ -40,6 +46,102 @@ def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
     UnknownNameError if there is none.
     """
     return find_device(name, additional_devices(name, catalogue))
+
+
+class DeviceQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What `devices` is asked: the options of the command by name."""
+
+    name: str | None = None
+    search: str | None = None
+    precision: str = ""
+    catalogue: str | None = None
+    peak_tflops: tuple[str, ...] = ()
+    bandwidth: float | None = None
+    here: bool = False
+    measure: bool = False
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The options that say which device is meant: at most one, unless they contradict."""
+        asked = [name for name in _QUESTIONS if getattr(self, name)]
+        return tuple(asked[:1] if {"here", "measure"} >= set(asked) else asked)
+
+    @property
+    def doing(self) -> str:
+        """What is being done for the answer, as a text of progress."""
+        if self.measure:
+            return "measuring this machine"
+        return "looking at this machine" if self.here else "looking up"
+
+    def refuse_contradictions(self) -> None:
+        """Raise InputError if the options exclude each other or have no effect."""
+        if len(self.asked) > 1:
+            flags = (
+                "NAME" if question == "name" else f"--{question.replace('_', '-')}"
+                for question in self.asked
+            )
+            raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
+        if self.bandwidth is not None and not self.peak_tflops:
+            raise InputError("--bandwidth requires --peak-tflops", "add --peak-tflops X")
+        if self.peak_tflops:
+            self.refuse_options(("precision", "catalogue"), "--peak-tflops describes the device")
+        elif self.here or self.measure:
+            self.refuse_options(("precision",), "this machine is always shown with all its peaks")
+
+    def refuse_options(self, names: tuple[str, ...], reason: str) -> None:
+        """Raise InputError if one of the options with these names is set."""
+        for name in names:
+            if getattr(self, name):
+                raise InputError(f"--{name} has no effect here: {reason}", f"leave out --{name}")
+
+
+_QUESTIONS = ("name", "search", "peak_tflops", "here", "measure")
+
+
+class DeviceAnswer(NamedTuple):
+    """The devices to show, and the error of a name that means several, which is raised after."""
+
+    content: DeviceSheet | DeviceList | Machine
+    trouble: UnknownNameError | None = None
+
+
+def answer_device_question(question: DeviceQuestion) -> DeviceAnswer:
+    """Return the devices that the options name, as one sheet, a list or this machine.
+
+    Raises InputError for options that exclude each other, UnknownNameError for an unknown device.
+    """
+    question.refuse_contradictions()
+    precision = question.precision.casefold()
+    if question.here or question.measure:
+        return DeviceAnswer(this_machine(question.catalogue, measure=question.measure))
+    if question.peak_tflops:
+        return DeviceAnswer(sheet(device_from_options(question.peak_tflops, question.bandwidth)))
+    additional = additional_devices(question.name, question.catalogue)
+    if question.search:
+        matches = search_devices(question.search, additional)
+        if not matches:
+            raise UnknownNameError(
+                f"no device matches --search {question.search!r}",
+                "`crossflops devices` lists all",
+            )
+        title = f"devices with {question.search!r}"
+        return DeviceAnswer(build_device_list(matches, title, precision))
+    if not question.name:
+        every = catalogue_devices(additional)
+        return DeviceAnswer(build_device_list(every, "devices", precision))
+    try:
+        device = find_device(question.name, additional)
+    except AmbiguousDeviceError as error:
+        meant = build_device_list(error.candidates, f"{question.name!r} may be", precision)
+        is_settled = bool(precision) and _have_equal_peaks(meant)
+        return DeviceAnswer(meant, None if is_settled else error)
+    question.refuse_options(("precision",), "a single device is always shown with all its peaks")
+    return DeviceAnswer(sheet(device))
+
+
+def _have_equal_peaks(meant: DeviceList) -> bool:
+    """Return whether all these devices have the same peak in the precision of the list."""
+    return len({device.peak for device in meant.devices}) == 1
 
 
 def this_machine(

@@ -1,9 +1,10 @@
 """Run the verb `diff`: compare two models, or two saved reports."""
 
+import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -17,7 +18,7 @@ from crossflops.verbs.count import CountedModel, native_count
 from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, revision_of
 
 # a name, and what it is the name of
-Side: TypeAlias = tuple[str, Request | Path | TargetAtRevision]
+Side: TypeAlias = tuple[str, Request | Report | Path | TargetAtRevision]
 _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 
 
@@ -61,6 +62,8 @@ def _count_or_read_side(
         return native_count(source)
     if isinstance(source, TargetAtRevision):
         return count_at_revision(source, _read_report_file), None
+    if isinstance(source, Report):
+        return source, None
     return _read_report_file(source), None
 
 
@@ -80,6 +83,17 @@ def _read_report_file(source: Path) -> Report:
             "write the report again with this release",
         )
     return report
+
+
+def side_of_object(target: Any, request: Callable[[Any], Request]) -> Side:
+    """Return one side of a diff, (name, source), of what a Python caller has: a report, a model
+    object, a path, or a text as in `side_of`. Raises InputError.
+    """
+    if isinstance(target, str | os.PathLike):
+        return side_of(os.fspath(target), request)
+    if isinstance(target, Report):
+        return target.name, target
+    return type(target).__name__, request(target)
 
 
 def side_of(text: str, request: Callable[[str], Request]) -> Side:
@@ -119,17 +133,34 @@ def fit_side_options(sides: Sequence[Side]) -> list[Side]:
     ]
 
 
-def _side_source(side: Side) -> Request | Path:
-    """Return the request or the report path of one side of a diff, without its git revision."""
+def _side_source(side: Side) -> Request | Report | Path:
+    """Return the request, the report or the report path of one side of a diff, without its
+    git revision.
+    """
     _, of = side
     return of.source if isinstance(of, TargetAtRevision) else of
 
 
 def _with_source(
-    of: Request | Path | TargetAtRevision, request: Request
+    of: Request | Report | Path | TargetAtRevision, request: Request
 ) -> Request | TargetAtRevision:
     """Return a side of a diff with another request, at the same git revision if it has one."""
     return TargetAtRevision(of.revision, request) if isinstance(of, TargetAtRevision) else request
+
+
+def parse_increase_share(text: str) -> Fraction:
+    """Return the allowed growth as a fraction: 1/50 for "2%" or "0.02". Raises InputError."""
+    try:
+        number = Fraction(text.strip().removesuffix("%").strip())
+    except (ValueError, ZeroDivisionError):
+        raise InputError(
+            f"--max-increase must be a percentage, got {text!r}", "write, for example, 2%"
+        ) from None
+    if number < 0:
+        raise InputError(
+            f"--max-increase must be at least 0 %, got {text!r}", "write, for example, 2%"
+        )
+    return number / 100 if text.strip().endswith("%") else number
 
 
 def is_report(text: str) -> bool:

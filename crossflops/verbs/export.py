@@ -48,6 +48,13 @@ class Files(list[Path]):
 
     agreement: Agreement | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the paths and the agreement as plain values."""
+        return {
+            "files": [str(path) for path in self],
+            "agreement": msgspec.to_builtins(self.agreement),
+        }
+
 
 def export_request(request: Request, requested: FileRequest) -> Files:
     """Write the model or its counts to a file; return the written files, with --verify also how

@@ -16,6 +16,7 @@ from crossflops.hardware.roofline import (
 )
 from crossflops.ir.measurement import Unfit, measurement_of_runs
 from crossflops.ir.roofline import Ceiling, KernelBound, Load, Roofline
+from crossflops.render.figures import files
 from crossflops.render.figures.batches import batch_curve_figure
 from crossflops.render.figures.canvas import Words
 from crossflops.render.figures.files import figure_file_bytes, require_picture_suffix
@@ -185,7 +186,7 @@ def test_other_formats_are_refused(suffix):
 def test_without_matplotlib_there_is_no_png(monkeypatch):
     """One line, and the command that installs it; an SVG needs no library."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("crossflops.render.figures.files.find_spec", lambda name: None)
+    monkeypatch.setattr(files, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError) as caught:
         figure_file_bytes(batch_curve_figure(CURVE), ".png")
     assert caught.value.hint.startswith("pip install 'crossflops[plots]'")

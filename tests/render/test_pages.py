@@ -8,6 +8,7 @@ from crossflops.commands import python
 from crossflops.ir.reconciliation import Cause, Example, PathRow
 from crossflops.ir.trace import ALONG_CHAINS_SQUARED
 from crossflops.render.formats import FORMATS
+from crossflops.render.pages import explain
 from crossflops.render.pages.comparison import innermost_mismatches
 from crossflops.render.pages.explain import conditions, rule_amount_words, rule_subject
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
@@ -74,7 +75,7 @@ CONVENTION = Convention(
 
 def test_a_cause_page_says_what_and_where(monkeypatch):
     """A cause shows its title, its paragraphs unbroken, an example, who has it, references."""
-    monkeypatch.setattr("crossflops.render.pages.explain.all_conventions", lambda: (CONVENTION,))
+    monkeypatch.setattr(explain, "all_conventions", lambda: (CONVENTION,))
     assert terminal(CAUSE, 80) == (
         "norm.batch · batch norm is counted\n\n"
         " In eval mode it is folded.\n"

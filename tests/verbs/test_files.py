@@ -4,6 +4,7 @@ import pytest
 
 from crossflops import compare
 from crossflops.errors import InputError
+from crossflops.export import program
 from crossflops.ir.profile import Failure
 from tests.models import nn
 from tests.onnx_files import parsed, saved
@@ -60,7 +61,7 @@ class TestModels:
         def full(*_):
             raise OSError("no space left")
 
-        monkeypatch.setattr("crossflops.export.program.save_program", full)
+        monkeypatch.setattr(program, "save_program", full)
         report = compare(self.MODEL(), ROWS, isolate=False)
         failure = next(profile for profile in report.profiles if isinstance(profile, Failure))
         assert (failure.tool, failure.stage) == ("reader", "build")

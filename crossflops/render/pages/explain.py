@@ -6,24 +6,16 @@ A cause says what it is, how to recognise it, who has it, and what shows it.
 from itertools import groupby
 from re import fullmatch, sub
 
-import msgspec
-
 from crossflops.ir.architecture import FormulaTraits
 from crossflops.ir.reconciliation import Cause, Example
 from crossflops.render.page import Block, Code, Column, Heading, Page, Row, Table, Text, Title
+from crossflops.report.matches import Matches
 from crossflops.report.quantity import amount_with_sign
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import Convention, CostWeights, Parameters, Rule, formula_equation
 from crossflops.tools.registry import all_conventions
 
 _SEVERAL = 3  # rules of one tool, behind which the rest is only numbered
-
-
-class Matches(msgspec.Struct, frozen=True):
-    """The causes that match some words of a user, the best match first."""
-
-    words: str
-    causes: tuple[Cause, ...]
 
 
 def matches_page(matches: Matches) -> Page:

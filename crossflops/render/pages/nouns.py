@@ -21,7 +21,7 @@ from crossflops.render.pages.devices import (
 )
 from crossflops.render.pages.difference import difference_page
 from crossflops.render.pages.efficiency import efficiency_page
-from crossflops.render.pages.explain import Matches, cause_page, convention_page, matches_page
+from crossflops.render.pages.explain import cause_page, convention_page, matches_page
 from crossflops.render.pages.formulas import formula_checks_page
 from crossflops.render.pages.identify import identification_page
 from crossflops.render.pages.inventory import Health, ToolList, health, inventory
@@ -39,6 +39,7 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.formula_checks import FormulaChecks
 from crossflops.report.identification import Identification
 from crossflops.report.machine import Machine
+from crossflops.report.matches import Matches
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import Report
