@@ -45,11 +45,11 @@ def devices(as_json: bool, file: Any, **chosen: Any) -> int:
     question = DeviceQuestion(**{**chosen, "peak_tflops": tuple(chosen["peak_tflops"])})
     question.refuse_contradictions()
     shows_peaks = as_json or (file is not None and suffix(file) == ".json")
-    if not question.asked and not shows_peaks:
+    if not question.subject_names and not shows_peaks:
         reject_options(
             ("precision",), "the page of all devices shows no peaks", "add --search or --json"
         )
-    with progress(question.doing):
+    with progress(question.progress_text):
         content, trouble = answer_device_question(question)
     deliver(content, as_json=as_json, file=file)
     if trouble is not None:

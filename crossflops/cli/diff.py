@@ -68,6 +68,6 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     refuse_timeout(*diff_verb.requests_of(sides))
     first_side, second_side = diff_verb.fit_side_options(sides)
     with progress("counting") as on_progress:
-        changes = diff_verb.diff(first_side, second_side, most, on_progress)
+        changes = diff_verb.compare_sides(first_side, second_side, most, on_progress)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])
     return 0 if changes.holds else 1

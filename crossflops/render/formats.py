@@ -241,17 +241,17 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
     """
     match content:
         case ReportTable(view=view):
-            return _table(view.columns, view.rows)
+            return _build_table(view.columns, view.rows)
         case ComparisonView(report=report):
             return main_table(report, unit)
         case Report(against=Against(alignment=aligned)):
-            return _table(COLUMNS, layer_lines(aligned))
+            return _build_table(COLUMNS, layer_lines(aligned))
         case Report(profiles=tuple(profiles)):
-            return _table(_COMPARISON, (_tool(content, answer) for answer in profiles))
+            return _build_table(_COMPARISON, (_tool(content, answer) for answer in profiles))
         case Report():
             nodes = all(fold.sees == "node" for fold in content.folds)
             table = view_table(content, "op" if nodes else "module", unit=unit)
-            return _table(table.columns, table.rows)
+            return _build_table(table.columns, table.rows)
         case BenchView(bench=bench) | (Bench() as bench):
             return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
         case ProfileView(profile=profile) | (TrainingProfile() as profile):
@@ -282,9 +282,9 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
         case Convention(rules=rules):
             return _structs(rules)
         case Machine():
-            return _table(("device", "precision", "peak"), _machine_peak_rows(content))
+            return _build_table(("device", "precision", "peak"), _machine_peak_rows(content))
         case PaperTable():
-            return _table(paper_table_heads(content), paper_table_rows(content))
+            return _build_table(paper_table_heads(content), paper_table_rows(content))
     raise UnknownNameError(
         f"a {type(content).__name__.lower()} cannot be written as CSV, which holds one table",
         "choose a file name that ends in .md, .txt or .json",
@@ -324,7 +324,7 @@ def _machine_peak_rows(machine: Machine) -> Iterable[tuple[str, str, float]]:
             yield device, precision, peak
 
 
-def _table(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> MainTable:
+def _build_table(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> MainTable:
     """Return a table of these heads and rows."""
     return MainTable(tuple(heads), [tuple(row) for row in rows])
 
@@ -336,7 +336,7 @@ def _structs(rows: Sequence[msgspec.Struct]) -> MainTable:
     """
     plain = [msgspec.to_builtins(row, enc_hook=_encode_rule_value) for row in rows]
     heads = list(dict.fromkeys(head for row in plain for head in row))
-    return _table(heads, ([_csv_value(row.get(head)) for head in heads] for row in plain))
+    return _build_table(heads, ([_csv_value(row.get(head)) for head in heads] for row in plain))
 
 
 def _csv_value(value: Any) -> Any:

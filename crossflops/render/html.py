@@ -424,12 +424,14 @@ def _block_markup(block: Block, seconds: dict[str, float], heading: str) -> Iter
         case Table() if block.rows:
             return [_grid_markup(table_grid(block, heading))]
         case Text():
-            return [_render("text", text=_clean(block.text), mark=block.mark, tone=block.tone)]
+            return [_fill_macro("text", text=_clean(block.text), mark=block.mark, tone=block.tone)]
         case Code() | Command():
             mark = block.mark if isinstance(block, Command) else ""
-            return [_render("code", text=escape_control_chars(block.text), mark=mark)]
+            return [_fill_macro("code", text=escape_control_chars(block.text), mark=mark)]
         case Title():
-            return [_render("text", text=" · ".join(map(_clean, block.parts)), mark="", tone="")]
+            return [
+                _fill_macro("text", text=" · ".join(map(_clean, block.parts)), mark="", tone="")
+            ]
     return []
 
 
@@ -437,10 +439,10 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
     """Return a figure as HTML: a sentence to cite, a table, a tree or a picture; [] if empty."""
     match figure.drawing:
         case "cite":
-            return [_render("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
+            return [_fill_macro("cite", sentence=_clean(build_consensus(figure.noun).sentence))]
         case "modules":
             grid = module_grid(figure.noun, seconds)
-            return [_render("tree", grid=grid)] if grid.rows else []
+            return [_fill_macro("tree", grid=grid)] if grid.rows else []
         case "nodes":
             grid = node_grid(figure.noun, seconds)
             return [_grid_markup(grid)] if grid.rows else []
@@ -449,15 +451,15 @@ def _figure_markup(figure: Figure, seconds: dict[str, float], heading: str) -> I
     canvas = _DRAWN[figure.drawing](figure.noun)
     if canvas is None:
         return []
-    return [_render("figure", drawing=Markup(svg(canvas)), label=canvas.label)]
+    return [_fill_macro("figure", drawing=Markup(svg(canvas)), label=canvas.label)]
 
 
 def _grid_markup(grid: Grid) -> Markup:
     """Return a table as HTML."""
-    return _render("table", grid=grid)
+    return _fill_macro("table", grid=grid)
 
 
-def _render(macro: str, **fields: Any) -> Markup:
+def _fill_macro(macro: str, **fields: Any) -> Markup:
     """Return the HTML that a macro of the template makes of these fields."""
     call: Callable[..., Markup] = getattr(template("parts.html.j2").module, macro)
     return call(**fields)

@@ -812,14 +812,14 @@ def table(
             f"targets must be a list of models, got {targets!r}",
             'write, for example, table(["model.onnx", "other.onnx"])',
         )
-    given = targets if isinstance(targets, Mapping) else _name_targets(targets)
+    targets_by_name = targets if isinstance(targets, Mapping) else _name_targets(targets)
     requests = fit_requests([
         Request.from_arguments(
             target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
             dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
             allow_pickle=allow_pickle,
         )
-        for target in given.values()
+        for target in targets_by_name.values()
     ])  # fmt: skip
     in_processes = [request for request in requests if request.target is not None]
     if jobs is None:
@@ -828,7 +828,12 @@ def table(
         table_verb.refuse_jobs(in_processes)
     report_line = on_progress or _ignore_api_progress
     rows = table_verb.build_paper_table(
-        list(zip(given, requests, strict=True)), tuple(by_tool), digits, report_line, latency, jobs
+        list(zip(targets_by_name, requests, strict=True)),
+        tuple(by_tool),
+        digits,
+        report_line,
+        latency,
+        jobs,
     )
     result: ShownTable = with_page(rows)
     return result
@@ -936,7 +941,9 @@ def diff(
         )  # fmt: skip
     first_side, second_side = diff_verb.fit_side_options(sides)
     report_line = on_progress or _ignore_api_progress
-    result: ShownDifference = with_page(diff_verb.diff(first_side, second_side, most, report_line))
+    result: ShownDifference = with_page(
+        diff_verb.compare_sides(first_side, second_side, most, report_line)
+    )
     return result
 
 

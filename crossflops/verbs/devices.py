@@ -49,7 +49,7 @@ def look_up_device(name: str, catalogue: str | Path | None = None) -> Device:
 
 
 class DeviceQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What `devices` is asked: the options of the command by name."""
+    """A question of `devices`: the options of the command by name."""
 
     name: str | None = None
     search: str | None = None
@@ -61,24 +61,24 @@ class DeviceQuestion(msgspec.Struct, frozen=True, kw_only=True):
     measure: bool = False
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def subject_names(self) -> tuple[str, ...]:
         """The options that say which device is meant: at most one, unless they contradict."""
-        asked = [name for name in _QUESTIONS if getattr(self, name)]
-        return tuple(asked[:1] if {"here", "measure"} >= set(asked) else asked)
+        names = [name for name in _QUESTIONS if getattr(self, name)]
+        return tuple(names[:1] if {"here", "measure"} >= set(names) else names)
 
     @property
-    def doing(self) -> str:
-        """What is being done for the answer, as a text of progress."""
+    def progress_text(self) -> str:
+        """The work for the answer, as a text of progress."""
         if self.measure:
             return "measuring this machine"
         return "looking at this machine" if self.here else "looking up"
 
     def refuse_contradictions(self) -> None:
         """Raise InputError if the options exclude each other or have no effect."""
-        if len(self.asked) > 1:
+        if len(self.subject_names) > 1:
             flags = (
                 "NAME" if question == "name" else f"--{question.replace('_', '-')}"
-                for question in self.asked
+                for question in self.subject_names
             )
             raise InputError(f"{' and '.join(flags)} cannot be combined", "give only one of them")
         if self.bandwidth is not None and not self.peak_tflops:

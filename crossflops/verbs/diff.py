@@ -23,7 +23,7 @@ _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 
 
 @imports_restored()
-def diff(
+def compare_sides(
     first: Side, second: Side, most: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
     """Return the differences between two models or reports; `most` is the allowed growth of a

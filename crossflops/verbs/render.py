@@ -1,7 +1,7 @@
 """Run the verb `render`: read a result that was saved as JSON."""
 
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -21,7 +21,7 @@ SavedResult: TypeAlias = (
 )
 _HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
 Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit)
-_KINDS: tuple[tuple[str, type[SavedResult]], ...] = (  # a key that only this kind of result has
+_KINDS: tuple[tuple[str, type[Any]], ...] = (  # a key that only this kind of result has
     ("curve", Bench),
     ("latencies", TrainingProfile),
     ("efficiency", EfficiencyReport),
@@ -35,10 +35,9 @@ def read_saved_result(path: Path) -> SavedResult:
     a file that cannot be read, or that is no such result.
     """
     data = _read_report_bytes(path)
-    kind: type[SavedResult] = next(
-        (kind for key, kind in _KINDS if _has_json_key(data, key)), Report
-    )
-    return _decode_report(path, data, kind)
+    kind: type[Any] = next((kind for key, kind in _KINDS if _has_json_key(data, key)), Report)
+    result: SavedResult = _decode_report(path, data, kind)
+    return result
 
 
 def answer_saved_questions(
@@ -48,13 +47,13 @@ def answer_saved_questions(
 
     Raises InputError for a question to a result that is no report, or no comparison.
     """
-    asked = {"between": between, "consensus": consensus, "module": module}
-    names = [name for name, value in asked.items() if value]
+    questions = {"between": between, "consensus": consensus, "module": module}
+    names = [name for name, value in questions.items() if value]
     if not names:
         return result
     if not isinstance(result, Report):
         raise InputError(
-            f"{names[0]} has no effect here: the file is no report of a model",
+            f"{names[0]} has no effect here: the file is not a report of a model",
             "give a result of `count` or `compare`",
         )
     is_comparison = bool(result.profiles) or result.against is not UNSET

@@ -11,7 +11,7 @@ from crossflops import count
 from crossflops.targets.request import Request
 from crossflops.testing.probes import probes
 from crossflops.verbs.api import export
-from crossflops.verbs.diff import diff
+from crossflops.verbs.diff import compare_sides
 from tests.models import nn, torch, zoo
 from tests.onnx_files import optimized
 
@@ -100,7 +100,7 @@ def test_a_model_and_its_file_do_not_differ(written):
     model, x = Classifier().eval(), torch.rand(2, 4, 32)
     path, _ = written(model, (x,))
     sides = [("model", Request.from_arguments(model, x)), ("file", Request.from_arguments(path))]
-    change = diff(*sides, None, lambda _: None)
+    change = compare_sides(*sides, None, lambda _: None)
     assert change.causes == () == change.modules
 
 
