@@ -104,7 +104,7 @@ STAYING = {
     ("cli/explain.py", "as_"): "the flag --as",
     ("training_loops/profiler.py", "as_"): "public: `FlopsProfiler(as_=...)`",
     ("verbs/api.py", "as_"): "public: `count(as_=...)`",
-    ("verbs/api.py", "how"): "public: `efficiency(how=...)`",
+    ("verbs/api.py", "bytes_"): "public: `efficiency(bytes_=...)`, the flag --bytes",
 }
 
 

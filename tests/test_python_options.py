@@ -37,6 +37,7 @@ IN_OTHER_WORDS_OF = {
     "count": {"timeout": "the function ends when its caller ends it"},
     "table": {"timeout": "the function ends when its caller ends it"},
     "diff": {"timeout": "the function ends when its caller ends it"},
+    "efficiency": {"timeout": "the function ends when its caller ends it"},
     "export": {"timeout": "the function ends when its caller ends it"},
     "identify": {"timeout": "the function ends when its caller ends it"},
     "profile": {
@@ -57,6 +58,7 @@ IN_OTHER_WORDS_OF = {
 MISSING = {
     "compare": {"llm", "as_", "plot"},
     "bench": {"plot"},
+    "efficiency": {"plot"},
     "render": {"plot"},
 }
 # A keyword by another name than the parameter of the option.
@@ -80,7 +82,7 @@ PYTHON_ALONE_OF = {
     },
     "export": {"unit": "an option of this verb", "file": "an option of this verb"},
 }
-FUNCTIONS = sorted(VERBS.keys() - WITHOUT_FUNCTION.keys() - {"efficiency"})
+FUNCTIONS = sorted(VERBS.keys() - WITHOUT_FUNCTION.keys())
 
 
 def options_of(verb):

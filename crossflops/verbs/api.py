@@ -210,9 +210,80 @@ def efficiency(
     target: Any = None,
     inputs: Any = (),
     *,
-    how: Mapping[str, Any] = {},
+    inputs_file: str | Path | None = None,
+    setting: Setting = Setting(),
+    arguments: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    trips: Mapping[str, int] | None = None,
+    branches: Mapping[str, str] | None = None,
+    allow_pickle: bool = False,
+    macs: str | float | None = None,
+    pass_macs: str | float | None = None,
+    as_: str | Sequence[str] | None = None,
+    compare: bool = False,
+    tools: Sequence[str] = (),
+    train: bool = False,
+    train_multiplier: str | float | None = None,
+    backward: str = "",
+    frozen: Sequence[str] = (),
+    trainable: Sequence[str] = (),
+    loss: str | Callable[[Any], Any] = "",
+    recompute: str = "none",
+    flash: bool = False,
+    accumulate: int = 1,
+    run_tokens: str | float | None = None,
+    run_examples: str | float | None = None,
+    run_steps: str | float | None = None,
+    mfu: str | float | None = None,
+    optimizer: str = "",
+    examples_per_second: float | str | None = None,
+    tokens_per_second: float | str | None = None,
+    latency_ms: float | None = None,
+    fwd_ms: float | None = None,
+    bwd_ms: float | None = None,
+    step_ms: float | None = None,
+    batch: int | None = None,
+    tokens: int | None = None,
+    runs: str | Path | None = None,
+    times: str | Path | None = None,
+    per_device: bool | None = None,
+    precision: str = "",
+    precision_of: Sequence[str] = (),
+    mix: Sequence[str] = (),
+    device: str | None = None,
+    catalogue: str | Path | None = None,
+    peak_tflops: float | str | Sequence[float | str] = (),
+    bandwidth: float | None = None,
+    causal: str = "full",
+    window: int | None = None,
+    devices: int | None = None,
+    dp: int | None = None,
+    tp: int = 1,
+    pp: int = 1,
+    params: str | float | None = None,
+    layers: int | None = None,
+    hidden: int | None = None,
+    heads: int | None = None,
+    head_dim: int | None = None,
+    kv_heads: int | None = None,
+    seq: int | None = None,
+    image_size: int | None = None,
+    context: int | None = None,
+    param_bytes: float = 2,
+    cache_bytes: float = 2,
+    prompt: int | None = None,
+    generate: int | None = None,
+    workload: str | Path | None = None,
+    cache_dtype: str = "",
+    prefill_tokens_per_second: float | str | None = None,
+    decode_tokens_per_second: float | str | None = None,
+    roofline: bool = False,
+    bytes_: str | None = None,
+    bytes_per_example: str | float | None = None,
+    what_if: Sequence[str] = (),
+    bench: str | Path | None = None,
     formulas: Sequence[str | Path] = (),
-    **asked: Any,
+    on_progress: Callable[[str], None] | None = None,
 ) -> "ShownEfficiency":
     """Return the rate, MFU and bounds of a model on a device, as `crossflops efficiency` does.
 
@@ -220,10 +291,83 @@ def efficiency(
         target: A model object or a target string, as in `count`. Without it the work is provided:
             `macs="4.112G"`.
         inputs: The inputs of the model, as in `count`.
-        how: Keyword arguments of `count`.
-        asked: The flags of the command with underscores, such as `examples_per_second=1325`,
-            `train=True`, `device="v100-pcie"` and `precision="fp16"`.
+        inputs_file: An .npz file with the values of the inputs.
+        setting: The way to run the model: its mode, gradients, the device.
+        arguments: Keyword arguments of the target's callable.
+        dims: Sizes of named dimensions of an ONNX file.
+        trips: How often a Loop of an ONNX file runs, by the name of its node.
+        branches: The branch of an If that counts ("then", "else", "sum"), by the name of its node;
+            by default the larger one.
+        allow_pickle: Whether to read a file whose loading runs code that is pickled in it.
+        macs: The MACs of one example, such as "4.112G", without a model.
+        pass_macs: The MACs of one forward pass over the whole batch, without a model.
+        as_: The convention whose number is the work, instead of the native count.
+        compare: Whether the result also has the number of each tool.
+        tools: The tools of `compare`; by default all that are installed.
+        train: Whether a training step is rated.
+        train_multiplier: The passes of a step for each forward pass, instead of the counted ones.
+        backward: The way to count a step: "flat" for three passes of every node, "graph" for the
+            exact count of each (the default with a model).
+        frozen: Patterns of parameters, or of enclosing modules, that are not trained.
+        trainable: Patterns of parameters, or of enclosing modules, that are trained.
+        loss: The loss of the step, as in `count`.
+        recompute: The recomputed work of a step: "none", "full", "attention", or a fraction.
+        flash: Whether the backward pass recomputes the attention scores (FlashAttention).
+        accumulate: The micro-batches of one optimizer step.
+        run_tokens: The length of a training run in tokens, such as "15T".
+        run_examples: The length of a training run in examples.
+        run_steps: The length of a training run in steps.
+        mfu: The share of the peak that a run keeps, or a published one, which gives the speed.
+        optimizer: The optimizer of every step, as in `count`.
+        examples_per_second: The measured rate of examples.
+        tokens_per_second: The measured rate of tokens.
+        latency_ms: The time of a forward pass, in training of a whole step.
+        fwd_ms: The time of the forward pass of one micro-batch.
+        bwd_ms: The time of the backward pass of one micro-batch.
+        step_ms: The time of the optimizer step.
+        batch: The examples of one micro-batch on one data-parallel replica.
+        tokens: The tokens of one example.
+        runs: A table of runs, as a CSV file.
+        times: A table of forward times of modules, as a CSV file.
+        per_device: Whether the rates are those of one device, not of all together.
+        precision: The precision of the work.
+        precision_of: Precisions by pattern of node names: "MatMul=fp16".
+        mix: Shares of the work by precision: "fp16=0.9,fp32=0.1".
+        device: The device, by its name in the catalogue.
+        catalogue: A TOML file with more devices.
+        peak_tflops: The dense peak in TFLOP/s: a number, or texts such as "bf16=312".
+        bandwidth: The memory bandwidth in GB/s of a device that is described so.
+        causal: "full" for the full square of attention scores, "half" for the half that a causal
+            mask keeps.
+        window: The tokens of a sliding window of attention.
+        devices: The devices of the run.
+        dp: The data-parallel replicas.
+        tp: The devices that share each tensor.
+        pp: The stages of the pipeline.
+        params: The parameters of a language model that is given by its sizes.
+        layers: Its layers.
+        hidden: Its hidden size.
+        heads: Its attention heads.
+        head_dim: The size of a head.
+        kv_heads: Its heads of keys and values.
+        seq: The tokens of a sequence.
+        image_size: The side in pixels of the usual image of a model that is given by its name.
+        context: The tokens in the cache of a decoding step.
+        param_bytes: The bytes of a parameter.
+        cache_bytes: The bytes of an element of the cache.
+        prompt: The tokens of a prompt, for a language model that generates.
+        generate: The new tokens of each request.
+        workload: A report of `count` with `prompt`, instead of a model.
+        cache_dtype: The precision of keys and values in the cache.
+        prefill_tokens_per_second: The measured rate of prompt tokens.
+        decode_tokens_per_second: The measured rate of new tokens in decoding steps.
+        roofline: Whether the result has a roofline.
+        bytes_: The byte model of the roofline, such as "weights-once".
+        bytes_per_example: The bytes of one example, instead of a byte model.
+        what_if: Alternatives of the roofline: "batch=64".
+        bench: A saved result of `bench`, whose times the roofline shows.
         formulas: Files of formulas for operators that are not counted: see `crossflops.operator`.
+        on_progress: A function that gets a line about each step of a comparison.
 
     Returns:
         The required rates in FLOP/s, and their shares of the peak.
@@ -246,11 +390,43 @@ def efficiency(
     from crossflops.hardware.rates.question import Question
     from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
 
-    question = Question.from_fields(**asked)
-    rated = answer_efficiency(question, request_of(target, inputs, how, question))
+    question = Question.from_fields(
+        macs=macs, pass_macs=pass_macs, as_=as_, compare=compare, tools=tools, train=train,
+        train_multiplier=train_multiplier, backward=backward, frozen=frozen, trainable=trainable,
+        loss=loss, recompute=recompute, flash=flash, accumulate=accumulate, run_tokens=run_tokens,
+        run_examples=run_examples, run_steps=run_steps, mfu=mfu, optimizer=optimizer,
+        examples_per_second=examples_per_second, tokens_per_second=tokens_per_second,
+        latency_ms=latency_ms, fwd_ms=fwd_ms, bwd_ms=bwd_ms, step_ms=step_ms, batch=batch,
+        tokens=tokens, runs=_path_text(runs), times=_path_text(times), per_device=per_device,
+        precision=precision, precision_of=precision_of, mix=mix, device=device,
+        catalogue=_path_text(catalogue), peak_tflops=peak_tflops, bandwidth=bandwidth,
+        causal=causal, window=window, devices=devices, dp=dp, tp=tp, pp=pp, params=params,
+        layers=layers, hidden=hidden, heads=heads, head_dim=head_dim, kv_heads=kv_heads, seq=seq,
+        context=context, param_bytes=param_bytes, cache_bytes=cache_bytes, prompt=prompt,
+        generate=generate, workload=_path_text(workload), cache_dtype=cache_dtype,
+        prefill_tokens_per_second=prefill_tokens_per_second,
+        decode_tokens_per_second=decode_tokens_per_second, roofline=roofline, bytes_=bytes_,
+        bytes_per_example=bytes_per_example, what_if=what_if, bench=_path_text(bench),
+    )  # fmt: skip
+    of_the_model = {
+        "inputs_file": _path_text(inputs_file), "setting": setting, "arguments": arguments or {},
+        "dims": dims or {}, "trips": trips or {}, "branches": branches or {},
+        "allow_pickle": allow_pickle,
+        "sizes": {} if image_size is None else {"image_size": image_size},
+    }  # fmt: skip
+    rated = answer_efficiency(
+        question,
+        request_of(target, inputs, of_the_model, question),
+        on_progress or _ignore_api_progress,
+    )
     if rated.trouble is not None:
         raise rated.trouble
     return ShownEfficiency.of(rated.noun)
+
+
+def _path_text(path: str | Path | None) -> str | None:
+    """Return a path as text, None unchanged."""
+    return None if path is None else str(path)
 
 
 @imports_restored()

@@ -88,7 +88,7 @@ def _account_for_answer(
     if isinstance(prediction, Failure):
         outcome = prediction
     else:
-        explain = partial(_account_for_answer, counts, prediction, requested, lessons, answer)
+        explain = partial(_explain_answer, counts, prediction, requested, lessons, answer)
         outcome = catch_tool_failure(answer.tool, "account", explain)
     if isinstance(outcome, Failure):
         message = f"it printed {answer.total} {answer.printed_as}: {outcome.message}"
@@ -96,7 +96,7 @@ def _account_for_answer(
     return outcome
 
 
-def _account_for_answer(
+def _explain_answer(
     counts: ModelCounts,
     prediction: Prediction | MissingPrediction,
     requested: Setting,
