@@ -72,6 +72,7 @@ def test_each_result_is_that_of_the_command(small, wide):
         assert json.loads(saved_json) == plain
 
 
+@pytest.mark.plots
 def test_each_result_is_a_table_of_pandas(small, wide):
     """With as many rows as the CSV file of it, under the same heads."""
     pandas = pytest.importorskip("pandas")
