@@ -21,17 +21,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-import msgspec
 
 import crossflops
 from crossflops.cli import VERBS, command_group
-from crossflops.hardware import machine  # noqa: F401  its types are in those of reports
-from crossflops.report.audit import Audit
-from crossflops.report.bench import Bench
-from crossflops.report.efficiency import EfficiencyReport
-from crossflops.report.identification import Identification
-from crossflops.report.profile import TrainingProfile
-from crossflops.report.report import Report
+from crossflops.verbs.schema import REPORT_TYPES, build_schema
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -51,14 +44,6 @@ CHAPTERS = {
     "Explanation": ("llm", "converters", "performance", "adr/index"),
     "Contribute": ("extending", "architecture", "style", "release", "changelog"),
 }  # fmt: skip
-REPORTS = {
-    "count, compare": Report,
-    "bench": Bench,
-    "efficiency": EfficiencyReport,
-    "profile": TrainingProfile,
-    "identify": Identification,
-    "audit": Audit,
-}
 
 
 def write_source(target: Path) -> None:
@@ -176,10 +161,13 @@ def schema_lines() -> Iterator[str]:
     yield "# JSON Schema\n"
     yield "The reports that `crossflops render` reads, as `--json` and `-o FILE.json` write them."
     yield "Counts are integers of any size.\n"
-    for verbs, report in REPORTS.items():
-        schema = msgspec.json.schema(report)
-        text = json.dumps(schema, indent=1, ensure_ascii=False)
-        yield f"## {report.__name__}\n\nWritten by: {verbs}.\n\n```json\n{text}\n```\n"
+    yield "`crossflops schema` prints that of all reports, `crossflops schema VERB` that of one.\n"
+    verbs: dict[type, list[str]] = {}
+    for verb, report in REPORT_TYPES.items():
+        verbs.setdefault(report, []).append(verb)
+    for report, names in verbs.items():
+        text = json.dumps(build_schema(names[0]), indent=1, ensure_ascii=False)
+        yield f"## {report.__name__}\n\nWritten by: {', '.join(names)}.\n\n```json\n{text}\n```\n"
 
 
 def run_sphinx(builder: str, source: Path, target: Path) -> int:

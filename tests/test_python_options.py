@@ -16,6 +16,7 @@ WITHOUT_FUNCTION = {
     "bandwidth": "a product of four numbers",
     "tools": "it describes what a shell would start",
     "doctor": "it describes what a shell would start",
+    "schema": "msgspec.json.schema of the type of the result",
     "check-formula": "crossflops.testing.formulas.check_formulas",
 }
 # Options that are no keyword of any function: what does the same in Python.

@@ -62,6 +62,7 @@ VERBS = {
     "check-formula": "Check your own operator formulas against their references.",
     "export": "Write the normalized model, or its counts for a viewer, to a file.",
     "render": "Convert a saved report to any output format.",
+    "schema": "Print the JSON Schema of the reports.",
     "doctor": "Check the installation and list what is missing.",
 }
 

@@ -141,6 +141,7 @@ WAYS = {
                "named.onnx --dim rows=2 --to onnx --annotate -o x.onnx"),
     "render": ("count.json", "count.json --json", "rates.json", "rates.json --json",
                "step.json --json"),
+    "schema": ("count",),
 }  # fmt: skip
 # What these ways leave out: tools and runtimes have tests of their own.
 ELSEWHERE = {"bench", "tools", "doctor", "check-formula"}

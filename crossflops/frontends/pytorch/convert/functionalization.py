@@ -118,8 +118,9 @@ class FunctionalRun:
         memories = storage_ids(value)
         if isinstance(value, list | tuple) or len(memories) != 1:
             raise NotUnderstoodError(name)
-        given = {memory for at in node.all_input_nodes for memory in storage_ids(at.meta["val"])}
-        if memories[0] in given:  # a view of a kind that is not followed, or what it is given
+        operands = node.all_input_nodes
+        taken = {memory for at in operands for memory in storage_ids(at.meta["val"])}
+        if memories[0] in taken:  # a view of a kind that is not followed, or what it is given
             raise NotUnderstoodError(name)
         self._single[node] = self._single_call(node, node.target)
 
