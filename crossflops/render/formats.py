@@ -253,34 +253,36 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
             table = view_table(content, "op" if nodes else "module", unit=unit)
             return _build_table(table.columns, table.rows)
         case BenchView(bench=bench) | (Bench() as bench):
-            return _structs(bench.profile.kernels if bench.profile else _bench_measurements(bench))
+            return _struct_table(
+                bench.profile.kernels if bench.profile else _bench_measurements(bench)
+            )
         case ProfileView(profile=profile) | (TrainingProfile() as profile):
-            return _structs(profile.modules)
+            return _struct_table(profile.modules)
         case EfficiencyReport():
             bounds = [node for roof in rooflines(content) for node in roof.nodes]
-            return _structs(bounds or content.phases or content.efficiency)
+            return _struct_table(bounds or content.phases or content.efficiency)
         case DeviceSheet():
-            return _structs(content.peaks)
+            return _struct_table(content.peaks)
         case DeviceList():
-            return _structs([row.device for row in content.devices])
+            return _struct_table([row.device for row in content.devices])
         case Derivation():
-            return _structs(content.factors)
+            return _struct_table(content.factors)
         case ToolList():
-            return _structs(content.tools)
+            return _struct_table(content.tools)
         case Checks():
-            return _structs(content.checks)
+            return _struct_table(content.checks)
         case Identification():
-            return _structs(content.candidates)
+            return _struct_table(content.candidates)
         case Audit():
-            return _structs(content.rows)
+            return _struct_table(content.rows)
         case Difference():
-            return _structs(content.modules or content.nodes)
+            return _struct_table(content.modules or content.nodes)
         case Cause():
-            return _structs([content])
+            return _struct_table([content])
         case Matches(causes=causes):
-            return _structs(causes)
+            return _struct_table(causes)
         case Convention(rules=rules):
-            return _structs(rules)
+            return _struct_table(rules)
         case Machine():
             return _build_table(("device", "precision", "peak"), _machine_peak_rows(content))
         case PaperTable():
@@ -329,7 +331,7 @@ def _build_table(heads: Iterable[str], rows: Iterable[Iterable[Any]]) -> MainTab
     return MainTable(tuple(heads), [tuple(row) for row in rows])
 
 
-def _structs(rows: Sequence[msgspec.Struct]) -> MainTable:
+def _struct_table(rows: Sequence[msgspec.Struct]) -> MainTable:
     """Return structs of one class as a table: a row for each, a column for each field.
 
     What is a list stands in one cell, what has parts as JSON.

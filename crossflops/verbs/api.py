@@ -199,7 +199,7 @@ def count(
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
         weights=weights, shapes=shapes, prompt=prompt, generate=generate,
-        sizes=_chosen_sizes(batch, seq, image_size), allow_pickle=allow_pickle,
+        sizes=_size_options(batch, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip
     return ShownReport.of(native_count(request)[0])
 
@@ -499,7 +499,7 @@ def identify(
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
-        dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+        dims=dims, trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
         allow_pickle=allow_pickle, weights=weights,
     )  # fmt: skip
     report_line = on_progress or _ignore_api_progress
@@ -676,7 +676,7 @@ def compare(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, train=train, frozen=frozen, trainable=trainable, loss=loss,
         weights=weights, allow_pickle=allow_pickle,
-        sizes=_chosen_sizes(batch, seq, image_size),
+        sizes=_size_options(batch, seq, image_size),
     )  # fmt: skip
     comparison = Comparison(
         tools=tools, onnx=onnx, timeout=timeout, memory=memory, isolate=isolate,
@@ -775,7 +775,7 @@ def bench(
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, observe=not train,
         arguments=arguments, dims=dims, trips=trips, branches=branches,
-        sizes=_chosen_sizes(None, seq, image_size), allow_pickle=allow_pickle,
+        sizes=_size_options(None, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip
     if optimizer != "adamw" and not train:
         from crossflops.errors import InputError
@@ -892,7 +892,7 @@ def profile(
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, as_=as_, train=True,
         frozen=tuple(frozen), trainable=tuple(trainable), arguments=arguments, dims=dims,
-        trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+        trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
         allow_pickle=allow_pickle,
     )  # fmt: skip
     peaks = [peak_tflops] if isinstance(peak_tflops, float | int | str) else peak_tflops
@@ -992,7 +992,7 @@ def table(
     requests = fit_requests([
         Request.from_arguments(
             target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
-            dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+            dims=dims, trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
             allow_pickle=allow_pickle,
         )
         for target in targets_by_name.values()
@@ -1031,7 +1031,7 @@ def _name_targets(targets: Sequence[Any]) -> dict[str, Any]:
     return named
 
 
-def _chosen_sizes(batch: int | None, seq: int | None, image_size: int | None) -> dict[str, int]:
+def _size_options(batch: int | None, seq: int | None, image_size: int | None) -> dict[str, int]:
     """Return the sizes of the usual input of a model by name that were given, by name."""
     sizes = {"batch": batch, "seq": seq, "image_size": image_size}
     return {name: size for name, size in sizes.items() if size is not None}
@@ -1104,7 +1104,7 @@ def diff(
         """Return the request of one side."""
         return Request.from_arguments(
             target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
-            dims=dims, trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+            dims=dims, trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
             allow_pickle=allow_pickle,
         )  # fmt: skip
 
@@ -1376,7 +1376,7 @@ def export(
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
-        trips=trips, branches=branches, sizes=_chosen_sizes(batch, seq, image_size),
+        trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
         allow_pickle=allow_pickle,
     )  # fmt: skip
     file_request = FileRequest(to=to, file=Path(file), annotate=annotate, unit=unit, verify=verify)

@@ -233,7 +233,7 @@ class Decomposer:
         self._ask({key: run for key, run in single.items() if key not in self._pieces})
         for signature, plan in plans.items():
             try:
-                self._pieces[signature] = plan.piece(self._pieces)
+                self._pieces[signature] = plan.build_piece(self._pieces)
             except NotUnderstoodError as error:
                 _LOG.debug("PyTorch decomposes calls together: %s", error)
                 rest[signature] = runs[signature]

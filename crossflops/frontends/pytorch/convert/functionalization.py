@@ -95,9 +95,9 @@ class FunctionalRun:
             if run is not None and run.signature
         }
 
-    def piece(self, pieces: Mapping[Signature, OperatorPiece | None]) -> OperatorPiece:
+    def build_piece(self, pieces: Mapping[Signature, OperatorPiece | None]) -> OperatorPiece:
         """Return the decomposition of the run, with those of its single calls from `pieces`."""
-        return _Functionalization(self._run, self._single, pieces).piece()
+        return _Functionalization(self._run, self._single, pieces).build_piece()
 
     def _check_call(self, node: "fx.Node") -> None:
         """Record how the call of a node is decomposed. Raises NotUnderstoodError if it is not
@@ -155,17 +155,17 @@ class _Functionalization:
         self._values: list[Any] = []  # the fake tensors of the steps
         self._index = 0  # of the call that is decomposed
 
-    def piece(self) -> OperatorPiece:
+    def build_piece(self) -> OperatorPiece:
         """Return the decomposition of the run."""
         for index, node in enumerate(self._run.nodes):
             self._index = index
             if is_writing(node):
-                self._write(node)
+                self._add_write(node)
             elif node in self._single:
-                storage = _Storage(self._call(node, node.target, self._read_arguments(node)))
+                storage = _Storage(self._add_call(node, node.target, self._read_arguments(node)))
                 self._aliases[node] = _Alias(storage, (), storage.value)
             else:
-                self._view(node)
+                self._add_view(node)
         results, layouts = [], []
         for node in self._run.outlets:
             alias = self._aliases[node]
@@ -175,17 +175,17 @@ class _Functionalization:
             layouts.append(nested_layouts(self._values[results[-1].step]))
         return OperatorPiece(tuple(self._steps), tuple(results), tuple(layouts), False)
 
-    def _view(self, node: "fx.Node") -> None:
+    def _add_view(self, node: "fx.Node") -> None:
         """Add the steps of a view."""
         base, *rest = node.args
         if base not in self._aliases or any(hasattr(item, "meta") for item in rest):
             raise NotUnderstoodError(node.target)  # a view of an operand, whose base is elsewhere
         alias = self._aliases[base]
         view = _View(node.target, tuple(rest))
-        value = self._add(node.target, (self._read(alias), *rest))
+        value = self._add_step(node.target, (self._current_value(alias), *rest))
         self._aliases[node] = _Alias(alias.storage, (*alias.views, view), value)
 
-    def _write(self, node: "fx.Node") -> None:
+    def _add_write(self, node: "fx.Node") -> None:
         """Add the steps of a call that writes: the new value of the view, then that of the base,
         then the view of that.
         """
@@ -196,26 +196,26 @@ class _Functionalization:
             raise NotUnderstoodError("a write into an operand")
         alias = self._aliases[written]
         target = out_of_place_operator(node.target)
-        value = self._call(node, target, self._read_arguments(node))
+        value = self._add_call(node, target, self._read_arguments(node))
         storage = alias.storage
         storage.generation += 1
         bases = [storage.value]
         if alias.views:
             for view in alias.views[:-1]:
-                bases.append(self._derive(bases[-1], view))
+                bases.append(self._derive_view(bases[-1], view))
             for view, base in zip(reversed(alias.views), reversed(bases), strict=True):
                 name = _SCATTERS.get(str(view.target))
                 if name is None:
                     raise NotUnderstoodError(view.target)
                 scatter = getattr(torch.ops.aten, name)
                 overload = getattr(scatter, scatter.overloads()[0])
-                value = self._add(overload, (base, value, *view.arguments))
+                value = self._add_step(overload, (base, value, *view.arguments))
         elif nested_layouts(self._values[value.step]) != nested_layouts(
             self._values[storage.value.step]
         ):
             raise NotUnderstoodError("a base that lies in another way after a write")
         storage.value = value
-        self._read(alias)
+        self._current_value(alias)
         self._aliases[node] = alias
 
     def _read_arguments(self, node: "fx.Node") -> tuple[Any, Any]:
@@ -224,37 +224,37 @@ class _Functionalization:
         """
         import torch
 
-        def refer(argument: Any) -> Any:
+        def to_reference(argument: Any) -> Any:
             """Return the reference to a tensor's value; another argument as it is."""
             if not isinstance(argument, torch.fx.Node):
                 return argument
             if argument in self._aliases:
-                return self._read(self._aliases[argument])
+                return self._current_value(self._aliases[argument])
             return self._places[argument]
 
-        return map_leaves(node.args, refer), map_leaves(dict(node.kwargs), refer)
+        return map_leaves(node.args, to_reference), map_leaves(dict(node.kwargs), to_reference)
 
-    def _read(self, alias: _Alias) -> PieceResult:
+    def _current_value(self, alias: _Alias) -> PieceResult:
         """Return the current value of a base or a view; add the steps that derive a view again."""
         if alias.generation != alias.storage.generation:
             alias.value = alias.storage.value
             for view in alias.views:
-                alias.value = self._derive(alias.value, view)
+                alias.value = self._derive_view(alias.value, view)
             alias.generation = alias.storage.generation
         return alias.value
 
-    def _derive(self, base: PieceResult, view: _View) -> PieceResult:
+    def _derive_view(self, base: PieceResult, view: _View) -> PieceResult:
         """Add a step that makes a view of a value; return its result."""
-        return self._add(view.target, (base, *view.arguments))
+        return self._add_step(view.target, (base, *view.arguments))
 
-    def _call(self, node: "fx.Node", target: Any, arguments: tuple[Any, Any]) -> PieceResult:
+    def _add_call(self, node: "fx.Node", target: Any, arguments: tuple[Any, Any]) -> PieceResult:
         """Add the steps of a call that is kept as it is, or those of its own decomposition; return
         its result.
         """
         run = self._single[node]
         if run is None:
             args, kwargs = arguments
-            return self._add(target, args, kwargs)
+            return self._add_step(target, args, kwargs)
         assert run.signature is not None
         piece = self._pieces.get(run.signature)
         if piece is None or piece.is_placed or len(piece.results) != 1:
@@ -265,7 +265,7 @@ class _Functionalization:
         ]
         first = len(self._steps)
 
-        def refer(argument: Any) -> Any:
+        def to_reference(argument: Any) -> Any:
             """Return a reference of the call's piece as one of this piece."""
             if isinstance(argument, PieceOperand):
                 return operands[argument.place]
@@ -274,25 +274,31 @@ class _Functionalization:
             return argument
 
         for step in piece.steps:
-            self._add(step.target, map_leaves(step.args, refer), map_leaves(step.kwargs, refer))
-        result = refer(piece.results[0])
+            self._add_step(
+                step.target,
+                map_leaves(step.args, to_reference),
+                map_leaves(step.kwargs, to_reference),
+            )
+        result = to_reference(piece.results[0])
         if not isinstance(result, PieceResult):
             raise NotUnderstoodError("a call that gives what it is given")
         return result
 
-    def _add(
+    def _add_step(
         self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
     ) -> PieceResult:
         """Add a step with the layout of its result; return a reference to the result."""
 
-        def tensor(argument: Any) -> Any:
+        def fake_tensor(argument: Any) -> Any:
             """Return the fake tensor of a reference; another argument as it is."""
             if isinstance(argument, PieceOperand):
                 return self._operands[argument.place]
             return self._values[argument.step] if isinstance(argument, PieceResult) else argument
 
         with self._mode:
-            value = target(*map_leaves(list(args), tensor), **map_leaves(kwargs or {}, tensor))
+            value = target(
+                *map_leaves(list(args), fake_tensor), **map_leaves(kwargs or {}, fake_tensor)
+            )
         self._values.append(value)
         self._steps.append(
             PieceStep(self._index, target, tuple(args), dict(kwargs or {}), nested_layouts(value))
