@@ -6,12 +6,13 @@ import sys
 
 import pytest
 
-from crossflops.cli import doctor, explain
+from crossflops.cli import doctor
 from crossflops.commands import python
 from crossflops.ir.profile import Failure
 from crossflops.ir.reconciliation import Cause
 from crossflops.plugins.elsewhere import Offer
 from crossflops.rules.rule import Convention
+from crossflops.verbs import explain
 
 
 class Adapter:

@@ -599,7 +599,9 @@ def test_extras_of_tools_are_plugins_that_lie_beside(monkeypatch):
     whole, *plugins = install.requirements("tools, torch", ROOT)
     assert whole == f"{ROOT}[torch]"
     assert [Path(folder).name for folder in plugins] == [
-        "crossflops-thop", "crossflops-fvcore", "crossflops-torch",
+        "crossflops-calflops", "crossflops-fvcore", "crossflops-onnx-opcounter",
+        "crossflops-onnx-tool", "crossflops-ptflops", "crossflops-thop", "crossflops-torch",
+        "crossflops-torchinfo", "crossflops-torchprofile", "crossflops-torchstat",
     ]  # fmt: skip
     assert install.requirements("", ROOT) == [str(ROOT)]
 

@@ -85,9 +85,9 @@ def bind(
             known = ", ".join(sorted(names))
             raise InputError(
                 f"no input of the model has a dimension {name!r}",
-                f"use one of the dimensions of its inputs with --dim: {known}"
+                f"name one of these dimensions with --dim and --vary: {known}"
                 if known
-                else "leave out --dim: no dimension has a name",
+                else "leave out --dim and --vary: no dimension has a name",
             )
         if size < 0:
             raise InputError(f"dimension {name!r} must be at least 0, got {size}", _HINT)
