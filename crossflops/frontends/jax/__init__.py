@@ -48,10 +48,14 @@ class Jax(ShapeTracedFrontend):
     takes_parameters = True
 
     def recognizes(self, value: object) -> bool:
-        """Return whether a value is a Flax NNX module or a Keras model that runs on JAX."""
-        from crossflops.frontends.jax.kinds import is_jax_keras_model, is_module
+        """Return whether a value is a module of Flax NNX or Equinox, or a Keras model on JAX."""
+        from crossflops.frontends.jax.kinds import (
+            is_equinox_module,
+            is_jax_keras_model,
+            is_module,
+        )
 
-        return is_module(value) or is_jax_keras_model(value)
+        return is_module(value) or is_equinox_module(value) or is_jax_keras_model(value)
 
     def may_be_model(self, value: object) -> bool:
         """Return whether a value is callable while JAX is imported: perhaps a JAX function."""

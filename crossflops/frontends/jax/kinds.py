@@ -1,8 +1,10 @@
-"""Recognize Flax modules and JAX functions without importing either."""
+"""Recognize modules of Flax and Equinox, and JAX functions, without importing any."""
 
 import sys
 from collections.abc import Mapping
 from types import ModuleType
+
+_LIBRARIES = ("jax", "flax", "equinox")
 
 
 def is_module(value: object) -> bool:
@@ -16,6 +18,13 @@ def is_linen(value: object) -> bool:
     linen = sys.modules.get("flax.linen")
     kind = getattr(linen, "Module", None)
     return kind is not None and isinstance(value, kind) and getattr(value, "scope", None) is None
+
+
+def is_equinox_module(value: object) -> bool:
+    """Return whether the value is a module of Equinox that can be called."""
+    equinox = sys.modules.get("equinox")
+    kind = getattr(equinox, "Module", None)
+    return kind is not None and isinstance(value, kind) and callable(value)
 
 
 def is_jax_keras_model(value: object) -> bool:
@@ -37,9 +46,9 @@ def is_function(value: object) -> bool:
 
 
 def speaks_jax(value: object) -> bool:
-    """Return whether the module that defines a function imports JAX or Flax."""
+    """Return whether the module that defines a function imports JAX, Flax or Equinox."""
     names = getattr(value, "__globals__", None)
     if not isinstance(names, Mapping):
         return False
     modules = (name for name in names.values() if isinstance(name, ModuleType))
-    return any(module.__name__.partition(".")[0] in ("jax", "flax") for module in modules)
+    return any(module.__name__.partition(".")[0] in _LIBRARIES for module in modules)

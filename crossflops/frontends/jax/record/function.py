@@ -8,7 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError, NormalizeError, error_location, error_remedy
-from crossflops.frontends.jax.kinds import is_jax_keras_model, is_linen, is_module
+from crossflops.frontends.jax.kinds import (
+    is_equinox_module,
+    is_jax_keras_model,
+    is_linen,
+    is_module,
+)
 from crossflops.frontends.jax.record.scopes import CalledModules, linen_entered
 from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
 
@@ -85,6 +90,8 @@ def pure(
 
     if is_module(model):
         call, stored = _nnx_module_call(model, training)
+    elif is_equinox_module(model):
+        call, stored = _equinox_module_call(model, training)
     elif is_linen(model):
         call, stored = _linen(model, fill_arguments, specs, valued)
     elif is_jax_keras_model(model):
@@ -186,6 +193,25 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
             own.eval()
         with entering_module_scopes(mark_module_paths(own)):
             return own(*args, **kwargs)
+
+    return call, stored
+
+
+def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
+    """Return a function that calls an Equinox module with given arrays, and these arrays.
+
+    Dropout and batch normalization are in inference mode outside of training, whatever the module
+    says.
+    """
+    import equinox
+
+    stored, fixed = equinox.partition(
+        equinox.nn.inference_mode(model, value=not training), equinox.is_array
+    )
+
+    def call(weights: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the module's result with these weights."""
+        return equinox.combine(_arrays(weights), fixed)(*args, **kwargs)
 
     return call, stored
 
