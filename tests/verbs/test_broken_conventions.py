@@ -40,7 +40,9 @@ def compared(capsys, target, *tools):
 @pytest.mark.parametrize("stage", ["predict", "account"])
 def test_the_other_tool_goes_on(stage, target, capsys, monkeypatch):
     """One tool fails at the stage, with its number; the other is counted."""
-    module, name = (predictions, "predict") if stage == "predict" else (accounts, "_explain")
+    module, name = (
+        (predictions, "predict") if stage == "predict" else (accounts, "_explain_answer")
+    )
     usual = getattr(module, name)
 
     def ask(*args, **kwargs):
