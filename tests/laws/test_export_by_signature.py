@@ -190,6 +190,21 @@ def scalars(s, x):
     return one, y, x.select(1, 0)[0, 1:2].expand(5, 8) + x[0, 0, :5]
 
 
+def positions(s, x):
+    """Where values are, which only values say, and what is written there."""
+    rows, columns = torch.where(x[0, 0] > 0)
+    (large,) = (x[0, 0] > 0.5).flatten().nonzero(as_tuple=True)
+    kept = torch.zeros_like(large, dtype=torch.bool)
+    kept[torch.where(large > 3)[0]] = True
+    offset = torch.tensor([1.0, 2.0])
+    return x[0, :, rows, columns] @ torch.ones(rows.shape[0], 3) + offset[0], large[kept]
+
+
+def chosen_by_a_value(s, x):
+    """A path that a number chooses, which the program does not have."""
+    return s.norm(x) if float(x.abs().sum()) > 0 else x
+
+
 @pytest.mark.parametrize(
     ("function", "is_understood"),
     [
@@ -205,6 +220,8 @@ def scalars(s, x):
         (several_results, True),
         (complex_numbers, False),
         (choices, False),
+        (positions, True),
+        (chosen_by_a_value, True),
         (into_its_input, False),
         (into_a_buffer, False),
     ],

@@ -170,6 +170,9 @@ class Decomposer:
         if written is not None and full:
             full = _is_alike(node, written)
         operands = tuple(node.all_input_nodes)
+        if str(target) in _POSITIONS:
+            known = (nested_layouts(node.meta["val"]), *call_run_signature((node,), (target,), ()))
+            return CallRun((node,), target, known, operands, (node,))
         if full:
             nested_layouts(node.meta.get("val"))
             return CallRun((node,), target, None, operands, (node,), written)
@@ -191,6 +194,9 @@ class Decomposer:
                 continue
             if run.signature in self._pieces:
                 self._pieces.move_to_end(run.signature)
+                continue
+            if str(run.target) in _POSITIONS:
+                self._pieces[run.signature] = _build_positions_piece(run)
                 continue
             kind = _call_run_kind(run)
             if kind in similar:
@@ -471,6 +477,41 @@ def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
     return piece._replace(steps=steps, layouts=tuple(map(specialize_layout, piece.layouts)))
 
 
+# Operators that give the positions of elements that are not 0. A trace without values does not
+# know how many there are; the recorded results say it.
+_POSITIONS = {"aten.where.default", "aten.nonzero_numpy.default"}
+
+
+def _build_positions_piece(run: CallRun) -> OperatorPiece:
+    """Return the decomposition of an operator that gives one tensor of positions for each axis:
+    `nonzero`, split along its second axis. Raises NotUnderstoodError for a scalar.
+
+    Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp (where, nonzero_numpy).
+    """
+    import torch
+
+    aten = torch.ops.aten
+    layouts = tuple(map(fake_tensor_layout, run.values))
+    axes = len(run.operands[0].meta["val"].shape)
+    if axes == 0 or axes != len(layouts):
+        raise NotUnderstoodError(run.target)
+    (first, *_) = layouts
+    (count,), (step,) = first.shape, first.stride
+    # the one axis of a vector is stored as that of a table by columns is
+    stride = (axes, 1) if axes > 1 and step == axes else (1, max(count, 1))
+    table = first._replace(shape=(count, axes), stride=stride)
+    steps = (
+        PieceStep(0, aten.nonzero.default, (PieceOperand(0),), {}, table),
+        PieceStep(0, aten.unbind.int, (PieceResult(0), 1), {}, layouts),
+        *(
+            PieceStep(0, operator.getitem, (PieceResult(1), axis), {}, layout)
+            for axis, layout in enumerate(layouts)
+        ),
+    )
+    results = tuple(PieceResult(2 + axis) for axis in range(axes))
+    return OperatorPiece(steps, results, layouts, False)
+
+
 # Operators that give what lies in memory as their operands do, if these are all alike.
 _ALIKE = {
     "add_.Tensor", "sub_.Tensor", "mul_.Tensor", "relu_.default", "silu_.default", "zero_.default",
@@ -527,6 +568,8 @@ class _Writes:
         if not writing:
             return
         for node in nodes:
+            if _is_lifted_constant(node):
+                continue
             for memory in storage_ids(node.meta.get("val")):
                 self._sharing.setdefault(memory, []).append(node)
         ranges: list[tuple[int, int]] = []
@@ -600,6 +643,14 @@ class _Writes:
             if view not in same and any(index[user] >= index[node] for user in view.users):
                 return None
         return written[0]
+
+
+def _is_lifted_constant(node: "fx.Node") -> bool:
+    """Return True for a constant of the program of which only copies are used.
+
+    With values beside the fake tensors, a copy has the same storage as the constant.
+    """
+    return node.op == "placeholder" and all(str(user.target) == _LIFTED for user in node.users)
 
 
 # Operators that give what they are given, or something new, and no view.
