@@ -232,7 +232,8 @@ def test_explain_finds_by_words(line):
     data = json.loads(line("explain", "relu twice", "--json")[1])
     assert "functional.double-counted" in [cause["id"] for cause in data["causes"]]
     assert line("explain", "native")[1].startswith("native · ")
-    assert line("explain", "Residual")[1].startswith("residual · what no cause explains\n")
+    title = "residual · the difference that no cause explains\n"
+    assert line("explain", "Residual")[1].startswith(title)
     assert line("explain", "torch", "flop", "counter")[1].startswith("torch-flop-counter@")
 
 
