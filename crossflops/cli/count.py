@@ -42,9 +42,9 @@ from crossflops.errors import InputError
     *option_group(
         "Generating text",
         click.option("--prompt", type=click.IntRange(1), metavar="N",
-                     help="Count a language model as it generates: the prefill of a prompt of N "
-                          "tokens, and decoding with its cache. Needs --generate. --batch is the "
-                          "number of requests."),
+                     help="Count a language model while it generates text: the prefill of a "
+                          "prompt of N tokens, and decoding with a cache. Needs --generate. "
+                          "--batch is the number of requests."),
         click.option("--generate", type=click.IntRange(1), metavar="N",
                      help="Number of new tokens of each request. Needs --prompt."),
     ),

@@ -164,7 +164,8 @@ class _Supervisor:
             return refuse(message, hint, _TOO_LONG)
         if not self._done:
             message = (
-                f"the model ended the process with exit status {status} before there was a result"
+                f"the model ended the process with exit status {status} before the result was "
+                "complete"
             )
             return refuse(message, "remove the call that exits from the model's code", _TOO_LONG)
         return status

@@ -115,8 +115,8 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
     way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
     raise InputError(
         f"a training step of a model of {framework_title(trace.framework)} is not counted yet",
-        f"convert the model to ONNX with {way}, and count that file: all of its weights "
-        "are trained except those of --frozen",
+        f"convert the model to ONNX with {way}, and count that file: all of its weights are "
+        "trained, except the weights that --frozen names",
     )
 
 
@@ -325,8 +325,8 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
         made = with_whole_modules(*made)
     if not made[1].outputs:
         message = (
-            "the model returns no tensor, so no work is counted: "
-            "only work that a result depends on is"
+            "the model returns no tensor, so nothing is counted: a count includes only work "
+            "that a result depends on"
         )
         warnings.warn(message, CrossflopsWarning, stacklevel=2)
     return made

@@ -179,7 +179,7 @@ def cpu(root: Path = Path("/")) -> Cpu:
     clock, source = _clock(root, records[0])
     isa, rates = flops_per_clock(core)
     return Cpu(
-        model=core.name or f"{core.architecture}, without a name",
+        model=core.name or f"{core.architecture}, name unknown",
         architecture=core.architecture,
         logical=len(allowed),
         cores=len(set(topology)),
@@ -366,20 +366,20 @@ def _nvidia() -> Found:
     try:
         import pynvml
     except ImportError:
-        missing = "NVIDIA GPUs are not detected without NVML: pip install 'crossflops[hw]'"
+        missing = "NVIDIA GPUs cannot be detected without NVML: pip install 'crossflops[hw]'"
         return (), (missing,)
     try:
         pynvml.nvmlInit()
     except Exception as error:  # NVMLError has a class for every code, made when it is imported
         return (), (
-            f"NVML answers: {_one_line_message(error)}; there is no NVIDIA GPU or no driver",
+            f"NVML reports: {_one_line_message(error)}; there is no NVIDIA GPU or no driver",
         )
     try:
         count = pynvml.nvmlDeviceGetCount()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         return tuple(gpu for handle in handles for gpu in _gpus_from_nvml(pynvml, handle)), ()
     except Exception as error:
-        return (), (f"NVML answers: {_one_line_message(error)}",)
+        return (), (f"NVML reports: {_one_line_message(error)}",)
     finally:
         with suppress(Exception):
             pynvml.nvmlShutdown()

@@ -385,8 +385,8 @@ def other(
     stuck = [name for name in changes if name in fixed]
     if stuck:
         raise InputError(
-            f"--what-if {text}: --bytes-per-example gives the bytes, which cannot be computed for "
-            f"another {stuck[0]}",
+            f"--what-if {text}: --bytes-per-example fixes the bytes, so they cannot be computed "
+            f"for another {stuck[0]}",
             "give the model, and leave out --bytes-per-example",
         )
     run, formats = base.run, base.formats

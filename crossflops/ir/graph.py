@@ -86,9 +86,12 @@ Attribute: TypeAlias = (
 
 
 UNSURE = -1  # among severed places: one more is cut, and which one is not known
-WEIGHT_MISSING = "a weight of its layer is not found in the file that its converter wrote"
-START_MISSING = "a constant that it takes has a gradient: counted as if it had none"
-TURNED = "the model turns the gradient of its weight on or off: counted as before the run"
+WEIGHT_MISSING = "the converter wrote no weight of this layer into the file"
+START_MISSING = "one of its inputs is a constant with a gradient; counted as if it had no gradient"
+TURNED = (
+    "the model switches the gradient of its weight on or off while it runs; counted as it "
+    "was before the run"
+)
 
 
 class Op(msgspec.Struct, frozen=True):

@@ -183,7 +183,7 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
         MACs.
         """
         if cost.macs:
-            raise ValueError(f"{cost.macs} MACs where there are no contractions")
+            raise ValueError(f"{cost.macs} MACs, but there are no contractions")
         return cls(**{name: getattr(cost, name) for name in cls.__struct_fields__})
 
 

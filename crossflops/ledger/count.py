@@ -91,7 +91,7 @@ def count_node(
         return _count_source_operations(node, stored, checked)
     if node.bodies:
         return UncountedNode(
-            node, f"{node.op}: a node with a body can be counted only as part of a graph"
+            node, f"{node.op}: a node with a body can be counted only as a part of its graph"
         )
     known = find_operator_rule(node.op)
     if known is None:

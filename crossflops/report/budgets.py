@@ -100,7 +100,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.relative:
             if baseline is None:
                 raise InputError(
-                    f"the budget {self.text!r} needs a baseline, and no baseline exists",
+                    f"the budget {self.text!r} needs a baseline, but no baseline exists",
                     "write a baseline with `crossflops check --update`",
                 )
             exact = Fraction(baseline) * (1 + self.number)
@@ -192,7 +192,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordedCount | None = None
     is_new: bool = False
     moved_from: str = ""
-    message: str = "needs a baseline, and no baseline exists"
+    message: str = "needs a baseline, but no baseline exists"
     hint: str = "`crossflops check --update` writes one"
     name: str = "baseline"
     remedy: str = (

@@ -149,7 +149,7 @@ def _agreement(tools: tuple[Position, ...]) -> list[str]:
     clauses = []
     for stand, condition in (
         ("agrees", ""),
-        ("agrees after", " when operations outside of contractions are taken away"),
+        ("agrees after", " after operations outside of contractions are subtracted"),
     ):
         names = [f"{tool.tool} {release(tool.version)}" for tool in tools if tool.stand == stand]
         if names:
@@ -163,7 +163,7 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
     if not stands:
-        return "MACs of contractions are what tools have in common; no tool was run on this model"
+        return "all tools count the MACs of contractions; no tool was run on this model"
     if same or after:
         return (
             f"{same + after} of {count_with_noun(len(stands), 'tool')} count these MACs, "

@@ -191,9 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     native = count_source(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
     write_program(native, path, "convert the model to ONNX, and give the file")
-    notes = (
-        ("the weights are random: only their shapes are taken from the model",) if hollow else ()
-    )
+    notes = ("the weights are random; only their shapes are those of the model",) if hollow else ()
     return Runnable(
         request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
     )
@@ -261,7 +259,7 @@ def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[Count
             raise
         return otherwise, f"sizes and branches that depend on data are unknown: {error.message}"
     native = count_source(settled.source(), request.setting, ())
-    return native, f"sizes, iterations and branches are taken from a run on {run.inputs}"
+    return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
 
 
 def _depends_on_data(native: CountedModel) -> bool:
@@ -825,8 +823,7 @@ def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
     measurement = bench.measurement
     if measurement is not None and not measurement.settled:
         yield (
-            "the run times did not become stable: there is other work on the machine, or "
-            "there were too few runs"
+            "the run times did not become stable: the machine is busy, or there were too few runs"
         )
     uncounted: set[str] = {node.node.key for node in ready.counted.ledger.uncounted}
     if ready.step is not None:
@@ -931,8 +928,8 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
             break
     if best is None or 2 * best[0] < len(names):
         what = (
-            "kernels are matched to nodes by name only: the graph at no optimization level "
-            "of onnxruntime has these names"
+            "kernels are matched to nodes by name only, because the graph of no optimization "
+            "level of onnxruntime has these names"
         )
         return guess_executed_graph(ready.counted.graph.nodes, ran), what
     what = (

@@ -57,10 +57,13 @@ _RUNS_DEAD = (
     "{} of these MACs are inside activation checkpoints; recomputing them, and the backward "
     "pass of reentrant checkpoints through them, is not counted"
 )
-_DEAD_UNKNOWN = "no output depends on {} nodes whose work is unknown; the first is {!r}: {}"
+_DEAD_UNKNOWN = (
+    "{} nodes whose work is unknown are ignored, because no output depends on them; "
+    "the first is {!r}: {}"
+)
 _OBSERVABLE = (
-    "the output sizes of node {} depend on values, and nodes after it are not counted; "
-    "--observe takes the sizes from one run in onnxruntime"
+    "the output sizes of node {} depend on values, so nodes after it are not counted; --observe "
+    "reads the sizes from one run in onnxruntime"
 )
 _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers without a seed: sizes can differ in another run"

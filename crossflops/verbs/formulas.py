@@ -35,8 +35,8 @@ def ask_formulas(
     answers = reconcile_formulas(conventions, architecture, tokens, sequences, report.macs)
     if answers.closed_form_macs != answers.native_macs:
         warnings.warn(
-            f"the graph has {answers.native_macs} MACs, and the formula over its config "
-            f"gives {answers.closed_form_macs}: every residual contains the difference",
+            f"the graph has {answers.native_macs} MACs, and the formula over its config gives "
+            f"{answers.closed_form_macs}, so each residual contains this difference",
             CrossflopsWarning,
             stacklevel=2,
         )

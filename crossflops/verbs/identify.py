@@ -212,8 +212,8 @@ def _trials(
             far.append(str(side))
     if far:
         out_of_reach.append(
-            f"image sizes {', '.join(far)}: the work there is between proportional to the pixels "
-            "and to their square, which the figure is not"
+            f"image sizes {', '.join(far)}, because the figure is outside of the possible range "
+            "there (work grows at least with the number of pixels, and at most with its square)"
         )
     if not request.is_file:
         yield from _setting_trials(request)

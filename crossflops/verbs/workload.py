@@ -61,8 +61,9 @@ from crossflops.verbs.vary import interpolate
 
 _CHECKED = 4  # layers of a model that checks the sum over layers
 _LAYERED = (
-    "other lengths were counted with one and two layers of each kind: their sum over {} layers "
-    "equals the whole model at a prompt of {}, and steps that of a model of more layers"
+    "other lengths were counted with one and two layers of each kind; at a prompt of {1} their "
+    "sum over {0} layers equals the whole model, and decoding steps equal those of a model with "
+    "more layers"
 )
 _MANY_LAYERS = 8  # from here on most passes are counted with fewer layers
 _LAYERS, _TYPES = "num_hidden_layers", ("layer_types", "mlp_layer_types")

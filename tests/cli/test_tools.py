@@ -107,7 +107,7 @@ def test_tools_fits_on_eighty_columns(line):
     [
         ("2.13.0+cpu", "2.13.0", "0.28.0+cpu", "ok", "ok"),
         ("2.13.0+cu130", "2.13.0", "0.28.0+cu130", "ok", "ok"),
-        ("2.13.0+cpu", "2.13.0", "0.28.0+cu130", "ok", "with the shim"),
+        ("2.13.0+cpu", "2.13.0", "0.28.0+cu130", "ok", "which replaces the missing parts"),
         ("2.12.0", "2.13.0", "0.28.0+cu130", "broken", "requires torch 2.13.0, but torch 2."),
     ],
 )

@@ -497,7 +497,11 @@ def test_what_turns_the_gradient_of_a_weight_is_named():
     reasons = [row.reason for row in step.uncounted]
     assert (
         reasons
-        == ["the model turns the gradient of its weight on or off: counted as before the run"] * 2
+        == [
+            "the model switches the gradient of its weight on or off while it runs; counted as it "
+            "was before the run"
+        ]
+        * 2
     )
 
 

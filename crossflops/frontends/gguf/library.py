@@ -73,6 +73,6 @@ def _notes_on_file(file: GgufFile, dtype: str) -> Iterator[str]:
     unused = list(extra_metadata(file))
     if unused:
         yield (
-            f"metadata of {file.path} are not used: {', '.join(unused)}; it is counted as if they "
-            "changed no size"
+            f"some metadata of {file.path} are not used: {', '.join(unused)}; the count "
+            "assumes that they change no size"
         )

@@ -293,8 +293,8 @@ def _warn_of_input_size(
         warn_about_file(
             path,
             (
-                f"the file fixes input {name!r} as {fixed}, but it "
-                f"is counted as {shape_text(shape)}"
+                f"the file declares the shape {fixed} for input {name!r}, but it is counted with "
+                f"{shape_text(shape)}"
             ),
         )
 

@@ -182,8 +182,8 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     if notes is None or notes.version != _VERSION or not _has_possible_shapes(notes):
         warn_about_file(
             path,
-            "the file's notes on its operations cannot be read: the nodes that a converter wrote"
-            " are counted instead",
+            "the notes of crossflops on operations in this file cannot be read; the nodes that "
+            "a converter wrote are counted instead",
         )
         return None
     return notes
@@ -231,9 +231,8 @@ def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> st
     more = len(names) - _MOST
     listed = ", ".join(list(names)[:_MOST]) + (f" and {more} others" if more > 0 else "")
     return (
-        f"nodes of {len(altered)} of {len(notes.operations)} operations were changed after"
-        f" crossflops wrote the file ({listed or 'unknown'}): they are counted as the nodes that"
-        " are there"
+        f"nodes of {len(altered)} of {len(notes.operations)} operations were changed after "
+        f"crossflops wrote the file ({listed or 'unknown'}); the changed nodes are counted"
     )
 
 

@@ -151,9 +151,9 @@ def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized:
             room -= size
         elif sized:
             warnings.warn(
-                f"the shapes in Loop {node.name!r} change from run to run, and {count} runs need "
-                f"{size} nodes (limit: {LIMIT}): nodes that depend "
-                "on these shapes are not counted",
+                f"the shapes in Loop {node.name!r} change in each iteration, and {count} "
+                f"iterations need {size} nodes (limit: {LIMIT}); nodes that depend on these "
+                "shapes are not counted",
                 category=CrossflopsWarning,
                 stacklevel=2,
             )

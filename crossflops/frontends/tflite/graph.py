@@ -93,7 +93,7 @@ def _warn_of_open_sizes(file: TfliteFile, model: TfliteModel, index: int) -> Non
         shapes = ", ".join(f"{tensor.name} {shape_text(tensor.shape)}" for tensor in opened)
         warn_about_file(
             file.path,
-            f"the file leaves sizes of inputs open, which are counted as 1: {shapes}",
+            f"the file does not fix all input sizes; these sizes are counted as 1: {shapes}",
         )
 
 

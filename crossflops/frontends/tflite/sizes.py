@@ -61,8 +61,8 @@ def resolve_sizes(subgraph: TfliteSubgraph) -> TfliteSubgraph:
             shape = _result_shape(operator, tensors, tensors[at])
             if shape is None:
                 raise NormalizeError(
-                    f"the file leaves sizes of {tensors[at].name!r} open, and those of "
-                    f"{operator.kind} are not followed",
+                    f"the file does not fix the sizes of {tensors[at].name!r}, and crossflops "
+                    f"cannot infer them for {operator.kind}",
                     _FIXED,
                 )
             if shape != tensors[at].shape:

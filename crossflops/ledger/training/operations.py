@@ -10,7 +10,9 @@ from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
 from crossflops.ledger.training.flow import GradientFlow
 from crossflops.ledger.training.states import Values, is_differentiable_tensor
 
-_OPERANDS = "unknown which operands need gradients; assumed: all operands of equal shape"
+_OPERANDS = (
+    "it is unknown which operands need gradients; all operands are assumed to have equal shapes"
+)
 
 
 def operations_behind_node(

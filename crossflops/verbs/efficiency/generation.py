@@ -120,7 +120,7 @@ def _check_generation_question(question: Question, request: Request | None) -> N
         )
     if fields["bytes_"] == "weights-once":
         raise InputError(
-            "--bytes weights-once has no effect: it is what generated text is rated by",
+            "--bytes weights-once has no effect: generated text is always rated by it",
             "leave it out, or give --bytes unfused",
         )
     if fields["bytes_"] not in (None, "unfused"):

@@ -301,14 +301,14 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
     if before:
         moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
         sentences.append(
-            f"{len(before)} nodes depend on no input, run before the step and are left out; "
-            f"they would move {moved} bytes{_constant_macs_note(before)}"
+            f"{len(before)} nodes depend on no input, so they run before the step and are left "
+            f"out; they would move {moved} bytes{_constant_macs_note(before)}"
         )
     partly = [c for c in model.ledger.counted if not c.node.constant and c.constant_cost != ZERO]
     if partly:
         sentences.append(
             f"{len(partly)} more nodes have some work that depends on no input, such as the "
-            "first iterations of a loop; that work is left out, "
+            "first iterations of a loop; this work is left out, "
             f"too{_constant_macs_note(partly)}"
         )
     return sentences

@@ -233,7 +233,7 @@ def _exact_step(
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
-        multiple = "the exact training step of such a model is unknown; 3 x forward is used"
+        multiple = "the exact training step of such a model is unknown, so 3 x forward is used"
         return None, () if training.backward else (multiple,)
     exact = count.exact_steps(counted, training.frozen, training.trainable, own)
     return exact, _without_backward(exact) if training.has_graph_passes else ()

@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from crossflops.ir.training import OwnBackwards
 
 _FIRST_ORDER = (
-    "the gradients asked of autograd.grad differ from those of its observed backward pass"
+    "the gradients that autograd.grad requested differ from those of the observed backward pass"
 )
 _OUTPUTS = (
-    "a backward pass started from some outputs of {}; which outputs of its graph these are is "
-    "unknown, so it is counted as if from all"
+    "a backward pass started from some outputs of {}, but it is unknown from which; it is "
+    "counted as if it started from all outputs"
 )
 _INPUTS = (
-    "some inputs of {} have gradients; which inputs of its graph these are is unknown, so "
-    "their gradients are not counted"
+    "some inputs of {} have gradients, but it is unknown which; these gradients are not counted"
 )
 
 
@@ -121,8 +120,8 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
         yield (
-            "a backward pass ran through products outside all modules of this step "
-            f"({named}); they are not counted"
+            "a backward pass ran through products outside of all modules of this step "
+            f"({named}); these products are not counted"
         )
 
 

@@ -229,7 +229,7 @@ def test_what_is_no_note_is_said(name, tmp_path):
     report, bare = reports(tmp_path, model)
     assert report.totals == bare.totals
     (sentence,) = report.warnings
-    assert "its operations cannot be read" in sentence
+    assert "on operations in this file cannot be read" in sentence
 
 
 def test_counts_that_are_written_at_nodes_leave_the_numbers(tmp_path):

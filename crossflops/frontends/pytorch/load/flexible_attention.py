@@ -34,7 +34,10 @@ class MaskedAttention(msgspec.Struct, frozen=True):
     kept: int | None
 
 
-AS_OPERATORS = "FlexAttention ran as operators: on a CPU PyTorch has no backward pass for it"
+AS_OPERATORS = (
+    "FlexAttention was run as separate operators, because PyTorch has no backward "
+    "pass for it on a CPU"
+)
 
 
 class Attending:
@@ -162,8 +165,8 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
     macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)
     kept_macs, kept = sum(call.kept_macs or 0 for call in calls), sum(c.kept or 0 for c in calls)
     return (
-        f"FlexAttention is counted dense, {macs} MACs; a kernel that skips the blocks that its "
-        f"masks leave out runs {kept} of {blocks} blocks, {kept_macs} MACs"
+        f"FlexAttention is counted without block sparsity, {macs} MACs; a kernel that skips "
+        f"masked blocks runs {kept} of {blocks} blocks, {kept_macs} MACs"
     )
 
 

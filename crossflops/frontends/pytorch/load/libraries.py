@@ -227,8 +227,8 @@ def build_config_model(
         notes.append(f"the experts of {target} run by transformers' {experts!r}")
     elif group_loops(model):
         notes.append(
-            f"the experts of {target} run as one grouped product for each matrix: their own"
-            " loop reads which experts are chosen, and weights without values choose none"
+            f"the experts of {target} run as one grouped product for each matrix, because "
+            "weights without values cannot choose experts in the loop of the model"
         )
     usual = usual_inputs(model, config, sizes, dtype)
     specs = usual.specs
@@ -266,10 +266,10 @@ def _notes_on_weights(
     origin = "--arg" if is_argument else "its config"
     method = quantization(content)
     if dtype:
-        yield f"the weights of {target} are {dtype}, as {origin} says"
+        yield f"the weights of {target} have the type {dtype}, from {origin}"
     elif not method:
         yield (
-            f"the weights of {target} are {USUAL}, as its config names no type: "
+            f"the weights of {target} have the type {USUAL}, because its config names no type; "
             "--arg dtype=bfloat16 sets one"
         )
     if method:

@@ -39,7 +39,7 @@ class Applications(Library):
         return NamedModel(
             model=model,
             specs=(TensorSpec("0", "float32", (sizes.get("batch", 1), *shape), "input"),),
-            origin="the input that it is built with",
+            origin="the input of its constructor",
             sizes=("batch", "image_size"),
         )
 
