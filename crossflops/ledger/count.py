@@ -113,7 +113,10 @@ def count_node(
     except ValueError as error:
         return UncountedNode(node, str(error))
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        reason = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
+        reason = (
+            f"its attributes or shapes are not valid for {node.op} ({type(error).__name__}: "
+            f"{error})"
+        )
         return UncountedNode(node, reason)
 
 

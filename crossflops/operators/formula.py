@@ -293,7 +293,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         backward=(
             backward if callable(formula.backward)
             else no_gradient if formula.backward == "none"
-            else f"{formula.place} says nothing of the backward pass"
+            else f"{formula.place} does not declare a backward pass"
             if formula.origin.kind != "crossflops"
             else NOT_YET
         ),

@@ -72,8 +72,8 @@ def _crop_border_constraint(node: Node) -> str:
         )
         return "" if inside else f"{operand_label(node, 0)} is smaller than its border"
     return (
-        f"{operand_label(node, 0)} has rank {len(dims)}, "
-        f"the border {len(border)} sizes: 4 are needed"
+        f"{operand_label(node, 0)} has rank {len(dims)}, and the border has {len(border)} sizes: "
+        "both must be 4"
     )
 
 

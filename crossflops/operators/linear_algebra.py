@@ -322,7 +322,7 @@ def solution_column_count(node: Node) -> int:
     if spec_shape(output_spec(node))[: len(outer)] != outer or input_element_count(
         node, 1
     ) != output_element_count(node):
-        raise ValueError(f"{node.op}: the backward pass of sizes that are broadcast")
+        raise ValueError(f"{node.op}: the backward pass of broadcast sizes has no formula yet")
     return output_element_count(node) // (count * n) if count * n else 0
 
 

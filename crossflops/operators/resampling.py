@@ -246,7 +246,7 @@ def _affine_theta_constraint(node: Node) -> str:
     batch = (requested or theta)[0]
     if batch == theta[0]:
         return ""
-    return f"{operand_label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+    return f"{operand_label(node, 0)} has {theta[0]} at axis 0, but the size begins with {batch}"
 
 
 @operator(

@@ -294,7 +294,7 @@ def declare_attention(
         a cache.
         """
         if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
-            raise call.uncounted("attention with a cache that is written has no backward pass")
+            raise call.uncounted("attention that writes a cache has no backward pass")
         scores = _heads(call, sequence_lengths(call, packing), names)
         return attention_gradient(scores, _extras(call, names), trainable, names)
 

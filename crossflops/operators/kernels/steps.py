@@ -268,7 +268,7 @@ def setting(call: OperatorCall, name: str) -> Any:
     Of an autograd.Function the graph has the tensors alone.
     """
     if name not in call.attributes:
-        raise call.uncounted(f"its argument {name!r} is not known")
+        raise call.uncounted(f"its argument {name!r} is unknown")
     return call.attributes[name]
 
 

@@ -29,11 +29,11 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         ),
         (
             "g (float[1,3,2,2] x, float[8,3,3,3] w) => (y) { y = Conv (x, w) }",
-            r"'x' \(1x3x2x2\) has 2 at axis 2, and the window takes 3",
+            r"'x' \(1x3x2x2\) has 2 at axis 2, but the window takes 3",
         ),
         (
             "g (float[1,3,1,1] x, float[8,3,3,3] w) => (y) { y = Conv (x, w) }",
-            r"'x' \(1x3x1x1\) has 1 at axis 2, and the window takes 3",
+            r"'x' \(1x3x1x1\) has 1 at axis 2, but the window takes 3",
         ),
         (
             "g (float[4,16] x, float[17,5] w) => (float[4,5] y) { y = MatMul (x, w) }",
@@ -55,11 +55,11 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         ),
         (
             "g (float[7] x) => (a, b) <int64[2] s = {3, 3}> { a, b = Split <axis=0> (x, s) }",
-            r"'x' \(7\) has 7 at axis 0, and the parts add up to 6",
+            r"'x' \(7\) has 7 at axis 0, but the parts add up to 6",
         ),
         (
             "g (float[2,3] x, float[2,4] z) => (y) { y = Concat <axis=0> (x, z) }",
-            r"'z' \(2x4\) has 4 at axis 1, but 3 is needed beside input 0 'x'",
+            r"'z' \(2x4\) has 4 at axis 1, but 3 is needed to match input 0 'x'",
         ),
         (
             "g (float[2,3] x, float[4] z) => (y) { y = Add (x, z) }",
