@@ -310,7 +310,7 @@ def captured() -> Condition:
         'called by a reference taken before the tool began'
     """
     return Condition(
-        "called by a reference taken before the tool began",
+        "called by a reference taken before the tool started",
         lambda site: _is_reached_by(site, "reference"),
         watched="operator",
     )

@@ -83,7 +83,7 @@ _SCRIPTED = "torch.jit._script.ScriptModule"
 _Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
 
 
-@with_formula("weights that layers share, once more for each of these layers")
+@with_formula("weights that layers share, again for each of these layers")
 def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     """Return the parameters that torchinfo counts more than once, and those that it leaves out
     because they are pruned, as {cause: number, negative if left out}.

@@ -453,7 +453,7 @@ def lesson_lines(profile: Profile) -> list[str]:
         if lesson.refused:
             by_reason.setdefault(lesson.refused, []).append(lesson.formula)
             continue
-        used = count_with_noun(lesson.calls, "call") if lesson.calls else "no call that it sees"
+        used = count_with_noun(lesson.calls, "call") if lesson.calls else "it saw no such call"
         origin = f"{lesson.origin}, sha256 {lesson.origin.digest[:DIGEST_DIGITS]}"
         lines.append(f"taught {lesson.formula} ({origin}) by {lesson.mechanism}: {used}")
     lines += [f"not taught {', '.join(names)}: {reason}" for reason, names in by_reason.items()]

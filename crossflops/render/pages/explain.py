@@ -268,7 +268,7 @@ _FORCED: dict[str, dict[bool | str, str]] = {
 _ABOUT = {level: f"{level}s called" for level in ("module", "function", "operator")} | {
     "jit": "nodes traced by torch.jit",
     "traced": "nodes traced by torch.jit",
-    "event": "operators as they begin",
+    "event": "operators when they begin",
     "dispatch": "operators dispatched",
     "lowered": "instructions given to XLA",
     "compiled": "instructions compiled by XLA",
@@ -290,7 +290,7 @@ def convention_page(convention: Convention) -> Page:
         blocks += _section("Multiply-accumulates: the first matching line applies", rules, known)
     for rules in _rules_by_level(parts):
         blocks += _section("Other amounts, added in the tool's own unit", rules, known)
-    blocks += _section("Not seen by the tool, and why", unseen, known)
+    blocks += _section("Work that the tool does not see, and why", unseen, known)
     blocks += _section("When the tool fails", fails, known)
     return Page((*blocks, *_legend(convention)))
 

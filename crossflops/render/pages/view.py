@@ -16,7 +16,7 @@ _HEADINGS: dict[By, str] = {
     "op": "By operator",
     "module": "By module, each including its submodules",
     "node": "By node",
-    "type": "By class of module",
+    "type": "By module class",
 }
 _HEADS = {"macs": "MACs", "flops": "FLOPs", "bytes_read": "read", "bytes_written": "written"}
 _FLOWING = ("module", "target")

@@ -9,8 +9,8 @@ from crossflops.report.quantity import count_with_noun, exact_amount, short_amou
 
 _KINDS = (("MACs", "macs"), ("FLOPs", "flops"), ("cache read", "cache_read"))
 _BOUND = (
-    "Bytes to move are the weights once for each pass, and the cache read and appended to; "
-    "activations stay on the chip. Decoding is bound by memory on a device whose ridge (FLOPs per "
+    "Bytes to move are the weights once for each pass, and the reads and writes of the cache; "
+    "activations stay on the chip. Decoding is memory-bound on a device whose ridge (FLOPs per "
     "byte) is above its intensity."
 )
 
@@ -32,7 +32,7 @@ def workload_blocks(workload: Workload) -> list[Block]:
 def _cache(workload: Workload) -> str:
     """Return a sentence on the bytes and the dtype of the cache at the end."""
     return (
-        f"At the end the cache has {exact_amount(workload.cache_bytes)} bytes, in "
+        f"After the last step the cache has {exact_amount(workload.cache_bytes)} bytes, in "
         f"{workload.cache_dtype}."
     )
 
@@ -99,8 +99,8 @@ def _polynomial_blocks(workload: Workload) -> list[Block]:
         notes.append(workload.layers)
     if workload.decode is not None and workload.decode_macs is None:
         notes.append(
-            "the steps have no polynomial for all prompts and contexts, so their sum adds up the "
-            "pieces at this prompt"
+            "no polynomial holds for the steps at all prompts and contexts, so their sum adds "
+            "up the pieces at this prompt"
         )
     return [
         Heading("As polynomials in the lengths"),
@@ -116,6 +116,8 @@ def _piece_rows(name: str, pieces: Iterable[LengthPiece]) -> Iterable[Row]:
         for kind, key in _KINDS:
             formula = getattr(piece, key)
             if formula is None:
-                yield Row.from_cells(name, lengths, kind, "none holds at the checked lengths")
+                yield Row.from_cells(
+                    name, lengths, kind, "no polynomial holds at the checked lengths"
+                )
             elif formula:
                 yield Row.from_cells(name, lengths, kind, polynomial_text(formula))
