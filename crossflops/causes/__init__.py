@@ -115,9 +115,11 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """
     requested = [plain for word in words.split() if (plain := _plain_search_text(word))]
     scored = [
-        (score, cause) for cause in causes if requested and (score := _score(requested, cause))
+        (score, cause)
+        for cause in causes
+        if requested and (score := _match_score(requested, cause))
     ]
-    begun = [cause for _, cause in scored if _begins("".join(requested), cause)]
+    begun = [cause for _, cause in scored if _title_begins_with("".join(requested), cause)]
     if len(begun) == 1:
         return tuple(begun)
     named = [pair for pair in scored if pair[0] >= _NAME * len(requested)]
@@ -126,24 +128,26 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     )
 
 
-def _score(requested: list[str], cause: Cause) -> int:
+def _match_score(requested: list[str], cause: Cause) -> int:
     """Return how well a cause matches the words: a higher number is better, 0 means that a word is
     missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")
     page = _plain_search_text(f"{cause.page} {cause.recognise}")
-    worths = [max(_worth(form, name, page) for form in _forms(word)) for word in requested]
+    worths = [
+        max(_word_points(form, name, page) for form in _word_forms(word)) for word in requested
+    ]
     return sum(worths) if all(worths) else 0
 
 
-def _worth(form: str, name: str, page: str) -> int:
+def _word_points(form: str, name: str, page: str) -> int:
     """Return the points for a word: 4 if it is in the cause's id or title, 1 if it is in its page,
     else 0.
     """
     return _NAME if form in name else _PAGE if form in page else 0
 
 
-def _forms(word: str) -> tuple[str, ...]:
+def _word_forms(word: str) -> tuple[str, ...]:
     """Return the word and other forms to search for: synonyms, "average" for "avg", and the word
     without a plural s.
     """
@@ -152,11 +156,11 @@ def _forms(word: str) -> tuple[str, ...]:
     return (word, *_ALSO.get(word, ()), *spelled, *singular)
 
 
-def _begins(words: str, cause: Cause) -> bool:
+def _title_begins_with(words: str, cause: Cause) -> bool:
     """Return whether the title of the cause begins with the words, or with another form of
     them.
     """
-    return any(_plain_search_text(cause.title).startswith(form) for form in _forms(words))
+    return any(_plain_search_text(cause.title).startswith(form) for form in _word_forms(words))
 
 
 def _plain_search_text(text: str) -> str:

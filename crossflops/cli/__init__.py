@@ -254,7 +254,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
         errors.print_traceback(error)
         return _report_refusal(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
-        return _report_refusal(error.format_message(), _help(error), WRONG)
+        return _report_refusal(error.format_message(), _help_hint(error), WRONG)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except OSError as error:
@@ -284,24 +284,24 @@ def _print_warning_once(message: Warning | str, *_: object) -> None:
     """Print a warning to stderr, unless the same text was printed before."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))
-        _say("warning", str(message))
+        _print_labelled("warning", str(message))
 
 
 def _report_refusal(message: str, hint: str, status: int) -> int:
     """Print an error and its hint to stderr, and return `status`."""
-    _say("error", message)
-    _say("hint", hint)
+    _print_labelled("error", message)
+    _print_labelled("hint", hint)
     return status
 
 
-def _say(word: str, text: str) -> None:
+def _print_labelled(word: str, text: str) -> None:
     """Print "WORD: TEXT" to stderr."""
     from crossflops.cli.output import say
 
     say(f"{word}: {text}")
 
 
-def _help(error: click.ClickException) -> str:
+def _help_hint(error: click.ClickException) -> str:
     """Return the hint for a wrong command line: see its --help, or use a verb that takes several
     models.
     """

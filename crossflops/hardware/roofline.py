@@ -176,7 +176,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
         cache=cache,
         peak=peak,
         intensity=(work or operations) / moved if moved else None,
-        bound=side(computing, moving),
+        bound=longer_side(computing, moving),
         seconds=max(computing, moving),
     )
 
@@ -195,7 +195,7 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
     return peak
 
 
-def side(computing: float, moving: float) -> Side:
+def longer_side(computing: float, moving: float) -> Side:
     """Return which time is longer, "compute" or "memory"; "none" if both are 0."""
     if not computing and not moving:
         return "none"
@@ -227,7 +227,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
         bandwidth=bandwidth,
         intensity=work / moved if moved else None,
         ridge=top / bandwidth,
-        bound=side(computing, moved / bandwidth),
+        bound=longer_side(computing, moved / bandwidth),
         whole_seconds=shortest,
         seconds=seconds,
         attainable=min(top, work / moved * bandwidth) if moved else top,

@@ -112,7 +112,7 @@ class Adapter(Protocol):
 
         Returns:
             The total and the inclusive amounts by module path, at the tool's own grain, as
-            integers (`crossflops.plugins.adapter.exact`); `setting` is the one in force while the
+            integers (`crossflops.plugins.adapter.exact_number`); `setting` is the one in force while the
             tool ran.
 
         Raises:
@@ -143,7 +143,7 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 # Numbers as tools print them, turned into numbers that can be compared exactly.
 
 
-def exact(value: Any) -> Amount:
+def exact_number(value: Any) -> Amount:
     """Return a number that a tool printed: as an int if it is whole, else as a float.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an

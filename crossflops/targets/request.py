@@ -245,7 +245,7 @@ _OF_FILES = ("dims", "trips", "branches")
 _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end
 
 
-def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
+def second_request(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
     """Build the request of a second model; if it has no inputs, it gets those of the first model.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or

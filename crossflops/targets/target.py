@@ -113,7 +113,7 @@ def _resolve_and_build(
         return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
     index, colon, name = target.rpartition(":")
     if not colon or not index or not name:
-        raise _unreadable(target)
+        raise _unreadable_target_error(target)
     value = _target_attribute(_import_target_module(index), name, target)
     full = _is_model(value, arguments)
     if full:
@@ -191,7 +191,7 @@ def refuse_url(target: str) -> None:
         )
 
 
-def _unreadable(target: str) -> TargetError:
+def _unreadable_target_error(target: str) -> TargetError:
     """Return the error that says why a target cannot be read, with similar names as its hint."""
     path = Path(target)
     if target and path.is_dir():

@@ -303,7 +303,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
     return sum(row.cost.macs for row in dead if isinstance(row, CountedNode))
 
 
-def _tell_dead_nodes(graph: Graph) -> None:
+def _warn_of_dead_nodes(graph: Graph) -> None:
     """Warn if an ONNX file has nodes on which no output depends."""
     dead = count_dead(graph)
     for kind, unit in (("macs", "MACs"), ("flops", "FLOPs")):
@@ -538,7 +538,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.is_file:
-            _tell_dead_nodes(native.graph)
+            _warn_of_dead_nodes(native.graph)
         if request.is_file and not request.observe and (sizes := _node_with_open_sizes(native)):
             warnings.warn(_OBSERVABLE.format(sizes), CrossflopsWarning, stacklevel=2)
         if request.train:

@@ -131,7 +131,7 @@ class PassCounter:
         own = kept[:-1] if self.passes.is_encoder_decoder else kept
         written = sum(spec.nbytes for spec in own)
         self._prefills[prompt] = CountedPass(
-            _amounts(counted, 0, written), written, *_memory(counted), tuple(kept)
+            _pass_amounts(counted, 0, written), written, *_pass_memory(counted), tuple(kept)
         )
         return counted
 
@@ -147,7 +147,9 @@ class PassCounter:
         written = sum(spec.nbytes // (spec.shape or (1,))[-2] for spec in grown)
         key = (prompt if is_pair else 0, context)
         after = sum(spec.nbytes for spec in (*counted.graph.outputs[1:], *past[len(grown) :]))
-        self._steps[key] = CountedPass(_amounts(counted, read, written), after, *_memory(counted))
+        self._steps[key] = CountedPass(
+            _pass_amounts(counted, read, written), after, *_pass_memory(counted)
+        )
 
     def _count(self, source: Source) -> CountedModel:
         """Return the count of one pass; raise InputError if one of its nodes cannot be counted."""
@@ -162,7 +164,7 @@ class PassCounter:
         return counted
 
 
-def _amounts(model: CountedModel, read: int, append: int) -> _Counts:
+def _pass_amounts(model: CountedModel, read: int, append: int) -> _Counts:
     """Return (MACs, FLOPs, bytes read, bytes written, cache bytes read, cache bytes written) of a
     pass.
     """
@@ -170,7 +172,7 @@ def _amounts(model: CountedModel, read: int, append: int) -> _Counts:
     return cost.macs, cost.flops, cost.bytes_read, cost.bytes_written, read, append
 
 
-def _memory(model: CountedModel) -> tuple[int, int]:
+def _pass_memory(model: CountedModel) -> tuple[int, int]:
     """Return (bytes of the weights that a pass must read, peak of its activations in bytes)."""
     graph = model.graph
     rows = loads(_without_constants(graph), count_whole(graph), "fused-ideal", Formats())
@@ -417,7 +419,9 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     if steps:
         sums = [sum_pieces(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)]
         pieces = [_context_piece(step, terms) for step, terms in zip(steps, joint, strict=True)]
-        decode = _phase(end, _work(sums), generate - 1, batch, batch * (generate - 1), pieces)
+        decode = _phase(
+            end, _amounts_by_name(sums), generate - 1, batch, batch * (generate - 1), pieces
+        )
     phases = [phase for phase in (prefill, decode) if phase is not None]
     macs, flops = (sum(getattr(phase.amounts, kind) for phase in phases) for kind in KINDS[:2])
     totals = [
@@ -438,8 +442,8 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         macs=macs,
         flops=flops,
         moved_bytes=sum(phase.moved_bytes for phase in phases),
-        per_request=_share(macs, flops, batch),
-        per_new_token=_share(macs, flops, batch * generate),
+        per_request=_divide_amounts(macs, flops, batch),
+        per_new_token=_divide_amounts(macs, flops, batch * generate),
         counted=whole_model.pass_count + (layered.pass_count if layered else 0),
         layers=_LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
@@ -479,7 +483,7 @@ def _prefill_phase(
     piece = LengthPiece(
         along="prompt", first=smallest, last=largest, **dict(zip(KINDS, formulas, strict=True))
     )
-    return _phase(longest, _work(longest.amounts), 1, batch, batch * prompt, [piece])
+    return _phase(longest, _amounts_by_name(longest.amounts), 1, batch, batch * prompt, [piece])
 
 
 def _fit_steps(
@@ -544,7 +548,7 @@ def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial |
     return polynomial(("prompt", "generate"), interpolate([prompts, lengths], values))
 
 
-def _work(amounts: Sequence[int]) -> WorkAmounts:
+def _amounts_by_name(amounts: Sequence[int]) -> WorkAmounts:
     """Return the amounts of a pass under their names: MACs, FLOPs and bytes."""
     return WorkAmounts(**dict(zip(KINDS, amounts, strict=True)))
 
@@ -568,12 +572,12 @@ def _phase(
         weight_bytes=weights,
         moved_bytes=passes * weights + amounts.cache_read + amounts.cache_written,
         peak_activation_bytes=longest.peak_bytes or None,
-        per_request=_share(amounts.macs, amounts.flops, batch),
-        per_token=_share(amounts.macs, amounts.flops, tokens),
+        per_request=_divide_amounts(amounts.macs, amounts.flops, batch),
+        per_token=_divide_amounts(amounts.macs, amounts.flops, tokens),
         pieces=tuple(pieces),
     )
 
 
-def _share(macs: int, flops: int, parts: int) -> WorkShare:
+def _divide_amounts(macs: int, flops: int, parts: int) -> WorkShare:
     """Return MACs and FLOPs divided by `parts`, as integers where they divide evenly."""
     return WorkShare(*(n // parts if n % parts == 0 else n / parts for n in (macs, flops)))

@@ -177,7 +177,7 @@ class Workers:
                 workers.append(self._worker(model_index, job))
         self._active = list(workers)
         # Parents first: whoever is started alone is listened to by a thread, and no fork has one.
-        for siblings in sorted(_siblings(workers), key=_is_alone):
+        for siblings in sorted(_forkable_groups(workers), key=_is_alone):
             if len(siblings) < self._fewest or _is_alone(siblings):
                 self._start_alone(siblings)
             elif self._fork:
@@ -327,7 +327,7 @@ class Workers:
         return self._folder / f"model{model}"
 
 
-def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
+def _forkable_groups(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
     """Yield groups of workers that one fork server can fork: of the same Python, framework and
     ONNX file.
     """

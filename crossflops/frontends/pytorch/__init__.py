@@ -290,10 +290,10 @@ class PyTorch(Frontend):
         such in their modules), so the export's own way of copying is used. Caches of earlier runs
         are cleared.
         """
-        from crossflops.frontends.pytorch.load.model import clear_caches, duplicate, fresh
+        from crossflops.frontends.pytorch.load.model import clear_caches, copy_inputs, duplicate
 
         clear_caches(model)
-        return (duplicate(model), *fresh(args, kwargs))
+        return (duplicate(model), *copy_inputs(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
         """Return a source with a copy of its model, if that is on the meta device, in fake CPU

@@ -31,8 +31,8 @@ from crossflops.frontends.pytorch.load.flexible_attention import (
 )
 from crossflops.frontends.pytorch.load.model import (
     compiler_tables,
+    copy_inputs,
     forget_compiled,
-    fresh,
     quiet,
     run_torch_model,
     run_unwatched,
@@ -444,11 +444,11 @@ def _run_and_observe(
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
         with seeding_generators(), running_model_copy(model, setting.training) as own:
-            seen = _RUNS[setting.level](own, *fresh(args, kwargs), setting)
+            seen = _RUNS[setting.level](own, *copy_inputs(args, kwargs), setting)
         if _sees_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
             return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
         if not ask:
             return seen, None
     with seeding_generators(), running_model_copy(model, setting.training) as own:
-        return seen, observe_fused_kernels(own, *fresh(args, kwargs), setting)
+        return seen, observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)

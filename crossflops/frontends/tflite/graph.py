@@ -186,19 +186,19 @@ def _trip_count(
     body = model.subgraphs[int(operator.option("BodySubgraphIndex"))]
     limits = [
         _counter_limit(writer, condition, body, operator, row)
-        for row in _conjuncts(condition, condition.outputs[0])
+        for row in _conjunct_operators(condition, condition.outputs[0])
     ]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known and len(known) == len(limits) else None
 
 
-def _conjuncts(condition: TfliteSubgraph, index: int) -> list[TfliteOperator]:
+def _conjunct_operators(condition: TfliteSubgraph, index: int) -> list[TfliteOperator]:
     """Return the operators all of whose results must hold for a tensor to hold."""
     maker = next((row for row in condition.operators if index in row.outputs), None)
     if maker is None:
         return []
     if maker.kind == "LOGICAL_AND":
-        return [row for at in maker.inputs for row in _conjuncts(condition, at)]
+        return [row for at in maker.inputs for row in _conjunct_operators(condition, at)]
     return [maker]
 
 

@@ -592,7 +592,7 @@ def _speed_scope_note(per_device: bool | None, devices: int) -> str:
     )
 
 
-def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+def two_shares_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return a note with both possible shares of the peak if the speed may be that of one device
     or of all; else ().
     """

@@ -198,7 +198,7 @@ def kernel_run_lines(profile: Profile) -> list[str]:
         return []
     rest = len(profile.kernels) - _SHOWN
     more = [f"and {count_with_noun(rest, 'kernel')} more"] if rest > 0 else []
-    where = "; ".join([*map(_where, profile.kernels[:_SHOWN]), *more])
+    where = "; ".join([*map(_kernel_clause, profile.kernels[:_SHOWN]), *more])
     return [f"in {_setting_words(profile.setting)} {where}"]
 
 
@@ -213,7 +213,7 @@ def _setting_words(setting: Setting) -> str:
     return f"{mode}, with hooks," if setting.hooked else mode
 
 
-def _where(kernel: Kernel) -> str:
+def _kernel_clause(kernel: Kernel) -> str:
     """Return a clause on a kernel: its name, how often it ran, and in which modules.
 
     >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))

@@ -157,7 +157,7 @@ def formulas(report: Report) -> list[Block]:
     if rows:
         columns = (Column(head="kind"), Column(head="polynomial", flows=True))
         blocks.append(Table(columns=columns, rows=tuple(rows), bare=True))
-    blocks += [_where(dim) for dim in polynomials.dimensions]
+    blocks += [_sizes_sentence(dim) for dim in polynomials.dimensions]
     if report.uncounted:
         missing = (
             f"{count_with_noun(len(report.uncounted), 'uncounted node')}, listed below, not "
@@ -174,7 +174,7 @@ def formulas(report: Report) -> list[Block]:
     ]
 
 
-def _where(dim: Dimension) -> Text:
+def _sizes_sentence(dim: Dimension) -> Text:
     """Return a sentence on the sizes of a dimension for which the polynomials were checked."""
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""

@@ -429,7 +429,7 @@ def _build_efficiency(
         assumptions=(*answer.assumptions, *remarks.speed_and_attention(answer, run)),
         warnings=(
             *answer.warnings,
-            *remarks.either(answer, run),
+            *remarks.two_shares_note(answer, run),
             *remarks.too_fast(run, against, step, moved),
         ),
     )

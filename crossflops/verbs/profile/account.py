@@ -276,7 +276,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
         return {}
     spent = times.get(path)
     if spent is None or not (spent.calls or spent.repeats):
-        inside = [time for other, time in times.items() if _directly(path, other, times)]
+        inside = [time for other, time in times.items() if _is_called_directly(path, other, times)]
         if not inside:
             return {"forward_seconds": None, "backward_seconds": None}
         return {
@@ -292,7 +292,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
     }
 
 
-def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
+def _is_called_directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
     """Return whether the module `other` was called and is below `path`, without another called
     module between them.
     """

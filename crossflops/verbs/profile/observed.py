@@ -68,7 +68,7 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     return Count(
         parts=tuple(parts),
         beside=additional,
-        outer=_outer(inner, [part.path for part in parts]),
+        outer=_enclosing_modules(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
         warnings=(
             *counter.doubts,
@@ -78,11 +78,11 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     )
 
 
-def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
+def _enclosing_modules(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
     """Return path, class and number of parameters of each module that encloses one of the paths
     and is not called itself.
     """
-    enclosing = dict.fromkeys(above for path in paths for above in _above(path))
+    enclosing = dict.fromkeys(above for path in paths for above in _enclosing_paths(path))
     return tuple(
         OuterModule(
             path=path,
@@ -94,7 +94,7 @@ def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
     )
 
 
-def _above(path: str) -> Iterator[str]:
+def _enclosing_paths(path: str) -> Iterator[str]:
     """Yield the paths of all ancestors of a module, the nearest first and "" (the model) last."""
     while path:
         path = path.rpartition(".")[0]

@@ -355,12 +355,12 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
             try:
                 written = _with_all_keys(_with_parts(ctx, eqn))
                 result = lower(plugin, ctx=ctx, eqn=written, **more)
-                _tell_parts(ctx, eqn)
+                _set_shape_of_parts(ctx, eqn)
                 if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
-                    _tell_shape(ctx, eqn.outvars[0])
+                    _set_known_shape(ctx, eqn.outvars[0])
                 return result
             except Exception:
-                _undo(ctx.builder.nodes, last)
+                _remove_added_nodes(ctx.builder.nodes, last)
                 instead = kernel_equations(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
                 if instead is None and not opaque:
                     raise
@@ -368,7 +368,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 try:
                     return lower_replacement(ctx, eqn, instead, native)
                 except Exception:
-                    _undo(ctx.builder.nodes, last)
+                    _remove_added_nodes(ctx.builder.nodes, last)
                     if not opaque:
                         raise
             return _opaque(ctx, eqn, looped=recorder.is_looped)
@@ -411,7 +411,7 @@ def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equal | No
     return slice_update_equivalent(eqn) if is_update and recorder.is_looped else None
 
 
-def _tell_shape(ctx: Any, variable: Any) -> None:
+def _set_known_shape(ctx: Any, variable: Any) -> None:
     """Give an equation's result in a loop the shape that JAX knows, by added nodes."""
     value = _cast_and_reshape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
     ctx.bind_value_for_var(variable, value)
@@ -512,7 +512,7 @@ def _is_large(eqn: Any) -> bool:
     )
 
 
-def _tell_parts(ctx: Any, eqn: Any) -> None:
+def _set_shape_of_parts(ctx: Any, eqn: Any) -> None:
     """Add a last axis of 2, for the real and the imaginary part, to the shape that `ctx` has of
     each complex result of an equation.
     """
@@ -524,7 +524,7 @@ def _tell_parts(ctx: Any, eqn: Any) -> None:
             value.shape = ir.Shape((*variable.aval.shape, 2))
 
 
-def _undo(nodes: Any, last: Any) -> None:
+def _remove_added_nodes(nodes: Any, last: Any) -> None:
     """Remove the nodes that were added after `last`."""
     made = []
     for node in reversed(nodes):

@@ -416,12 +416,12 @@ def _switch(eqn: Any) -> Equal | None:
 
     def choose_branch(index: Any, *operands: Any) -> Any:
         """Return the results of the branch at an index."""
-        return _among(list(branches), index, operands)
+        return _select_branch(list(branches), index, operands)
 
     return Equal(choose_branch)
 
 
-def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
+def _select_branch(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
     """Return the results of the branch at an index, by nested two-way conditionals."""
     from jax import lax
     from jax.extend.core import jaxpr_as_fun
@@ -432,7 +432,7 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
 
     def before(*provided: Any) -> Any:
         """Return the results of the chosen branch among those before the last."""
-        return _among(others, index, provided)
+        return _select_branch(others, index, provided)
 
     return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
 

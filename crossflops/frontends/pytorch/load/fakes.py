@@ -17,7 +17,11 @@ from typing import Any
 from crossflops.errors import TargetError, ValuesNeededError
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import attributes_of
-from crossflops.frontends.pytorch.load.tool_replacements import Own, owner_attributes, undone
+from crossflops.frontends.pytorch.load.tool_replacements import (
+    Own,
+    owner_attributes,
+    without_replacements,
+)
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
@@ -296,7 +300,7 @@ def _fake_mode_class() -> Any:
             types; return its result.
             """
             # runs a kernel, unless the mode remembers what an alike call gave
-            with undone(self.own), faking_grouped_products():
+            with without_replacements(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
 
     return Hearing

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from crossflops.errors import InputError, ValuesNeededError, error_words
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.load.model import (
+    copy_inputs,
     duplicate,
-    fresh,
     model_run_error,
     quiet,
     restoring_module_variables,
@@ -99,7 +99,7 @@ def torch_loss_dependence(
     model = switch(duplicate(source.model), setting.training)
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
-    args, kwargs = fresh(source.args, source.kwargs)
+    args, kwargs = copy_inputs(source.args, source.kwargs)
     with generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
         try:
             result = model(*args, **kwargs)

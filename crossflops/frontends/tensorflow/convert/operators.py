@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import ConvertedOperation, has_known_cost, standing
+from crossflops.frontends.converted import ConvertedOperation, has_known_cost, with_source_costs
 from crossflops.frontends.tensorflow.convert.branches import COPY
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
@@ -36,7 +36,7 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
     for op in operations(graph):
         scope, module = layers.operation_scope(op.name)
-        parent = _open(scope, module, layers, by_key)
+        parent = _open_layer_call(scope, module, layers, by_key)
         stored = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
         operators.append(_operator_call(op, parent, module, stored, layers))
     below: dict[str, list[Call]] = {}
@@ -48,12 +48,12 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     return tuple(order)
 
 
-def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
+def _open_layer_call(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
     """Return the key of the call of a layer by its name scope; add the call if it is new."""
     if not scope:
         return "(model)"
     if scope not in by_key:
-        parent = _open(*layers.parent_scope(scope), layers, by_key)
+        parent = _open_layer_call(*layers.parent_scope(scope), layers, by_key)
         by_key[scope] = _module_scope_call(scope, parent, module, layers)
     return scope
 
@@ -89,7 +89,7 @@ def _operator_call(
             **_operation_settings(op),
             **stored,
             "cut": _is_cut(op),
-            "after": _after(op, layer),
+            "after": _producer_kind(op, layer),
             "layer": layer,
         },
         inputs=inputs,
@@ -97,7 +97,7 @@ def _operator_call(
     )
 
 
-def _after(op: Any, layer: str) -> str:
+def _producer_kind(op: Any, layer: str) -> str:
     """Return what made an operation's first input: "convolution", "product", "recurrent" or ""."""
     if layer == RECURRENT:
         return "recurrent"
@@ -172,10 +172,10 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
     The Switch of a loop reads its LoopCond, and the Merge of a loop has a NextIteration.
     """
     depths: dict[str, int] = {}
-    todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
+    todo = [(op, 0) for op in graph.get_operations() if _begins_conditional(op)]
     while todo:
         op, enclosing = todo.pop()
-        depth = enclosing + _opens(op) - _closes(op)
+        depth = enclosing + _begins_conditional(op) - _ends_conditional(op)
         if depth <= depths.get(op.name, 0):
             continue
         depths[op.name] = depth
@@ -184,12 +184,12 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
     return frozenset(depths)
 
 
-def _opens(op: Any) -> bool:
+def _begins_conditional(op: Any) -> bool:
     """Return whether an operation is the Switch that begins a conditional, not a loop."""
     return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
 
 
-def _closes(op: Any) -> bool:
+def _ends_conditional(op: Any) -> bool:
     """Return whether an operation is the Merge that ends a conditional, not a loop."""
     return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
 
@@ -371,7 +371,7 @@ def stand_for_operations(
 ) -> Graph:
     """Return the graph with nodes counted as the operation that they were written for."""
     meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
-    return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
+    return msgspec.structs.replace(graph, nodes=with_source_costs(graph.nodes, meant))
 
 
 def _operation_finder(
@@ -466,7 +466,7 @@ def training_step_calls(
         if call.level == "operator"
     }
     multiplying = [call for call in forward if call.target in _BACKWARD]
-    known, used = {_common_operation_name(call.key) for call in forward}, _used(graph)
+    known, used = {_common_operation_name(call.key) for call in forward}, _operations_in_use(graph)
     more = (
         msgspec.structs.replace(
             call,
@@ -480,7 +480,7 @@ def training_step_calls(
     return (*_forward_calls_of_step(of_step, forward), *more)
 
 
-def _used(graph: Any) -> set[str]:
+def _operations_in_use(graph: Any) -> set[str]:
     """Return the names of the operations on which the outputs of a graph depend.
 
     tf.recompute_grad ties the gradients of all its arguments together by one, requested or not.

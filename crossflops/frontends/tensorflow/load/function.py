@@ -171,7 +171,7 @@ def _functional_call(
         if full:
             return (lambda **named: model(named, **mode)), (), kwargs
         order = tuple(kwargs[name] for name in names)
-        return (lambda *provided: model(_one(provided), **mode)), order, {}
+        return (lambda *provided: model(_single_or_list(provided), **mode)), order, {}
     if kwargs or len(args) != len(names):
         tensors = requested if full else dict(zip(names, model.inputs, strict=True))
         raise InputError(
@@ -184,7 +184,7 @@ def _functional_call(
             args,
             {},
         )
-    return (lambda *provided: model(_one(provided), **mode)), args, {}
+    return (lambda *provided: model(_single_or_list(provided), **mode)), args, {}
 
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
@@ -200,7 +200,7 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
     return f"give one --input for each of these inputs: {' '.join(options)}"
 
 
-def _one(provided: tuple[Any, ...]) -> Any:
+def _single_or_list(provided: tuple[Any, ...]) -> Any:
     """Return the input itself if there is exactly one, otherwise a list of the inputs."""
     return provided[0] if len(provided) == 1 else list(provided)
 
