@@ -324,7 +324,7 @@ _OP_CAUSES = (
     ),
     Cause(
         id="op.unregistered-nonzero",
-        title="operators without a rule, counted 1 per element",
+        title="operators without a rule, counted per element",
         page="The tool has no rule for the operator and counts 1 for each element of its first "
         "result: for MaxPool, Softmax and Sigmoid, and also for Concat, Flatten and Identity, "
         "which compute nothing.",

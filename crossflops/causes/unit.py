@@ -42,7 +42,7 @@ _UNIT_CAUSES = (
     ),
     Cause(
         id="unit.weighted-op-cost",
-        title="operations with weights above 1",
+        title="operations with weights of their own",
         page="The tool counts some operations with a weight: onnx-tool 4 for a division, 24 for "
         "a square root, 32 for an exponential, 38 for tanh. The native FLOPs count each "
         "operation once. Such weights are estimates for some hardware, and change between "

@@ -112,8 +112,8 @@ class Adapter(Protocol):
 
         Returns:
             The total and the inclusive amounts by module path, at the tool's own grain, as
-            integers (`crossflops.plugins.adapter.exact_number`); `setting` is the one in force while the
-            tool ran.
+            integers (`crossflops.plugins.adapter.exact_number`); `setting` is the one in force
+            while the tool ran.
 
         Raises:
             Exception: The tool's own answer: it becomes a Failure.
