@@ -203,7 +203,7 @@ def _command() -> int:
 
 
 def _open_streams() -> None:
-    """Open the null device in place of each standard stream that the caller has closed.
+    """Open the null device for each standard stream that the caller has closed.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
     """

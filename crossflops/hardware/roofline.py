@@ -60,8 +60,8 @@ _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
 def load_kind(load: Load) -> str:
-    """Return the kind of a node, under which alike nodes are one row: its operator and the name of
-    its module without numbers.
+    """Return the kind of a node, which groups similar nodes into one row: its operator and the
+    name of its module without numbers.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two

@@ -228,8 +228,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_for_itself(self) -> bool:
-        """Whether the node is itself an operation of the model, not one that a converter wrote in
-        place of another.
+        """Whether the node is itself an operation of the model, not one that a converter wrote
+        instead of another operation.
         """
         return self.conversion.stands_for is None
 

@@ -161,8 +161,7 @@ def _count_source_operations(
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return the exactness of a count: "bound" in place of "exact" if the node has sparse
-    operands.
+    """Return the exactness of a count: "bound" instead of "exact" if the node has sparse operands.
 
     Shapes do not tell how much a sparse operand stores.
     """
@@ -391,8 +390,8 @@ def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """Return the counts with the exactness "bound" in place of "exact", since their branch may not
-    run.
+    """Return the counts with the exactness "bound" instead of "exact", because their branch may
+    not run.
     """
     return tuple(
         msgspec.structs.replace(count, exactness="bound")

@@ -908,8 +908,8 @@ for form in ("default", "periodic", "beta"):
     backward=_TWICE,
 )
 def convolution_backward(node: Node) -> Cost:
-    """Return the cost of those gradients of a convolution that `output_mask` asks for: of the
-    input, the weight and the bias.
+    """Return the cost of the gradients of a convolution that `output_mask` requests: of the input,
+    the weight and the bias.
 
     Each of the first two costs the MACs of the convolution, each position of dY (transposed: of
     x) times a kernel; that of the bias n(dY) - n(channels) adds. dY [N, M, o...], x [N, C, i...],

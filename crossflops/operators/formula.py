@@ -428,7 +428,7 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
         return {formula.key: formula for formula in self.formulas}
 
     def add(self, formula: Formula) -> "FormulaRegistry":
-        """Return a registry that also has this formula, in place of an older version of it.
+        """Return a registry that also has this formula, and not an older version of it.
 
         Raises FormulaError where another formula is about the same operator.
         """
@@ -449,7 +449,8 @@ def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaErro
     (`subject`).
     """
     return FormulaError(
-        f"two formulas for {subject}: {first.place} and {second.place}", "remove one of the two"
+        f"two formulas count {subject}: {first.place} and {second.place}",
+        "remove one of the two",
     )
 
 

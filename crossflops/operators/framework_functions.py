@@ -685,9 +685,7 @@ def _sparse_sum(node: Node) -> Cost:
     backward=no_gradient,
 )
 def _bincount_cost(node: Node) -> Cost:
-    """Return the cost of counting values: an add for each value; 0 if only presence is
-    asked for.
-    """
+    """Return the cost of counting values: an add for each value, 0 if only presence matters."""
     return Cost(adds=0 if node.attrs.get("binary_output") else input_element_count(node, 1))
 
 

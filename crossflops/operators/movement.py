@@ -121,7 +121,7 @@ def reshape_constraint(node: Node) -> str:
 
 
 def _element_count_problem(node: Node, target: Shape, elements: int) -> str:
-    """Return the message that so many elements do not fill the target shape."""
+    """Return the message that this number of elements does not fill the target shape."""
     return (
         f"{operand_label(node, 0)} has {elements} elements, "
         f"which do not fill {_movement_shape_text(target)}"

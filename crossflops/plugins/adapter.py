@@ -214,7 +214,7 @@ __all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
-    """Run the forward pass of a PyTorch model, or a whole training step if the setting asks for
+    """Run the forward pass of a PyTorch model, or a whole training step if the setting requests
     one.
 
     The model is changed: see `frontends.pytorch.observe.training_step.run`.

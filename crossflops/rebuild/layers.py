@@ -233,7 +233,7 @@ class Recurrent(nn.Module):
         self.layout, self.outputs = layout, outputs
 
     def forward(self, x: Any, h: Any = None, c: Any = None) -> Any:
-        """Return the outputs Y and those last states that the node asks for; a missing first state
+        """Return the outputs Y and the last states that the node requests; a missing first state
         is zeros.
         """
         time = 1 if self.layout else 0

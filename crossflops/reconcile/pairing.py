@@ -100,9 +100,7 @@ class _Table:
 
 
 def _path_number(paths: dict[str, int], path: str) -> int:
-    """Return the number that stands for a module path, 0 for the empty path; a new path gets the
-    next number.
-    """
+    """Return the number of a module path, 0 for the empty path; a new path gets the next one."""
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 

@@ -149,7 +149,7 @@ def _intermediate_contractions(
 
 
 def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
-    """Return how many times as many output positions the second contraction has."""
+    """Return the ratio of output positions of the second contraction to those of the first."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 

@@ -317,8 +317,8 @@ def _ancestor_paths(path: str) -> Iterator[str]:
 
 
 def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement) -> None:
-    """Move parameters from parent modules to the submodules that nodes were moved to (`moved`), as
-    many as the other report has there.
+    """Move parameters from parent modules to the submodules that nodes were moved to (`moved`), up
+    to the number that the other report has there.
 
     A report does not say which node uses which parameters.
     """

@@ -1124,7 +1124,7 @@ def diff(
 
 
 def _refuse_model_options(**options: Any) -> None:
-    """Raise InputError if an option about models is given beside saved reports."""
+    """Raise InputError if an option about models is given together with saved reports."""
     for name, value in options.items():
         if value:
             from crossflops.errors import InputError
@@ -1277,7 +1277,7 @@ def render(
     module: str | None = None,
     consensus: bool = False,
 ) -> "SavedAnswer":
-    """Read a saved result, which can then be shown, asked and written in any format.
+    """Read a saved result, which can then be shown, queried and written in any format.
 
     Args:
         report: A file that a verb wrote with `-o FILE.json`, or `save("FILE.json")`.

@@ -424,9 +424,7 @@ def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> R
 
 
 def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
-    """Return the order that tells a worker how to run an ONNX file, with or without the
-    profiler.
-    """
+    """Return the order for a worker to run an ONNX file, with or without the profiler."""
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
         allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
@@ -437,9 +435,7 @@ def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Orde
 
 
 def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
-    """Return the order that tells a worker how to run a model of a framework, with or without the
-    profiler.
-    """
+    """Return the order for a worker to run a framework model, with or without the profiler."""
     request = ready.request
     assert request.target is not None
     into_folder = profiled and runtime_frontend(conditions.runtime).traces_into_folder
@@ -684,7 +680,8 @@ _DTYPES = {  # precision of a peak -> that of the count
 
 
 def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
-    """Return the measured peak of this machine with so many threads, or a text why there is none.
+    """Return the measured peak of this machine with this number of threads, or a text why it has
+    none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
     rate of one times their number is taken, which is the most that they can do. With

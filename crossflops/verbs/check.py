@@ -50,7 +50,7 @@ _LFS = b"version https://git-lfs"
 def refuse_contradictions(
     targets: Sequence[str], update: bool, against: str | None, if_budgeted: bool
 ) -> None:
-    """Raise InputError if options of `check` have no effect beside others, or if the git
+    """Raise InputError if options of `check` have no effect with other options, or if the git
     repository does not have the revision `against`.
     """
     if against is not None:
@@ -504,8 +504,8 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
 
 def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Return the baseline in the file; an empty one if the file is missing, or, with `anew`,
-    invalid.
+    """Return the baseline in the file; an empty one if the file is missing, or if, with `anew`, it
+    is invalid.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """

@@ -512,7 +512,7 @@ def build_for(request: Request) -> ModelBuild:
 
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """Return (report, counted model) of a request, with everything that it asks for: conventions,
+    """Return (report, counted model) of a request, with everything that it requests: conventions,
     training step, workload.
 
     `build` is the model of the request, where the caller has more to ask of it.

@@ -178,7 +178,7 @@ def _piece_holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
 
 
 def _extend_piece(count: Counter, piece: PolynomialPiece, beyond: int) -> PolynomialPiece:
-    """Return a copy of the piece that goes on to the last length before `beyond` at which it still
+    """Return a copy of the piece that extends to the last length before `beyond` at which it still
     holds.
     """
     low, high = piece.last, beyond

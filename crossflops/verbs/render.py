@@ -31,8 +31,8 @@ _KINDS: tuple[tuple[str, type[Any]], ...] = (  # a key that only this kind of re
 
 
 def read_saved_result(path: Path) -> SavedResult:
-    """Return the result that a file has, of whatever verb wrote it. Raises CrossflopsError for
-    a file that cannot be read, or that is no such result.
+    """Return the result in a file that any verb wrote. Raises CrossflopsError if the file cannot
+    be read or is not such a result.
     """
     data = _read_report_bytes(path)
     kind: type[Any] = next((kind for key, kind in _KINDS if _has_json_key(data, key)), Report)

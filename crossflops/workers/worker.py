@@ -142,9 +142,7 @@ def build_job_source(job: Job) -> Source:
 
 
 def _unpack_job_source(job: Job) -> Source:
-    """Return the caller's model from its file; its weights become fake if the job asks
-    for that.
-    """
+    """Return the caller's model from its file, with fake weights if the job requests them."""
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:

@@ -40,9 +40,10 @@ class GgufFiles(Library):
         named, others = split_type(arguments)
         if others:
             raise TargetError(
-                f"{name} is a file with a config of its own, so --arg {next(iter(others))} cannot "
+                f"the file {name} contains its own config, so --arg {next(iter(others))} cannot "
                 "be used",
-                "leave it out; --arg dtype=float16 sets the type in which it computes",
+                "leave out that --arg; only --arg dtype=float16 can be used, which sets the "
+                "type of computation",
             )
         dtype = named or _matrix_type(file) or UNPACKED
         content["torch_dtype"] = dtype

@@ -26,7 +26,7 @@ def loops_of(graph: Any) -> dict[str, LoopOfFile]:
 
 
 def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
-    """Return the graph with one Loop node in place of the copies of each unrolled loop."""
+    """Return the graph with one Loop node instead of the copies of each unrolled loop."""
     nodes = list(graph.nodes)
     present = {node.key for node in nodes}
     for name, loop in loops.items():

@@ -361,7 +361,7 @@ def _mark_dead(graph: Graph, state: FileReading) -> Graph:
 
 
 def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
-    """Return the graph with the noted operations, which are counted in place of their nodes."""
+    """Return the graph with the noted operations, which are counted instead of their nodes."""
     if state.operations is None:
         return graph
     from crossflops.frontends.onnx.noted_operations import stand_for_noted

@@ -385,7 +385,7 @@ def _runs_by_setting(
 
 
 def _setting_level(setting: Setting) -> str:
-    """Return the level of the calls that a setting asks for, such as "jit"; "operator" unless it
+    """Return the level of the calls that a setting requests, such as "jit"; "operator" unless it
     is a view.
     """
     return setting.level if isinstance(setting, View) else "operator"

@@ -168,7 +168,7 @@ def _declare_estimator_shapes(state: EstimatorConversion) -> EstimatorConversion
 
 
 def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
-    """Return the state with the bytes of the ONNX model in place of the model."""
+    """Return the state with the bytes of the ONNX model instead of the model."""
     return _replace_estimator_fields(state, data=state.written.SerializeToString(), written=None)
 
 

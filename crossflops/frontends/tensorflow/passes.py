@@ -338,7 +338,7 @@ def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Return the state with the bytes of the ONNX model in place of the model."""
+    """Return the state with the bytes of the ONNX model instead of the model."""
     return _replace_tensorflow_fields(state, data=state.model.SerializeToString(), model=None)
 
 

@@ -162,7 +162,7 @@ def _write_control(
 
 
 def _loop_body(condition: Graph, body: Graph) -> Graph:
-    """Return the body of a Loop, which also works out whether it goes on.
+    """Return the body of a Loop, which also computes whether the loop continues.
 
     ONNX asks after each run, TFLite before: there it is asked once more, which is one comparison.
     """

@@ -142,7 +142,7 @@ def _write_conv_3d_transpose(writer: TfliteNodeWriter) -> None:
 
 
 def _write_fully_connected(writer: TfliteNodeWriter) -> None:
-    """Write FULLY_CONNECTED: rows of X times W [N, K], whatever the axes of X are."""
+    """Write FULLY_CONNECTED: rows of X times W [N, K], for any axes of X."""
     out, inner = writer.input_tensor(1).shape
     rows = writer.input_tensor(0).numel // max(inner, 1)
     value = _linear_value(writer, (rows, out))

@@ -247,7 +247,7 @@ class _StepCounter:
         self, node: Node, body: Graph, values: Values, reached: set[str]
     ) -> Work:
         """Return the training work of the nodes in a local function, by node key; nodes that call
-        it alike share it.
+        it with equal shapes share it.
         """
         (inner,) = self._flow.body_runs(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)

@@ -73,7 +73,9 @@ class Extras(NamedTuple):
 
     @property
     def before_softmax(self) -> Cost:
-        """The work per score between the product Q K^T and the softmax, without a softcap."""
+        """Return the cost per score of the operations between the product Q K^T and the softmax,
+        without a softcap.
+        """
         added = self.masked or self.sloped or self.biased
         return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)
 
@@ -327,7 +329,7 @@ def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
-    """Return the cost of what an attention does besides: new keys in its cache, rotations, a
+    """Return the cost of the additional work of an attention: new keys in its cache, rotations, a
     product of queries and values.
 
     New keys meet all queries of their sequence, which are not among those in the cache.

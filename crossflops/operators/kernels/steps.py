@@ -163,8 +163,8 @@ class KernelSteps:
     def contract(
         self, first: KernelTensor, second: KernelTensor, depth: int, *shape: int
     ) -> KernelTensor:
-        """Record a product that sums over `depth` elements, so many MACs per result and for each
-        gradient; return its result.
+        """Record a product that sums over `depth` elements, which is `depth` MACs per result, in
+        the forward pass and for each gradient; return its result.
         """
         macs = Cost(macs=prod(shape) * depth)
         self.work(macs)

@@ -204,8 +204,8 @@ def ffn_of_four_widths(work: TokenSequence) -> int:
 
 @with_formula("Count the forward MACs of the layers again")
 def layers_once_more(work: TokenSequence) -> int:
-    """Return the forward MACs of all layers that the cookbook's formula counts once more, because
-    it assumes that they are recomputed.
+    """Return the forward MACs of all layers that the cookbook's formula counts a second time,
+    because it assumes that they are recomputed.
     """
     return _cookbook_macs(work) * work.tokens
 

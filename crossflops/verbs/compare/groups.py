@@ -41,12 +41,12 @@ class ToolGroup(msgspec.Struct, frozen=True):
         return len(self.choice.conventions)
 
     def jobs(self) -> list[Job]:
-        """Return one job for each tool of the group; a job tells a worker what to run."""
+        """Return one job for each tool of the group; a job describes what a worker runs."""
         points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
-        """Return the job that tells a worker to run this tool on the group's model or file."""
+        """Return the job with which a worker runs this tool on the group's model or file."""
         request = self.request
         adapter = None if tool in self.choice.elsewhere else points[tool].value
         job = Job(

@@ -263,8 +263,8 @@ def rate_work(
 def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
-    """Return one answer in place of equal ones for all devices of an ambiguous name; None if they
-    differ.
+    """Return one answer instead of equal answers for all devices of an ambiguous name; None if
+    they differ.
     """
     if not isinstance(trouble, AmbiguousDeviceError):
         return None

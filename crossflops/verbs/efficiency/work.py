@@ -227,8 +227,8 @@ def _run_optimizer_step(
 def _exact_step(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
-    """Return (exact work of the training step, warnings about it); None in place of the work if 3
-    x forward has to be used.
+    """Return (exact work of the training step, warnings about it); None instead of the work if 3 x
+    forward has to be used.
     """
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss

@@ -324,7 +324,8 @@ class _NoRule:
 
 @contextmanager
 def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
-    """Return a context in which each equation is recorded, and converted anew if it fails.
+    """Return a context in which each JAX equation is recorded, and converted again in another way
+    if its conversion fails.
 
     It is lowered first as equivalent equations, then, if `opaque`, as a node of the domain "jax",
     which names it and computes nothing in ONNX.

@@ -26,7 +26,7 @@ class Equal(NamedTuple):
 
 
 def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
-    """Convert equivalent JAX code in place of an equation, and bind its results."""
+    """Convert equivalent JAX code instead of an equation, and bind its results."""
     import jax
     import numpy as np
 
@@ -388,7 +388,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
     """
 
     def equivalent_comparison(eqn: Any) -> Equal:
-        """Return the plain comparison of JAX in place of the total-order one."""
+        """Return the plain comparison of JAX that replaces a total-order comparison."""
         from jax import lax
 
         return Equal(getattr(lax, name))

@@ -383,7 +383,9 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
 
 
 def _call_model(question: Callable[[], Any]) -> Any:
-    """Return question(), which runs code of a model. Raises InputError if that fails."""
+    """Call `question()`, which runs code of a model, and return its result. Raises InputError if
+    that fails.
+    """
     try:
         with isolating_jax_cache():
             return question()

@@ -533,7 +533,7 @@ class _Writes:
         return self._targets[node]
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
-        """Return the indices of the first and the last node that the write in place of `node`
+        """Return the indices of the first and the last node that the in-place write of `node`
         affects.
         """
         memories = tuple(

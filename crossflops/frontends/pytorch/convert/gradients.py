@@ -628,8 +628,8 @@ def gradient_sources(
 
 
 def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
-    """Return the FX nodes among the arguments of a node, in order; one that occurs twice is there
-    twice.
+    """Return the FX nodes among the arguments of a node, in order; a node that occurs twice is
+    listed twice.
     """
     from torch.fx.node import map_arg
 

@@ -129,7 +129,7 @@ def _indices() -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run a function; index with numbers in a mask go through `aten.index`."""
+            """Run a torch function; indexing with numbers in a mask is run by `aten.index`."""
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
                 indices = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in indices])

@@ -204,7 +204,7 @@ def _is_fused_gradient(call: WatchedCall) -> bool:
 def _convert_watched_call(
     observed: WatchedCall, like: Call, names: Counter[str]
 ) -> Iterator[Call]:
-    """Yield an observed operator as a call with a unique key and the other facts of `like`, then
+    """Yield an observed operator as a call with a unique key and the other fields of `like`, then
     the operators inside it.
     """
     name = f"{like.parent}/{short_target_name(observed.target)}"

@@ -111,7 +111,7 @@ def torch_loss_dependence(
         try:
             value = loss(result)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise ValuesNeededError("the loss reads values") from error
+            raise ValuesNeededError("the loss reads tensor values") from error
         except Exception as error:
             raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:

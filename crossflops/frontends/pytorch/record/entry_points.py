@@ -332,7 +332,7 @@ def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
 
 
 def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
-    """Record that the model asks for the gradient of a tensor, or freezes a parameter or makes it
+    """Record that the model requests the gradient of a tensor, freezes a parameter, or makes it
     trainable.
     """
     names = parameter_names(recorder).get(id(tensor), ())

@@ -127,12 +127,12 @@ def frame_of(node: "fx.Node") -> int | None:
 
 
 def asks_for_gradient(node: "fx.Node") -> bool:
-    """Return True if the model asks for the gradient of an FX node's result."""
+    """Return True if the model requests the gradient of an FX node's result."""
     return _STARTS in (node.meta.get("custom") or {})
 
 
 def mark_start(tensor: Any) -> None:
-    """Mark the traced node of a tensor as a start of gradients: the model asks for its
+    """Mark the traced node of a tensor as a start of gradients, because the model requests its
     gradient.
     """
     mark_tensor_node(tensor, _STARTS, lambda _: True)
