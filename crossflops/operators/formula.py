@@ -260,7 +260,9 @@ def formula_rule(formula: Formula) -> OperatorRule:
         doubt = _call_function(formula, formula.doubt, OperatorCall(node, formula.names))
         if doubt not in DOUBTS:
             raise _formula_error(
-                formula, f"returns the unknown doubt {doubt!r}", f"return one of {DOUBTS}"
+                formula,
+                f"returns {doubt!r} as its doubt, which is not a known value",
+                f"return one of {DOUBTS}",
             )
         judged: Exactness = doubt
         return judged
@@ -272,8 +274,8 @@ def formula_rule(formula: Formula) -> OperatorRule:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
             raise _formula_error(
                 formula,
-                f"returns {_short_text(pair)} for its bytes",
-                "return two whole numbers, not negative: bytes read, bytes written",
+                f"returns {_short_text(pair)} as its bytes, which are not two counts",
+                "return two whole numbers of at least 0: bytes read and bytes written",
             )
         return pair[0], pair[1]
 
@@ -319,8 +321,7 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
         raise _formula_error(
             formula,
             f"raises {what} on {_call_text(args[0])}",
-            "correct the formula; for a call that it cannot count, write `raise "
-            "call.uncounted(reason)`",
+            "correct the formula; if it cannot count a call, write `raise call.uncounted(reason)`",
         ) from error
 
 
@@ -358,18 +359,22 @@ def _formula_cost(formula: Formula, function: Callable[..., Any], *args: Any) ->
 def _require_cost(formula: Formula, cost: object) -> Cost:
     """Return the value if it is a valid Cost without bytes. Raises FormulaError otherwise."""
     if not isinstance(cost, Cost):
-        raise _formula_error(formula, f"returns {_short_text(cost)}", "return a crossflops.Cost")
+        raise _formula_error(
+            formula,
+            f"returns {_short_text(cost)}, which is not a cost",
+            "return a crossflops.Cost",
+        )
     for kind in cost.__struct_fields__:
         amount = getattr(cost, kind)
         if not _is_count(amount):
             raise _formula_error(
                 formula,
-                f"returns {kind}={amount!r}",
-                "a count is a whole number, not negative: divide by //",
+                f"returns {kind}={amount!r}, which is not a count",
+                "return a whole number of at least 0; divide with //",
             )
     if cost.bytes_read or cost.bytes_written:
         raise _formula_error(
-            formula, "returns bytes in its cost", "give them by bytes= of the decorator"
+            formula, "returns bytes in its cost", "give the bytes with bytes= of the decorator"
         )
     return cost
 
@@ -389,7 +394,7 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
     if not isinstance(work, Gradient):
         raise _formula_error(
             formula,
-            f"returns {_short_text(work)} for its backward pass",
+            f"returns {_short_text(work)} for its backward pass, which is not a cost",
             "return a crossflops.Cost, or a crossflops.Gradient",
         )
     operands: dict[int, Cost] = {}
@@ -400,7 +405,7 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
             raise _formula_error(
                 formula,
                 f"has a gradient of {operand!r}, which is not an operand",
-                f"operands are {', '.join(names) or 'known by position'}",
+                f"write one of the operands: {', '.join(names) or 'their positions'}",
             )
         operands[position] = _require_cost(formula, cost)
     for part in (work.inner, work.recomputed):
@@ -560,20 +565,26 @@ def _check_options(formula: Formula) -> None:
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
         raise _formula_error(
             formula,
-            f"has doubt={formula.doubt!r}, which is not known",
-            f"write doubt= as one of {DOUBTS}",
+            f"has doubt={formula.doubt!r}, which is not a known value",
+            f"write one of {DOUBTS}, or a function",
         )
     if not callable(formula.bytes) and formula.bytes not in TRAFFIC:
         raise _formula_error(
-            formula, f"has bytes={formula.bytes!r}", f"give one of {TRAFFIC}, or a function"
+            formula,
+            f"has bytes={formula.bytes!r}, which is not a known value",
+            f"write one of {TRAFFIC}, or a function",
         )
     if not callable(formula.backward) and formula.backward not in ("", "none"):
         raise _formula_error(
-            formula, f"has backward={formula.backward!r}", 'give a function, or "none"'
+            formula,
+            f"has backward={formula.backward!r}, which is not a function",
+            'write the name of a function, or "none"',
         )
     if formula.shapes and formula.reference is None:
         raise _formula_error(
-            formula, "has shapes= and no reference=", "add reference=, a function in plain PyTorch"
+            formula,
+            "has shapes=, but no reference=",
+            "add reference=, a function in plain PyTorch",
         )
 
 

@@ -100,8 +100,9 @@ def test_a_library_that_is_not_there_is_named(monkeypatch, target):
         ),
         (
             ImportError("\nNet requires the timm library but it was not found.\nInstall timm"),
-            "Net requires the timm library but it was not found.",
-            "install the package that this message names",
+            "lib:net needs a package that is not installed: Net requires the timm library but it "
+            "was not found.",
+            "install the package that the message names",
         ),
     ],
 )

@@ -106,7 +106,7 @@ def _check_shape(
     if not is_same:
         sizes = ["x".join(map(str, part_shape)) for part_shape in (shape, stored_shape)]
         raise TargetError(
-            f"{file.path} stores {parameter} as {sizes[1] or 'no tensor'}, and its metadata "
+            f"{file.path} stores {parameter} as {sizes[1] or 'no tensor'}, but its metadata "
             f"describe {sizes[0]}",
             _REPORT,
         )

@@ -103,7 +103,8 @@ def _write_body(
     """Return a subgraph as a graph."""
     if depth > _MOST_NESTED or not 0 <= index < len(model.subgraphs):
         raise InputError(
-            f"subgraph {index} is not in the file, or calls itself", "convert the file again"
+            f"subgraph number {index} is missing in the file, or calls itself",
+            "the file is damaged: convert the model again",
         )
     subgraph = resolve_sizes(model.subgraphs[index])
     writer = TfliteNodeWriter(subgraph, prefix)

@@ -448,7 +448,7 @@ def _parts(data: int) -> Write:
     """Return the writer of an operator that divides its operand `data` into its results."""
 
     def write(writer: TfliteNodeWriter) -> None:
-        """Write a node for each part."""
+        """Write a Slice node for each result of the operator."""
         for at in writer.operator.outputs:
             writer.add("Slice", (writer.input(data),), (writer.spec(at),))
 

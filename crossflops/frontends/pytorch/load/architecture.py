@@ -75,8 +75,8 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     )  # elements of the matrices
     if read != table.matrices or table.table != architecture.head:
         raise InputError(
-            f"formulas do not support {config.model_type}: its matrices hold {table.matrices} "
-            f"elements, and its config describes {read}",
+            f"formulas do not support {config.model_type}: its matrices have {table.matrices} "
+            f"elements, but its config describes {read}",
             "leave out --llm and --as, and count the model",
         )
     return architecture

@@ -144,7 +144,7 @@ class TransformersPasses(GenerationPasses):
         if len(cache_specs) != full + self.is_encoder_decoder:
             raise InputError(
                 f"--prompt does not support the cache of {type(self._model).__name__}: it has "
-                f"{len(cache_specs)} tensors, and its config describes {full}",
+                f"{len(cache_specs)} tensors, but its config describes {full}",
                 _HINT,
             )
         past = [
