@@ -159,7 +159,7 @@ def require_room(nbytes: int) -> None:
     """Raise InputError if weights of `nbytes` bytes are too large for a converter's file."""
     if nbytes > LARGEST:
         raise InputError(
-            f"the weights take {nbytes} bytes, and a converted file has at most {LARGEST}",
+            f"the weights take {nbytes} bytes, but a converted file can have at most {LARGEST}",
             "count the model itself, or export it with --to model-explorer, without weights",
         )
 

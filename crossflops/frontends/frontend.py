@@ -360,9 +360,8 @@ class Frontend(Protocol):
             InputError: The model is no language model of transformers.
         """
         raise InputError(
-            "formulas require a language model of the library transformers, and this is a "
-            "model of "
-            f"{self.title}",
+            "formulas require a language model of the library transformers, but this is a model "
+            f"of {self.title}",
             "give a causal language model, such as hf:config.json",
         )
 
@@ -379,9 +378,8 @@ class Frontend(Protocol):
             InputError: The model does not generate, or keeps no keys and values.
         """
         raise InputError(
-            "--prompt requires a language model of the library transformers, and this is a "
-            "model of "
-            f"{self.title}",
+            "--prompt requires a language model of the library transformers, but this is a "
+            f"model of {self.title}",
             "give a causal language model, such as hf:config.json",
         )
 

@@ -115,7 +115,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             model, _ = build_target(request.target, request.arguments, request.allow_pickle)
             return request._with_model_source(from_object(model, inputs))
         raise InputError(
-            "an ONNX file is counted from the shapes of its inputs, and values are given",
+            "an ONNX file is counted from the shapes of its inputs, but values are given",
             'give the shapes as text: ["x=1x3x224x224"]',
         )
 

@@ -82,7 +82,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     """
     if request.given is not None:
         raise InputError(
-            "--batch changes the shapes of the inputs, and values are given",
+            "--batch changes the shapes of the inputs, but values are given",
             'give the shapes as text, such as ["1x3x224x224"]',
         )
     if not request.is_file:
@@ -506,7 +506,7 @@ def measure_batches(
         refuse_training(request, conditions)
     if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:
         raise InputError(
-            "--optimization can be used only with onnxruntime, and --runtime is "
+            "--optimization can be used only with onnxruntime, but --runtime is "
             f"{conditions.runtime}",
             "leave out --optimization, or leave out --runtime",
         )

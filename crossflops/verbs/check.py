@@ -444,7 +444,7 @@ def _file_bytes(budget: Budget) -> int:
 
     if budget.model is not None or not budget.request().is_file:
         raise InputError(
-            f"a rule about {FILE_BYTES} needs an ONNX file, and {budget.target} is not one",
+            f"a rule about {FILE_BYTES} needs an ONNX file, but {budget.target} is not one",
             f"use {MODEL_BYTES}, the bytes of its parameters",
         )
     folder = Path(budget.target).parent
@@ -516,7 +516,7 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
         schema = _decode_baseline_schema(data)
         if schema != SCHEMA:
             raise InputError(
-                f"{path} has schema {schema!r}, and this release reads schema {SCHEMA}",
+                f"{path} has schema {schema!r}, but this release reads schema {SCHEMA}",
                 "install the release of crossflops that wrote it, or a newer one",
             )
         return msgspec.json.decode(data, type=Baseline)

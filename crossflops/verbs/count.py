@@ -396,7 +396,7 @@ def fold_by_convention(
     """
     if convention.formula is not None:
         raise InputError(
-            f"{convention.tool} is a formula over the config of a language model, and this model "
+            f"{convention.tool} is a formula over the config of a language model, but this model "
             "has no such config",
             f"use `crossflops count hf:config.json --as {convention.tool}`",
         )
@@ -407,12 +407,12 @@ def fold_by_convention(
         own = framework_title(counted.trace.framework)
         raise InputError(
             f"the convention {convention.tool} is for models of "
-            f"{framework_title(convention.framework)}, and this model is from {own}",
+            f"{framework_title(convention.framework)}, but this model is from {own}",
             f"choose a convention for models of {own}, or one for any framework (exact-2k-1)",
         )
     if not counted.trace.calls:
         raise InputError(
-            f"{convention.tool} counts calls of modules and functions, and a file does not "
+            f"{convention.tool} counts calls of modules and functions, but a file does not "
             "record these",
             "give the model as file.py:callable",
         )

@@ -69,7 +69,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     if isinstance(source.model, OnnxFile):
         if requested.verify:
             raise InputError(
-                "--verify compares a file with its model, and TARGET is an ONNX file",
+                "--verify compares a file with its model, but TARGET is an ONNX file",
                 "give the model that the file was exported from",
             )
         return Files(_export_from_file(source, request.setting, requested))

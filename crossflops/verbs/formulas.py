@@ -51,7 +51,7 @@ def _token_shape(report: Report) -> tuple[int, int]:
         if spec.name == _IDS and len(spec.shape) == 2:
             return spec.shape[0], spec.shape[1]
     raise InputError(
-        f"formulas require tokens, and the model has no input with the name {_IDS}",
+        f"formulas require tokens, but the model has no input with the name {_IDS}",
         f"give the tokens as {_IDS}: --input {_IDS}=1x128:int64",
     )
 

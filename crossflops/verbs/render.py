@@ -94,7 +94,7 @@ def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
         raise CrossflopsError(f"{path} is not a valid report: {error}", _HINT) from error
     if report.schema != SCHEMA:
         raise CrossflopsError(
-            f"{path} has schema {report.schema!r}, and this release reads schema {SCHEMA}",
+            f"{path} has schema {report.schema!r}, but this release reads schema {SCHEMA}",
             "write the report again with this release",
         )
     return report

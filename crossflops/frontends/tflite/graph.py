@@ -80,7 +80,7 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
             fixed = shape_text(known[name].shape)
             raise InputError(
                 f"the sizes of a .tflite file cannot be changed: input {name!r} has the shape "
-                f"{fixed}, and --input gives {shape_text(spec.shape)}",
+                f"{fixed}, but --input gives {shape_text(spec.shape)}",
                 "leave out --input, or convert the model for these sizes",
             )
 

@@ -168,7 +168,7 @@ def _generation_run(question: Question, workload: Workload) -> GenerationRun:
     if precision == GRAPH:
         if workload.weight_dtype not in PRECISIONS:
             raise UnknownNameError(
-                "--precision graph needs weights of one type, and the workload has several",
+                "--precision graph needs weights of one type, but the workload has several",
                 "give the precision that ran, such as --precision bf16",
             )
         precision = PRECISIONS[workload.weight_dtype]

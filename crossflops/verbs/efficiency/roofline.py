@@ -439,7 +439,7 @@ def check_roofline_question(question: Question, request: Request | None) -> None
     if work.compare or question.precisions.mix:
         whose = "--compare" if work.compare else "--mix"
         raise InputError(
-            f"{option} needs the counts of nodes, and {whose} gives only a total",
+            f"{option} needs the counts of nodes, but {whose} gives only a total",
             "leave out one of the two; --precision-of PATTERN=P sets the precision of nodes",
         )
 

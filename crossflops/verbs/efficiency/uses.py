@@ -14,7 +14,7 @@ from crossflops.hardware.rates.terms import Piece
 _SIZES_ALONE = (
     "leave out {option}, or give --params, --layers and --hidden instead of a model or --macs"
 )
-_UNTOLD = "needs the counts of nodes, and --macs, --as and --compare give only a total"
+_UNTOLD = "needs the counts of nodes, but --macs, --as and --compare give only a total"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
 

@@ -47,7 +47,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise InputError(
-            "formulas require the config of a model of transformers, and this model has no config",
+            "formulas require the config of a model of transformers, but this model has no config",
             _HINT,
         )
     _refuse_other_kinds(model, config)

@@ -372,7 +372,7 @@ def _model(transformers: Any, config: Any, target: str) -> Any:
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"{target} cannot run a single pass: {kind.__name__} has generate(), and no forward()",
+            f"{target} cannot run a single pass: {kind.__name__} has generate(), but no forward()",
             f"count a part: write its {parts or 'config'}, with its architectures, into a "
             "file, and "
             "give hf:FILE",

@@ -162,8 +162,8 @@ def _place_in_step(functions: Running) -> tuple[Phase, int]:
 
 
 def _larger_branch(first: Counted, second: Counted) -> Counted:
-    """Return the operators of two branches: of each name those of the branch in which it has more
-    FLOPs.
+    """Return the operators of two branches: for each operator name, those of the branch that has
+    more FLOPs of that name.
     """
     sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for total, branch in zip(sums, (first, second), strict=True):
