@@ -234,8 +234,8 @@ def _parameter_explanation(
 
 
 def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
-    """Return the number of elements that the tool counts for a tensor; a scalar has a number of
-    its own.
+    """Return the number of elements that the tool counts for a tensor; some tools count a scalar
+    as 0 elements.
     """
     return prod(spec.shape) if spec.shape else rules.scalar
 

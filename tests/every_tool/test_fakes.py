@@ -122,7 +122,7 @@ def test_a_tool_that_reads_values_is_given_some(target, monkeypatch):
     answer = worker.run_when_permitted(
         asked, lambda: None, ReadsWeights(), worker.build_job_source(asked)
     )
-    reason = "running it reads values (aten._local_scalar_dense.default)"
+    reason = "running the model reads values (aten._local_scalar_dense.default)"
     assert (answer.total, answer.setting.fake) == (1, UNSET)
     assert answer.weights == WeightsKind("real", reason)
     forced = msgspec.structs.replace(asked, weights="fake")

@@ -268,7 +268,9 @@ class PyTorch(Frontend):
         made = convert_torch_recording(source.model, recording.detail)
         if type_mismatch_call(made[2]) is not None:
             if source.weights == FAKE:
-                raise ValuesNeededError("checking that operand dtypes match needs a real run")
+                raise ValuesNeededError(
+                    "the dtypes of operands can be checked only in a run with values"
+                )
             try_out(source.model, source.args, source.kwargs, recording.setting)
         return made
 

@@ -263,7 +263,9 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     if not masked or not has_values(asked.model, asked.args, asked.kwargs):
         return recorded
     if is_fake_model(asked.model, asked.args, asked.kwargs):
-        raise ValuesNeededError("the values of a FlexAttention mask show which blocks are skipped")
+        raise ValuesNeededError(
+            "the number of skipped blocks depends on the values of a FlexAttention mask"
+        )
     with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
         masked = observe_masks(lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False))
     note = describe_masks(masked)

@@ -520,7 +520,10 @@ def rate_run_table(
     ]
     trouble = _invalid_rows_error(table, len(errors)) if errors else None
     if not rows:
-        raise InputError("; ".join(lines), "correct these rows of the table")
+        raise InputError(
+            f"no row of {table.name} can be used: {'; '.join(lines)}",
+            "correct these rows of the table",
+        )
     content = with_request_record(
         EfficiencyReport(efficiency=tuple(rows), report=report), question
     )

@@ -179,7 +179,7 @@ def prepare_torch_model(
     if not _is_lazy(model):
         return model
     if is_fake_model(model):
-        raise ValuesNeededError("lazy layers get their sizes by a run")
+        raise ValuesNeededError("lazy layers get their sizes only in a run of the model")
     model = model if owned else duplicate(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

@@ -285,7 +285,7 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
     """
     refuse_scripted(asked.model)
     if is_asked(asked.model):
-        raise ValuesNeededError("the values of a mask show whether it is causal")
+        raise ValuesNeededError("it depends on the values of a mask whether the mask is causal")
     plain = _attempt_export(asked)
     if any(is_open for _, is_open in open_sizes(plain.program)):
         raise ValuesNeededError("output sizes depend on tensor values")
