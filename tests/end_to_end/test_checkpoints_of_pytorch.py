@@ -375,7 +375,7 @@ def test_what_is_not_followed_is_named(model):
     step = step_of(model)
     assert step.recomputed_macs == 0
     assert [row.reason for row in step.uncounted] == [
-        "unknown how much of it a checkpoint recomputes"
+        "it is unknown how much of it a checkpoint recomputes"
     ] * 2
 
 

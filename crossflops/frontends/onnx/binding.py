@@ -165,8 +165,9 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
         index = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
         name = names[index] if 0 <= index < len(names) else spec.name
         if name not in names and index >= 0:
+            position = index + 1
             raise InputError(
-                f"--input gives a shape for input number {index + 1}, but the model has only "
+                f"--input gives a shape for input number {position}, but the model has only "
                 f"{len(names)}",
                 f"the inputs of the model are: {', '.join(names)}",
             )
