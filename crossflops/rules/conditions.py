@@ -307,7 +307,7 @@ def captured() -> Condition:
 
     Example:
         >>> str(captured())
-        'called by a reference taken before the tool began'
+        'called by a reference taken before the tool started'
     """
     return Condition(
         "called by a reference taken before the tool started",
