@@ -11,7 +11,7 @@ from crossflops.errors import CrossflopsError, CrossflopsWarning
 
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.filterwarnings("ignore:the file leaves sizes"),
+    pytest.mark.filterwarnings("ignore:the file does not fix all input sizes"),
 ]
 FILES: dict[str, bytes] = {}
 
