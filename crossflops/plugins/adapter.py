@@ -149,7 +149,7 @@ def exact_number(value: Any) -> Amount:
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
 
-    >>> exact(4111514624.0), exact(2.5)
+    >>> exact_number(4111514624.0), exact_number(2.5)
     (4111514624, 2.5)
     """
     try:

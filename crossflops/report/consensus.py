@@ -209,7 +209,7 @@ def _join_names(names: list[str], content: str) -> str:
     """Return the names joined by commas; of a long list only the first ones and the number of the
     others.
 
-    >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
+    >>> _join_names(["a", "b", "c", "d"], "tool"), _join_names(["a", "b", "c", "d", "e"], "tool")
     ('a, b, c, d', 'a, b, c and 2 more tools')
     """
     rest = len(names) - _NAMED

@@ -216,7 +216,7 @@ def _setting_words(setting: Setting) -> str:
 def _kernel_clause(kernel: Kernel) -> str:
     """Return a clause on a kernel: its name, how often it ran, and in which modules.
 
-    >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
+    >>> _kernel_clause(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
     'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
     """
     owners = tuple(path or "the model" for path in kernel.modules)
