@@ -4,7 +4,7 @@ as a page.
 In: arguments. Out: a page on stdout or in a file, and an exit status.
 May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
 operators, patches, plugins, profiling, render, report, rules, targets, testing, tools,
-training_loops, verbs; the
+training_loops, verbs, workers; the
 verbs when they are called.
 """
 

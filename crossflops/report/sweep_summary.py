@@ -1,4 +1,4 @@
-"""What a sweep says of tools as a whole: how often they agree, and which causes part them."""
+"""Summarize a sweep: how often tools agree, and which causes separate them."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -54,7 +54,7 @@ def _count_agreement(
 ) -> tuple[int, int]:
     """Return (cases in which two tools agree, cases in which both have a number)."""
     both = [(rows[first], rows[second]) for rows in by_case if first in rows and second in rows]
-    return sum(_is_same_number(one, other) for one, other in both), len(both)
+    return sum(_is_same_number(left, right) for left, right in both), len(both)
 
 
 def _is_same_number(first: SweepRow, second: SweepRow) -> bool:
@@ -75,17 +75,17 @@ def cause_shares(sweep: Sweep, by_family: bool = False) -> list[CauseShare]:
         for cause, amount in row.causes.items():
             if row.macs and cause != _UNITS:
                 family = (row.family or _NO_FAMILY) if by_family else ""
-                found = shares.setdefault((family, row.tool, cause), [])
-                found.append(float(amount) / (row.macs * (row.per_mac or 1)))
+                amounts = shares.setdefault((family, row.tool, cause), [])
+                amounts.append(float(amount) / (row.macs * (row.per_mac or 1)))
     rows = [
         CauseShare(
             family=family,
             tool=tool,
             cause=cause,
-            cases=len(found),
-            median=median(found),
-            largest=max(found, key=abs),
+            cases=len(amounts),
+            median=median(amounts),
+            largest=max(amounts, key=abs),
         )
-        for (family, tool, cause), found in shares.items()
+        for (family, tool, cause), amounts in shares.items()
     ]
     return sorted(rows, key=lambda row: (row.family, row.tool, -abs(row.median) * row.cases))

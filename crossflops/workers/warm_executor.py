@@ -110,10 +110,10 @@ class WarmExecutor(Executor):
             self._processes.append(warm)
         other.close()
         try:
-            said = link.recv()
+            greeting = link.recv()
         except (EOFError, OSError):
-            said = ""
-        if said != _READY:
+            greeting = ""
+        if greeting != _READY:
             self._forget_process(warm)
             raise CrossflopsError(
                 "worker processes cannot be started: each imports the main module anew",

@@ -12,7 +12,7 @@ _INKS: dict[str, Ink] = {"macs": "c0", "flops": "c1", "params": "c2"}
 _FINE = 0.005  # of the exact count: what rounding to three digits may do
 
 
-def published_figure(points: Sequence[PublishedPoint]) -> Canvas | None:
+def draw_published_figures(points: Sequence[PublishedPoint]) -> Canvas | None:
     """Return a picture with a dot for each published figure, None without any.
 
     A dot on the line agrees with the exact count; a ring is half a percent or more away from it.
@@ -55,7 +55,7 @@ def published_figure(points: Sequence[PublishedPoint]) -> Canvas | None:
         )
         for point in shown
     ]
-    shapes += _legend(sorted({point.unit for point in shown}))
+    shapes += _unit_legend(sorted({point.unit for point in shown}))
     foot = _TOP + _SIDE + 36
     shapes += [
         Words(
@@ -71,7 +71,7 @@ def published_figure(points: Sequence[PublishedPoint]) -> Canvas | None:
     )
 
 
-def _legend(units: Sequence[str]) -> list[Shape]:
+def _unit_legend(units: Sequence[str]) -> list[Shape]:
     """Return a dot and a name for each unit, and what a ring means."""
     shapes: list[Shape] = []
     left = _LEFT + _SIDE + 20

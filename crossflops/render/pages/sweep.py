@@ -67,7 +67,7 @@ def sweep_page(sweep: Sweep) -> Page:
         ]
     blocks += _cause_blocks(sweep)
     if sweep.published:
-        blocks += _published_blocks(sweep)
+        blocks += _blocks_of_published_figures(sweep)
     blocks += [Heading("models: exact counts, and the difference of each tool")]
     blocks += [_model_table(sweep)]
     if failed:
@@ -155,7 +155,7 @@ def _cause_table(shares: Sequence[CauseShare], has_families: bool) -> Table:
     )
 
 
-def _published_blocks(sweep: Sweep) -> list[Block]:
+def _blocks_of_published_figures(sweep: Sweep) -> list[Block]:
     """Return the published figures beside the exact counts, as a picture and as a table."""
     rows = tuple(
         Row.from_cells(
@@ -185,10 +185,10 @@ def _model_table(sweep: Sweep) -> Table:
     rows = [
         Row.from_cells(
             name,
-            *(_amount_text(amount) for amount in _native_amounts(found.get(NATIVE))),
-            *(_difference_text(found.get(tool)) for tool in sweep.tools),
+            *(_amount_text(amount) for amount in _native_amounts(rows_by_tool.get(NATIVE))),
+            *(_difference_text(rows_by_tool.get(tool)) for tool in sweep.tools),
         )
-        for name, found in by_case.items()
+        for name, rows_by_tool in by_case.items()
     ]
     heads = right("parameters", "MACs", "FLOPs", *sweep.tools)
     return Table(columns=(Column(head="model"), *heads), rows=tuple(rows), stub=1)
@@ -215,7 +215,7 @@ def _difference_text(row: SweepRow | None) -> str:
     return "0" if row.is_exact else percent_change(row.total, (row.macs or 0) * (row.per_mac or 1))
 
 
-def _failure_table(failed: Sequence[SweepRow]) -> Table:
+def _failure_table(failures: Sequence[SweepRow]) -> Table:
     """Return a table of the rows without a number, with the reasons."""
     return Table(
         columns=(
@@ -226,7 +226,7 @@ def _failure_table(failed: Sequence[SweepRow]) -> Table:
         ),
         rows=tuple(
             Row.from_cells(case_name(row.case), row.tool, row.stage, row.failure, tone="warn")
-            for row in failed
+            for row in failures
         ),
     )
 

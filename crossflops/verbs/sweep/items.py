@@ -39,7 +39,7 @@ class SweepTask(msgspec.Struct, frozen=True, kw_only=True):
     is_alone: bool = False
     timeout: float
 
-    def keyed_tools(self, kind: str) -> tuple[str, ...]:
+    def tools_without_row(self, kind: str) -> tuple[str, ...]:
         """Return the tools of this kind that have no row yet."""
         return tuple(key.tool for key in self.keys if key.kind == kind)
 
@@ -60,15 +60,15 @@ def count_case(task: SweepTask) -> CountedCase:
     begun = time.perf_counter()
     with filter_warnings("ignore"):  # each model would warn of its usual input
         rows = _count_rows(task)
-    counted = CountedCase(row_contents(task, rows), time.perf_counter() - begun)
-    record_case(task.store, counted)
-    return counted
+    result = CountedCase(row_contents(task, rows), time.perf_counter() - begun)
+    record_case(task.store, result)
+    return result
 
 
-def record_case(store: str, counted: CountedCase) -> None:
+def record_case(store: str, result: CountedCase) -> None:
     """Write the rows of a case into a store, if it is one."""
     if store:
-        SweepStore(Path(store)).record_rows(counted.contents, counted.seconds)
+        SweepStore(Path(store)).record_rows(result.contents, result.seconds)
 
 
 def row_contents(task: SweepTask, rows: Rows) -> dict[str, dict[str, Any]]:
@@ -77,7 +77,7 @@ def row_contents(task: SweepTask, rows: Rows) -> dict[str, dict[str, Any]]:
     """
     contents = {}
     for key in task.keys:
-        row = rows.get((key.kind, key.tool)) or _failed_row(
+        row = rows.get((key.kind, key.tool)) or _row_of_failure(
             task.case, key, "accept", "it does not count models of this kind"
         )
         contents[key.digest] = {"row": msgspec.to_builtins(row), "versions": key.versions}
@@ -92,10 +92,12 @@ def fail_case(task: SweepTask, message: str) -> CountedCase:
 
 def _fail_all(task: SweepTask, stage: str, message: str) -> Rows:
     """Return a failure for each row of a task."""
-    return {(key.kind, key.tool): _failed_row(task.case, key, stage, message) for key in task.keys}
+    return {
+        (key.kind, key.tool): _row_of_failure(task.case, key, stage, message) for key in task.keys
+    }
 
 
-def _failed_row(case: SweepCase, key: RowKey, stage: str, message: str) -> SweepRow:
+def _row_of_failure(case: SweepCase, key: RowKey, stage: str, message: str) -> SweepRow:
     """Return a row without a number."""
     tool, _, edition = key.tool.partition("@")
     return SweepRow(
@@ -110,11 +112,11 @@ def _count_rows(task: SweepTask) -> Rows:
     rows: Rows = {}
     try:
         request = build_request(msgspec.structs.replace(task.case, target=task.target))
-        tools, conventions = task.keyed_tools("run"), task.keyed_tools("predicted")
+        tools, conventions = task.tools_without_row("run"), task.tools_without_row("predicted")
         if tools or not conventions:
             comparison = Comparison(tools=tools, timeout=task.timeout)
-            still = nullcontext if task.is_alone else None
-            report = compare_with_tools(request, comparison, lambda _: None, still)
+            single_threaded = nullcontext if task.is_alone else None
+            report = compare_with_tools(request, comparison, lambda _: None, single_threaded)
             rows |= _rows_of_report(task.case, report)
         if conventions:
             numbers = predict_model_numbers(request, choose_conventions(conventions))
@@ -201,12 +203,12 @@ def _macs_of_step(step: Explanation) -> int:
     return step.macs if isinstance(step.macs, int) else 0
 
 
-def _causes_with_unit(amounts: list[tuple[str, Amount]], explained: Amount) -> dict[str, Amount]:
-    """Return the amounts by cause, with what is left of `explained` as that of the unit."""
+def _causes_with_unit(amounts: list[tuple[str, Amount]], difference: Amount) -> dict[str, Amount]:
+    """Return the amounts by cause, with what is left of `difference` as that of the unit."""
     causes: dict[str, Amount] = {}
     for cause, amount in amounts:
         causes[cause] = causes.get(cause, 0) + amount
-    causes[PER_MAC] = explained - sum(causes.values())
+    causes[PER_MAC] = difference - sum(causes.values())
     return {cause: amount for cause, amount in causes.items() if amount}
 
 

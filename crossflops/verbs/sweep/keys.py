@@ -1,4 +1,4 @@
-"""What the number of a tool for a model depends on: the key of its row in the store.
+"""Find all that the number of a tool for a model depends on: the key of its row in the store.
 
 The case, the tool, and the versions of all that makes the number: crossflops, the tool and its
 plugin, Python and the system, the installed frameworks, the library of the model, and the content
@@ -54,7 +54,7 @@ class ToolVersions:
         self._installed: tuple[str, ...] | None = None
         self._by_tool: dict[str, dict[str, str]] = {}
 
-    def installed_tools(self) -> tuple[str, ...]:
+    def available_tools(self) -> tuple[str, ...]:
         """Return the ids of all tools that are installed, or have an interpreter of their own."""
         if self._installed is None:
             self._installed = tuple(dict.fromkeys([*plugin_entry_points(), *self._interpreters]))
@@ -101,7 +101,7 @@ def _plugin_version(tool: str) -> dict[str, str]:
 def find_row_keys(item: SuiteItem, tools: ToolVersions) -> tuple[RowKey, ...]:
     """Return the keys of the rows of an item: the native count, its tools, its conventions."""
     shared = {**_machine_versions(), **_model_versions(item.case.target), **_formula_digests()}
-    chosen = tools.installed_tools() if item.tools is None else item.tools
+    chosen = tools.available_tools() if item.tools is None else item.tools
     rows: list[tuple[str, Kind, dict[str, str]]] = [(NATIVE, "native", {})]
     rows += [(tool, "run", tools.versions_of(tool)) for tool in chosen]
     rows += [(name, "predicted", {}) for name in _convention_names(item.conventions)]
@@ -140,16 +140,16 @@ def _machine_versions() -> dict[str, str]:
 def _model_versions(target: str) -> dict[str, str]:
     """Return the versions on which the count of a model depends, and the hash of its file."""
     names = list(_OF_FILES)
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     if not is_file(target):
         names += [name for frontend in FRONTENDS for _, name in frontend.versions]
         package = _package_of_target(target)
         names += _distributions_of_package(package)
-        found |= _module_digest(package) if package else {}
-    found |= _file_digest(target)
+        digests |= _module_digest(package) if package else {}
+    digests |= _file_digest(target)
     folders = tuple(sys.path)
     versions = {name: distribution_version(name, folders) for name in dict.fromkeys(names)}
-    return {**{name: version for name, version in versions.items() if version}, **found}
+    return {**{name: version for name, version in versions.items() if version}, **digests}
 
 
 def _package_of_target(target: str) -> str:
@@ -200,10 +200,9 @@ def _module_digest(package: str) -> dict[str, str]:
 
 def _file_digest(target: str) -> dict[str, str]:
     """Return {"file": hash} of the file that a target names, {} where it names none."""
-    whole = Path(target)
-    before = Path(target.rpartition(":")[0]) if ":" in target else whole
-    after = Path(target.partition(":")[2]) if ":" in target else whole
-    for path in dict.fromkeys((whole, before, after)):
+    before, _, _ = target.rpartition(":")  # file.py:callable
+    _, _, after = target.partition(":")  # hf:folder
+    for path in map(Path, filter(None, (target, before, after))):
         files = [path, *(path / name for name in _CONFIGS)] if str(path) != "." else []
         for file in files:
             if file.is_file():
@@ -220,7 +219,7 @@ def _hash_file(file: Path) -> str:
 def _formula_digests() -> dict[str, str]:
     """Return the hashes of the files of formulas that are in force, by name."""
     return {
-        f"formulas {Path(place).name}": hashlib.sha256(contents(Path(place))).hexdigest()
-        for place in places_for_workers()
-        if Path(place).is_file()
+        f"formulas {file.name}": hashlib.sha256(contents(file)).hexdigest()
+        for file in map(Path, places_for_workers())
+        if file.is_file()
     }

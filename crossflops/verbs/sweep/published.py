@@ -8,7 +8,7 @@ from crossflops.report.sweep import NATIVE, PublishedPoint, SweepRow
 from crossflops.verbs.published_tables import read_published_table
 
 
-def published_points(path: str, rows: Sequence[SweepRow]) -> tuple[PublishedPoint, ...]:
+def match_published_figures(path: str, rows: Sequence[SweepRow]) -> tuple[PublishedPoint, ...]:
     """Return each figure of a table whose model the sweep has counted, () without a table.
 
     Raises InputError for a file that is not such a table: see `audit`.
@@ -19,13 +19,13 @@ def published_points(path: str, rows: Sequence[SweepRow]) -> tuple[PublishedPoin
         row for row in rows if row.tool == NATIVE and row.macs is not None and not row.case.train
     ]
     published = read_published_table(Path(path)).rows
-    found = (
-        _published_point(figure, row)
+    matches = (
+        _match_figure(figure, row)
         for figure in published
         for row in native
         if _is_about(figure, row)
     )
-    return tuple(point for point in found if point is not None)
+    return tuple(point for point in matches if point is not None)
 
 
 def _is_about(figure: PublishedRow, row: SweepRow) -> bool:
@@ -40,7 +40,7 @@ def _is_about(figure: PublishedRow, row: SweepRow) -> bool:
     return is_size and (figure.image_size is None or sides[0] == "1")
 
 
-def _published_point(figure: PublishedRow, row: SweepRow) -> PublishedPoint | None:
+def _match_figure(figure: PublishedRow, row: SweepRow) -> PublishedPoint | None:
     """Return a figure beside the count of a row, None if the row does not have its unit."""
     counts = {"macs": row.macs, "flops": row.flops, "params": row.params}
     unit = figure.figure.unit

@@ -108,7 +108,7 @@ class SweepStore:
         names = self._select("SELECT key, content FROM rows ORDER BY recorded, key")
         return [self._read_content(name) for _, name in names]
 
-    def computed_counts(self) -> dict[str, int]:
+    def computation_counts(self) -> dict[str, int]:
         """Return how often each row was computed, by its key."""
         return dict(self._select("SELECT key, computed FROM rows"))
 
@@ -161,9 +161,9 @@ class SweepStore:
 
         Raises InputError if it is not an index of a sweep or cannot be written.
         """
-        place = f"file:{quote(str((self._folder / _INDEX).absolute()))}?mode={mode}"
+        address = f"file:{quote(str((self._folder / _INDEX).absolute()))}?mode={mode}"
         try:
-            with closing(sqlite3.connect(place, timeout=_WAIT, uri=True)) as index, index:
+            with closing(sqlite3.connect(address, timeout=_WAIT, uri=True)) as index, index:
                 index.execute(_TABLE)  # a process may have ended between the file and the table
                 yield index
         except (OSError, sqlite3.Error) as error:

@@ -68,22 +68,22 @@ def read_suite(suite: str | Path | Mapping[str, Any]) -> Suite:
     return _suite_from_table(table, str(path), path.name, path.parent)
 
 
-def _suite_from_table(table: Mapping[str, Any], place: str, name: str, folder: Path) -> Suite:
-    """Return the suite of a table; `place` names it in messages, `folder` is that of its file."""
-    _refuse_unknown_keys(table, _SUITE_KEYS, place)
+def _suite_from_table(table: Mapping[str, Any], source: str, name: str, folder: Path) -> Suite:
+    """Return the suite of a table; `source` names it in messages, `folder` is that of its file."""
+    _refuse_unknown_keys(table, _SUITE_KEYS, source)
     models = table.get("model")
     if not isinstance(models, list | tuple) or not models:
-        raise InputError(f"{place} names no model", _EXAMPLE)
+        raise InputError(f"{source} names no model", _EXAMPLE)
     items: dict[bytes, SuiteItem] = {}
     for number, model in enumerate(models, 1):
-        where = f"model {number} of {place}"
+        where = f"model {number} of {source}"
         if not isinstance(model, Mapping):
             raise InputError(f"{where} is not a table", _EXAMPLE)
         _refuse_unknown_keys(model, _MODEL_KEYS, where)
-        for item in _model_items({**_shared_keys(table), **model}, where):
+        for item in _model_items({**_keys_for_all(table), **model}, where):
             key = msgspec.json.encode(item.case, order="sorted")
             items[key] = _join_items(items[key], item) if key in items else item
-    published = _text_or_default(table, "published", place)
+    published = _text_or_default(table, "published", source)
     return Suite(
         name=name,
         items=tuple(items.values()),
@@ -100,18 +100,18 @@ def _join_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
     return msgspec.structs.replace(first, tools=tools, conventions=conventions)
 
 
-def _shared_keys(table: Mapping[str, Any]) -> dict[str, Any]:
+def _keys_for_all(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a suite that hold for each of its models, unless the model has them."""
     return {key: table[key] for key in _SHARED if key in table}
 
 
-def _refuse_unknown_keys(table: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+def _refuse_unknown_keys(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
     """Raise InputError for a key that is not known."""
     for key in table:
-        if key not in known:
+        if key not in keys:
             raise InputError(
                 f"unknown key {key!r} in {where}",
-                nearest_name_hint(str(key), known, f"known: {', '.join(known)}"),
+                nearest_name_hint(str(key), keys, f"known: {', '.join(keys)}"),
             )
 
 

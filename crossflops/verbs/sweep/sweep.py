@@ -29,7 +29,7 @@ from crossflops.verbs.sweep.items import (
     record_case,
 )
 from crossflops.verbs.sweep.keys import RowKey, ToolVersions, find_row_keys
-from crossflops.verbs.sweep.published import published_points
+from crossflops.verbs.sweep.published import match_published_figures
 from crossflops.verbs.sweep.store import SweepStore
 from crossflops.verbs.sweep.suite import Suite, SuiteItem, read_suite
 from crossflops.verbs.table import choose_jobs
@@ -37,7 +37,7 @@ from crossflops.workers.warm_executor import WarmExecutor, WorkerEndedError
 
 Progress = Callable[[str], None]
 _WAITING = 4  # calls for each worker that are handed over at a time: their keys are known by then
-Keyed = list[tuple[SuiteItem, tuple[RowKey, ...]]]
+ItemKeys = list[tuple[SuiteItem, tuple[RowKey, ...]]]
 
 
 class SweepChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,16 +70,20 @@ def run_sweep(
     """
     read = read_suite(suite)
     store = SweepStore(Path(choice.store))
-    recorded = store.row_keys()
+    stored_keys = store.row_keys()
     earlier = _read_earlier(choice.compare_to) if choice.compare_to else ()
     items = _choose_items(read, choice)
     versions = ToolVersions()
-    keyed = [(item, find_row_keys(item, versions)) for item in items]
-    tasks = [task for item, keys in keyed if (task := _missing_rows(item, keys, recorded, choice))]
+    item_keys = [(item, find_row_keys(item, versions)) for item in items]
+    tasks = [
+        task
+        for item, keys in item_keys
+        if (task := _missing_rows(item, keys, stored_keys, choice))
+    ]
     if tasks:
         store.make_index()
     _count_tasks(tasks, len(items), choice, on_progress)
-    rows = list(_read_rows(keyed, store))
+    rows = list(_read_rows(item_keys, store))
     tools = dict.fromkeys(row.tool for row, _ in rows if row.tool != NATIVE)
     return Sweep(
         suite=read.name,
@@ -88,7 +92,7 @@ def run_sweep(
         left_out=len(read.items) - len(items),
         compared_to=choice.compare_to,
         changes=find_changes(rows, earlier) if choice.compare_to else (),
-        published=published_points(read.published, [row for row, _ in rows]),
+        published=match_published_figures(read.published, [row for row, _ in rows]),
         made_with=framework_versions(is_file=True),
     )
 
@@ -129,10 +133,10 @@ def _is_chosen(item: SuiteItem, patterns: Sequence[str]) -> bool:
 
 
 def _missing_rows(
-    item: SuiteItem, keys: tuple[RowKey, ...], recorded: set[str], choice: SweepChoice
+    item: SuiteItem, keys: tuple[RowKey, ...], stored_keys: set[str], choice: SweepChoice
 ) -> SweepTask | None:
     """Return the task that counts the rows that are not recorded, None if all are."""
-    missing = tuple(key for key in keys if key.digest not in recorded)
+    missing = tuple(key for key in keys if key.digest not in stored_keys)
     if not missing:
         return None
     is_local = choice.executor is None
@@ -172,8 +176,8 @@ def _count_tasks(
         return
     jobs = choice.jobs or choose_jobs(2 * len(tasks))
     with _open_executor(choice, min(jobs, len(tasks))) as executor:
-        for task, counted in _iterate_counted(executor, tasks, jobs * _WAITING, choice):
-            pace.say_case(task, counted)
+        for task, result in _iterate_results(executor, tasks, jobs * _WAITING, choice):
+            pace.say_case(task, result)
     pace.say_end()
 
 
@@ -191,7 +195,7 @@ def _open_executor(choice: SweepChoice, jobs: int) -> Iterator[Executor]:
         executor.shutdown(cancel_futures=True)  # whatever an error or Ctrl-C has left
 
 
-def _iterate_counted(
+def _iterate_results(
     executor: Executor, tasks: Sequence[SweepTask], most: int, choice: SweepChoice
 ) -> Iterator[tuple[SweepTask, CountedCase]]:
     """Yield each task with its rows, as they end; at most so many are handed over at a time.
@@ -225,14 +229,14 @@ def _record_result(
     A worker that ended leaves failures. Raises what else went wrong outside of the model.
     """
     try:
-        counted = future.result()
+        result = future.result()
     except WorkerEndedError as error:
-        counted = fail_case(task, error.message)
+        result = fail_case(task, error.message)
     else:
         if choice.executor is None:
-            return counted
-    record_case(choice.store, counted)
-    return counted
+            return result
+    record_case(choice.store, result)
+    return result
 
 
 class _Pace:
@@ -249,10 +253,10 @@ class _Pace:
         self._begun = time.monotonic()
         self._on_progress = on_progress
 
-    def say_case(self, task: SweepTask, counted: CountedCase) -> None:
+    def say_case(self, task: SweepTask, result: CountedCase) -> None:
         """Report a case that ended."""
         self._done += 1
-        self._failed += any(content["row"].get("failure") for content in counted.contents.values())
+        self._failed += any(content["row"].get("failure") for content in result.contents.values())
         seconds = time.monotonic() - self._begun
         left = seconds / self._done * (self._tasks - self._done)
         self._on_progress(
@@ -272,13 +276,13 @@ class _Pace:
         self._on_progress(f"{', '.join(words)}\n")
 
 
-def _rate_text(done: int, seconds: float) -> str:
+def _rate_text(cases: int, seconds: float) -> str:
     """Return how many cases end per second or per minute.
 
     >>> _rate_text(10, 4.0), _rate_text(10, 60.0)
     ('2.5 per s', '10 per min')
     """
-    rate = done / max(seconds, 1e-9)
+    rate = cases / max(seconds, 1e-9)
     return f"{rate:.3g} per s" if rate >= 1 else f"{rate * 60:.3g} per min"
 
 
@@ -296,12 +300,14 @@ def _duration_text(seconds: float) -> str:
 # The rows.
 
 
-def _read_rows(keyed: Keyed, store: SweepStore) -> Iterator[tuple[SweepRow, dict[str, str]]]:
+def _read_rows(
+    item_keys: ItemKeys, store: SweepStore
+) -> Iterator[tuple[SweepRow, dict[str, str]]]:
     """Yield the rows of the items, each with its versions, from the store."""
-    if not any(keys for _, keys in keyed):
+    if not any(keys for _, keys in item_keys):
         return
-    contents = store.read_contents([key.digest for _, keys in keyed for key in keys])
-    for item, keys in keyed:
+    contents = store.read_contents([key.digest for _, keys in item_keys for key in keys])
+    for item, keys in item_keys:
         for key in keys:
             row, versions = _decode_row(contents[key.digest])
             yield msgspec.structs.replace(row, family=item.family), versions

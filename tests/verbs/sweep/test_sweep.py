@@ -73,7 +73,7 @@ def test_what_the_store_has_is_not_counted_again(folder, monkeypatch):
     second = sweep(grown)
     assert numbers(first).items() <= numbers(second).items()
     assert numbers(second)["m5.onnx", "native"] == 50
-    assert set(SweepStore(Path("store")).computed_counts().values()) == {1}
+    assert set(SweepStore(Path("store")).computation_counts().values()) == {1}
 
 
 def test_a_model_that_changed_is_counted_again(folder):
@@ -285,7 +285,7 @@ def test_a_sweep_that_is_killed_goes_on(folder):
     sweep("suite.toml", "through")
     assert rows_of("killed") == rows_of("through")
     assert len(rows_of("killed")) == 2 * len(names)
-    assert set(SweepStore(Path("killed")).computed_counts().values()) == {1}
+    assert set(SweepStore(Path("killed")).computation_counts().values()) == {1}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
