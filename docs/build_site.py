@@ -34,7 +34,7 @@ FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 CHAPTERS = {
     "Begin": ("tutorial", "README"),
     "How to": (
-        "models", "count", "compare", "identify", "tools", "efficiency", "roofline", "training",
+        "models", "count", "compare", "identify", "sweep", "tools", "efficiency", "roofline", "training",
         "bench", "profile", "devices", "formulas", "ci",
     ),
     "Reference": (
