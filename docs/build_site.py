@@ -34,8 +34,8 @@ FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 CHAPTERS = {
     "Begin": ("tutorial", "README"),
     "How to": (
-        "models", "count", "compare", "identify", "sweep", "tools", "efficiency", "roofline", "training",
-        "bench", "profile", "devices", "formulas", "ci",
+        "models", "count", "compare", "identify", "sweep", "tools", "efficiency", "roofline",
+        "training", "bench", "profile", "devices", "formulas", "ci",
     ),
     "Reference": (
         "reference/verbs", "python", "reference/python", "reference/schema", "ops", "kernels",
