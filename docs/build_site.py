@@ -39,7 +39,7 @@ CHAPTERS = {
     ),
     "Reference": (
         "reference/verbs", "python", "reference/python", "reference/schema", "ops", "kernels",
-        "causes", "conventions", "errors", "published",
+        "causes", "conventions", "errors", "published", "atlas",
     ),
     "Explanation": ("llm", "converters", "performance", "adr/index"),
     "Contribute": ("extending", "architecture", "style", "release", "changelog"),
