@@ -9,11 +9,11 @@ import crossflops
 from crossflops.errors import CrossflopsError
 from tests.onnx_files import parsed
 
-FEW = 29
+FEW = 30  # with `sweep`, which is a verb as the others
 
 
 def test_the_public_names_are_few_and_there():
-    """At most 29, in order, each of them defined, none of them a module."""
+    """At most 30, in order, each of them defined, none of them a module."""
     assert list(crossflops.__all__) == sorted(set(crossflops.__all__))
     assert len(crossflops.__all__) <= FEW
     for name in crossflops.__all__:

@@ -4,7 +4,7 @@ as a page.
 In: arguments. Out: a page on stdout or in a file, and an exit status.
 May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
 operators, patches, plugins, profiling, render, report, rules, targets, testing, tools,
-training_loops, verbs; the
+training_loops, verbs, workers; the
 verbs when they are called.
 """
 
@@ -57,6 +57,7 @@ VERBS = {
     "table": "Count several models into one table for a paper, one row each.",
     "identify": "Find the tool, unit, setting or input size that prints a published figure.",
     "audit": "Reproduce the published figures of a table, and name its contradictions.",
+    "sweep": "Count many models with many tools into a store that can be continued.",
     "diff": "Show what changed between two models, two saved reports, or two git revisions.",
     "check": "Check models against the budgets of a configuration file.",
     "check-formula": "Check your own operator formulas against their references.",

@@ -480,16 +480,20 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
     """
     if value is None:
         return None
-    from crossflops.render.formats import FORMATS, suffix
+    from crossflops.render.formats import PARQUET, file_suffixes, suffix
 
     path = Path(value)
-    if suffix(path) not in FORMATS:
+    if suffix(path) not in file_suffixes():
         raise UnknownNameError(
             f"{value} has the suffix {suffix(path)!r}, which is not a known format"
             if path.suffix
             else f"{value} has no suffix, which would give the format",
-            f"choose one of {', '.join(FORMATS)}",
+            f"choose one of {', '.join(file_suffixes())}",
         )
+    if suffix(path) == PARQUET:
+        from crossflops.render.parquet import require_pyarrow
+
+        require_pyarrow()
     return writable(path)
 
 

@@ -18,6 +18,8 @@ from crossflops.targets.request import Request, is_empty_input
 from crossflops.targets.target import imports_restored
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from crossflops.facade import (
         ShownAudit,
         ShownBench,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         ShownMatches,
         ShownProfile,
         ShownReport,
+        ShownSweep,
         ShownTable,
     )
     from crossflops.verbs.export import Files
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
         | ShownProfile
         | ShownIdentification
         | ShownAudit
+        | ShownSweep
     )
 
 __all__ = [
@@ -60,6 +64,7 @@ __all__ = [
     "identify",
     "profile",
     "render",
+    "sweep",
     "table",
 ]
 
@@ -1035,6 +1040,67 @@ def _size_options(batch: int | None, seq: int | None, image_size: int | None) ->
     """Return the sizes of the usual input of a model by name that were given, by name."""
     sizes = {"batch": batch, "seq": seq, "image_size": image_size}
     return {name: size for name, size in sizes.items() if size is not None}
+
+
+@accepting_formulas
+def sweep(
+    suite: str | Path | Mapping[str, Any],
+    *,
+    store: str | Path,
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    compare_to: str | Path = "",
+    jobs: int | None = None,
+    timeout: float = TIMEOUT,
+    executor: "Executor | None" = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownSweep":
+    """Return the number of each tool for each model and input of a suite, each counted once and
+    kept in a store.
+
+    Args:
+        suite: A TOML file, or a dict of the same form: {"model": [{"target": "model.onnx"}]}. A
+            model has target, and input, arg, dim, batch, seq, image_size, family and train; tools
+            and as (conventions) stand there, or beside "model" for all.
+        store: The folder of the rows. What it has is not counted again: a sweep that was ended
+            continues. A row holds for the versions of everything that it depends on.
+        only: Patterns of targets.
+        limit: The largest number of models and inputs, the first ones.
+        compare_to: The folder of another store, whose numbers may differ: see `changes`.
+        jobs: The number of models that are counted in parallel, each in a process; None for what
+            the machine allows.
+        timeout: The seconds that a model, and each tool on it, may take.
+        executor: An executor of `concurrent.futures` that counts the models in place of such
+            processes, such as `distributed.Client(...).get_executor()`.
+        on_progress: A function that gets a line about each model.
+
+    Returns:
+        The rows. A tool without a number has a row with its failure.
+
+    Raises:
+        InputError: The suite is invalid, a pattern matches no model, or a folder is not a store.
+        UnknownNameError: A tool is not installed, or a convention is unknown.
+
+    Example:
+        A MatMul of 4x8 by 8x2, 8 x (2 x 8 - 1) FLOPs, and a Relu of its 8 elements:
+
+        >>> import crossflops
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> suite = {"tools": [], "as": ["exact-2k-1"], "model": [{"target": "model.onnx"}]}
+        >>> with ThreadPoolExecutor(1) as executor:
+        ...     result = crossflops.sweep(suite, store="sweeps", executor=executor)
+        >>> [(row.tool, row.total) for row in result.rows]
+        [('native', 64), ('exact-2k-1', 128)]
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs.sweep.sweep import SweepChoice, run_sweep
+
+    choice = SweepChoice(
+        store=str(store), only=tuple(only), limit=limit, jobs=jobs, timeout=timeout,
+        compare_to=str(compare_to), executor=executor,
+    )  # fmt: skip
+    result: ShownSweep = with_page(run_sweep(suite, choice, on_progress or _ignore_api_progress))
+    return result
 
 
 @imports_restored()

@@ -14,19 +14,23 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import SCHEMA, Report
+from crossflops.report.sweep import Sweep
 from crossflops.verbs.compare.questions import answer_report_questions
 
 SavedResult: TypeAlias = (
-    Report | Bench | EfficiencyReport | TrainingProfile | Identification | Audit
+    Report | Bench | EfficiencyReport | TrainingProfile | Identification | Audit | Sweep
 )
 _HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
-Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit)
+Found = TypeVar(
+    "Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit, Sweep
+)
 _KINDS: tuple[tuple[str, type[Any]], ...] = (  # a key that only this kind of result has
     ("curve", Bench),
     ("latencies", TrainingProfile),
     ("efficiency", EfficiencyReport),
     ("candidates", Identification),
     ("contradictions", Audit),
+    ("compared_to", Sweep),
 )
 
 

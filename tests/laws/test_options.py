@@ -87,7 +87,7 @@ VALUES = {
     "--write-trace": "trace.json", "--step": "2", "--by-tool": "exact-2k-1", "--digits": "9",
     "--max-increase": "2%", "--junit": "j.xml", "--code-quality": "q.json",
     "--to": "onnx", "--search": "v100", "--clock": "3GHz", "--units": "3", "--fma": "5",
-    "--bus": "7", "--channels": "3", "--transfers": "4", "--jobs": "2",
+    "--compare-to": "earlier", "--bus": "7", "--channels": "3", "--transfers": "4", "--jobs": "2",
 }  # fmt: skip
 OF_VERB = {
     ("devices", "--precision"): "fp64",
@@ -134,6 +134,7 @@ WAYS = {
     "table": ("fixed.onnx --json", "named.onnx --dim rows=2"),
     "identify": ("42 fixed.onnx --json", "24 named.onnx --dim rows=2"),
     "audit": ("published.csv --json",),
+    "sweep": ("suite.toml --store rows --json",),
     "diff": ("fixed.onnx other.onnx --input 2x4 --json", "count.json other.json --json",
              "fixed.onnx other.json --json"),
     "check": ("", "fixed.onnx", "fixed.onnx other.onnx --json --if-budgeted"),
@@ -161,8 +162,11 @@ OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS | OF_LANGUAGE, "check": {"--against
 # Of these some options change nothing in the files that are asked about here: see their own tests.
 OF_FILES = {
     "count", "compare", "profile", "table", "diff", "export", "render", "identify", "audit",
+    "sweep",
 }  # fmt: skip
-OF_TOOLS = {"--compare", "--latency", "--observe", "--measure", "--no-tools", "--bench"}
+OF_TOOLS = {
+    "--compare", "--latency", "--observe", "--measure", "--no-tools", "--bench", "--dask", "--ray",
+}  # fmt: skip
 
 
 def options_of(verb):
@@ -211,6 +215,7 @@ def folder(tmp_path, monkeypatch):
         "m.py": "def loss(outputs):\n    return outputs\n",
         "own.py": FORMULA,
         "published.csv": "model,macs\nfixed.onnx,42\nother.onnx,100\n",
+        "suite.toml": 'tools = []\n[[model]]\ntarget = ["fixed.onnx", "other.onnx"]\n',
         "crossflops.toml": '[budgets."fixed.onnx"]\nrules = ["macs <= 4G"]\n',
     }
     for name, text in texts.items():
@@ -219,6 +224,7 @@ def folder(tmp_path, monkeypatch):
     run(["count", "other.onnx", "-o", "other.json"])
     write_workload_report(tmp_path / "workload.json", (tmp_path / "count.json").read_bytes())
     run(["efficiency", "fixed.onnx", "--roofline", *PEAK.split(), "-o", "rates.json"])
+    run(["sweep", "suite.toml", "--store", "earlier"])
     step = "fixed.onnx --fwd-ms 1 --bwd-ms 2 --peak-tflops 1 -o step.json"
     run(["profile", *step.split()])
     return tmp_path
