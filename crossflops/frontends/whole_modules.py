@@ -114,10 +114,10 @@ def _function_operands(
         return
     for spec in call.inputs:
         outer, dot, rest = spec.name.partition(".")
-        place = int(outer) - 1 if outer.isdecimal() else -1
-        known = function.operands.get(place, ())
+        position = int(outer) - 1 if outer.isdecimal() else -1
+        known = function.operands.get(position, ())
         own = replace(spec, name=f"{call.key}:{spec.name}")
-        name = names.get(str(place), str(place) if place >= 0 else outer)
+        name = names.get(str(position), str(position) if position >= 0 else outer)
         yield (
             f"{name}{dot}{rest}" if dot else name,
             next((value for value in known if _has_same_form(value, spec)), own),
@@ -130,8 +130,10 @@ def _settings_by_name(call: Call | None, names: Mapping[str, str]) -> dict[str, 
     """
     settings = _plain(call.settings) if call is not None else {}
     return {
-        names.get(str(int(place) - 1), str(int(place) - 1)) if place.isdecimal() else place: value
-        for place, value in settings.items()
+        names.get(str(int(position) - 1), str(int(position) - 1))
+        if position.isdecimal()
+        else position: value
+        for position, value in settings.items()
     }
 
 

@@ -258,7 +258,7 @@ _COLLECTORS: list[set[str]] = []
 
 
 @contextmanager
-def collecting_used_formulas() -> Iterator[set[str]]:
+def formula_names_in_use() -> Iterator[set[str]]:
     """Yield a set that gets the name of each formula that counts a call in the block."""
     names: set[str] = set()
     _COLLECTORS.append(names)

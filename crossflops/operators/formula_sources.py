@@ -404,7 +404,7 @@ def own_formulas() -> tuple[Formula, ...]:
     return tuple(STATE.in_force)
 
 
-def given_formulas() -> tuple[Formula, ...]:
+def formulas_of_request() -> tuple[Formula, ...]:
     """Return the formulas that the request itself names: of its files, and of modules that it
     names.
     """

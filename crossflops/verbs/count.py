@@ -525,7 +525,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
         return count_generation(request)
     conventions = _request_conventions(request)
-    with collecting_warnings() as sentences, watching_given_formulas() as warn_of_unmatched:
+    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
         settled, formulas, run = _settle_sizes(request)
         if build is None or settled is not request:
             build = build_for(settled)
@@ -570,22 +570,22 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
 
 @contextmanager
-def watching_given_formulas() -> Iterator[Callable[[CountedModel], None]]:
+def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
     """Yield a function that issues a warning if formulas that the request names match no call of a
     counted model; those that count a call inside the block are known to match one.
     """
     sources: Any = sys.modules.get("crossflops.operators.formula_sources")
-    if sources is None or not sources.given_formulas():
+    if sources is None or not sources.formulas_of_request():
         yield lambda native: None
         return
-    from crossflops.operators.formula import collecting_used_formulas
-    from crossflops.verbs.unmatched_formulas import unmatched_formula_messages
+    from crossflops.operators.formula import formula_names_in_use
+    from crossflops.verbs.unmatched_formulas import formula_mismatch_messages
 
-    with collecting_used_formulas() as used:
+    with formula_names_in_use() as used:
 
         def warn_of_unmatched(native: CountedModel) -> None:
             """Issue a warning for formulas of the request that match no call of this model."""
-            for message in unmatched_formula_messages(native.graph, native.trace, used):
+            for message in formula_mismatch_messages(native.graph, native.trace, used):
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
         yield warn_of_unmatched

@@ -7,7 +7,7 @@ from crossflops.frontends.converted import all_nested_nodes
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Trace
 from crossflops.operators.formula import Formula, plain_class_name
-from crossflops.operators.formula_sources import find_formula, given_formulas
+from crossflops.operators.formula_sources import find_formula, formulas_of_request
 from crossflops.report.custom_operators import operator_name
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
@@ -15,18 +15,18 @@ _LIKE = 0.8  # of two names, the share of letters from which they are similar
 _MOST_NAMES = 3
 
 
-def unmatched_formula_messages(graph: Graph, trace: Trace, used: Set[str]) -> Iterator[str]:
+def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> Iterator[str]:
     """Yield a message about formulas that the request names and that match no call of the model.
 
     Args:
         graph: The graph of the model.
         trace: Its calls and modules.
-        used: The names of formulas that have counted a call.
+        names: The names of formulas that have counted a call.
     """
-    unused = [formula for formula in given_formulas() if formula.name not in used]
+    unused = [formula for formula in formulas_of_request() if formula.name not in names]
     if not unused:
         return
-    called = _names_called(graph, trace)
+    calls = _names_called(graph, trace)
     far: list[Formula] = []
     for formula in unused:
         if _is_called(formula, graph, trace):
@@ -36,20 +36,20 @@ def unmatched_formula_messages(graph: Graph, trace: Trace, used: Set[str]) -> It
                     "but no node of the graph is made of these calls"
                 )
             continue
-        names = _similar_names(formula, called)
-        if names:
+        similar = _similar_names(formula, calls)
+        if similar:
             yield (
                 f"{formula.place} matches no call of the model {graph.name}, "
-                f"which calls {', '.join(names)}"
+                f"which calls {', '.join(similar)}"
             )
         else:
             far.append(formula)
     if far:
-        places = ", ".join(formula.place for formula in far[:_MOST_NAMES])
+        texts = ", ".join(formula.place for formula in far[:_MOST_NAMES])
         more = f" and {len(far) - _MOST_NAMES} more" if len(far) > _MOST_NAMES else ""
         verb = "matches" if len(far) == 1 else "match"
         yield (
-            f"{places}{more} {verb} no call of the model {graph.name}, "
+            f"{texts}{more} {verb} no call of the model {graph.name}, "
             "and it calls nothing with a similar name"
         )
 
@@ -60,10 +60,10 @@ def _is_called(formula: Formula, graph: Graph, trace: Trace) -> bool:
     """
     if formula.module:
         return not formula.class_names.isdisjoint(_class_names_called(graph, trace))
-    whole = graph.whole.nodes if graph.whole is not None else ()
+    with_dead = graph.whole.nodes if graph.whole is not None else ()
     return any(
         find_formula(node.op.domain, node.op.type) is formula
-        for node in all_nested_nodes((*graph.nodes, *graph.replaced, *whole))
+        for node in all_nested_nodes((*graph.nodes, *graph.replaced, *with_dead))
         if node.op.domain not in _STANDARD
     )
 
@@ -88,10 +88,10 @@ def _names_called(graph: Graph, trace: Trace) -> list[str]:
     return sorted({*operators, *classes})
 
 
-def _similar_names(formula: Formula, called: Iterable[str]) -> list[str]:
+def _similar_names(formula: Formula, calls: Iterable[str]) -> list[str]:
     """Return the called names that are like the one of a formula, the most similar first."""
     own = formula.module or formula.name
-    ranked = sorted(((_similarity(own, name), name) for name in called), reverse=True)
+    ranked = sorted(((_similarity(own, name), name) for name in calls), reverse=True)
     return [name for likeness, name in ranked if likeness >= _LIKE][:_MOST_NAMES]
 
 

@@ -44,7 +44,7 @@ from crossflops.verbs.count import (
     build_count_report,
     collecting_warnings,
     count_source,
-    watching_given_formulas,
+    formula_match_check,
 )
 from crossflops.verbs.lengths import (
     SPAN,
@@ -337,7 +337,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
     Raises InputError for options that do not apply, and where the model does not generate.
     """
     refuse_other_options(request)
-    with collecting_warnings() as sentences, watching_given_formulas() as warn_of_unmatched:
+    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
         with record_warnings(CrossflopsWarning) as recorded:
             counted, workload = ModelBuild(request).ask(
                 lambda source: count_workload(request, source)

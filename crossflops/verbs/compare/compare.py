@@ -42,7 +42,7 @@ from crossflops.verbs.count import (
     collecting_warnings,
     count_recording,
     flags_of_training,
-    watching_given_formulas,
+    formula_match_check,
 )
 from crossflops.verbs.provenance import (
     build_request_record,
@@ -105,7 +105,7 @@ def _compare_model(
     with (
         naming_model_in_errors(model.number),
         collecting_warnings() as sentences,
-        watching_given_formulas() as warn_of_unmatched,
+        formula_match_check() as warn_of_unmatched,
     ):
         attempt = _attempt_with_values_if_needed(model, runner, on_progress)
         warn_of_unmatched(attempt.counts.counted[setting.training])

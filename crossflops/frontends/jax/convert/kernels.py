@@ -29,8 +29,8 @@ def kernel_name(eqn: Any) -> str:
     """Return the name of a Pallas kernel: the one that its call gives it, or else that of its
     function; "" if neither is known.
     """
-    if given := eqn.params.get("name"):
-        return str(given)
+    if label := eqn.params.get("name"):
+        return str(label)
     debug = getattr(eqn.params.get("jaxpr"), "debug_info", None)
     return str(getattr(debug, "func_src_info", None) or "").partition(" ")[0]
 

@@ -65,12 +65,12 @@ def apply_by_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[...
 
 
 def apply_in_base(
-    recorder: Recorder, apply: Callable[..., Any], noticed: Callable[..., Any]
+    recorder: Recorder, apply: Callable[..., Any], notice: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a replacement of the `apply` of the base class of custom functions.
 
     `apply` is the original one. A call that `apply_by_name` tells of is recorded already; any
-    other is a call of a method that the model took before, and is made by `noticed`.
+    other is a call of a method that the model took before, and is made by `notice`.
     """
 
     def apply_function(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ def apply_in_base(
         if recorder.applied_by_name is function or is_unseen(function):
             recorder.applied_by_name = None  # functions inside it are applied by themselves
             return apply(function, *args, **kwargs)
-        return noticed(function, *args, **kwargs)
+        return notice(function, *args, **kwargs)
 
     return apply_function
 

@@ -134,7 +134,7 @@ def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
             yield _operation_tensor_spec(f"{argument.name}_{number}", next(values))
 
 
-def _argument_names(specs: Sequence[TensorSpec]) -> tuple[str, ...]:
+def _operation_argument_names(specs: Sequence[TensorSpec]) -> tuple[str, ...]:
     """Return the names of the arguments of an operation; all tensors of a list have the name of
     the list.
     """
@@ -372,12 +372,13 @@ def link_operations(
         )
         path = layers.rows[call.module].path
         is_left = node.op.domain == DOMAIN and len(node.inputs) == len(call.inputs)
+        names = _operation_argument_names(call.inputs) if is_left else ()
         return msgspec.structs.replace(
             node,
             call=call.key,
             path=path,
             bodies=bodies,
-            operand_names=_argument_names(call.inputs) if is_left else node.operand_names,
+            operand_names=names or node.operand_names,
         )
 
     nodes_of_graph = tuple(link_node(node, "") for node in graph.nodes)
@@ -422,7 +423,7 @@ def _operation_finder(
                 _fill_missing_shapes(outputs, node.outputs),
             )
         settings = {n: value for n, value in call.settings.items() if n not in _OF_CALLS}
-        names = _argument_names(inputs)
+        names = _operation_argument_names(inputs)
         return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, settings, names)
 
     return find_operation
