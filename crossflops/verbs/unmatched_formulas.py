@@ -101,5 +101,6 @@ def _similarity(first: str, second: str) -> float:
     >>> _similarity("mylib::flash_attn", "other::FlashAttn")
     1.0
     """
-    last = [name.rpartition(":")[2].replace("_", "").lower() for name in (first, second)]
-    return max(SequenceMatcher(None, *last).ratio(), SequenceMatcher(None, first, second).ratio())
+    own, other = (name.rpartition(":")[2].replace("_", "").lower() for name in (first, second))
+    last: float = SequenceMatcher(None, own, other).ratio()
+    return max(last, SequenceMatcher(None, first, second).ratio())
