@@ -29,6 +29,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     settings: Mapping[str, Scalar] = {}
+    operand_names: tuple[str, ...] = ()
 
     def as_node(self, key: str) -> Node:
         """Return the operation as a node of a graph with this key, so that it can be counted."""
@@ -42,6 +43,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
                 for name, value in self.settings.items()
                 if value is not None
             },
+            operand_names=self.operand_names,
         )
 
 

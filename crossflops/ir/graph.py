@@ -259,7 +259,8 @@ class Function(msgspec.Struct, frozen=True):
 
     `nodes` are the keys of what its forward pass became, which may be nothing; `operands` the
     values that it is given by the place of the argument, of those that may have a gradient.
-    `home` is the node whose row has the work of the backward pass.
+    `home` is the node whose row has the work of the backward pass. `name` is that of the class in
+    its `module`, and `call` the key of the call in the trace, "" where there is none.
     """
 
     name: str
@@ -267,6 +268,8 @@ class Function(msgspec.Struct, frozen=True):
     operands: dict[int, tuple[TensorSpec, ...]]
     home: str
     kind: str = "an autograd.Function"
+    module: str = ""
+    call: str = ""
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ A formula sees one call: its operands and results by position and by name, and i
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -232,6 +233,17 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         return f"formula {self.function.__name__!r} of {self.name} ({self.origin})"
 
+    @property
+    def class_names(self) -> frozenset[str]:
+        """The names of the class of a formula, "package.module.Class": as it is written, and as
+        the class itself has it, which may be imported from another module; empty for an operator.
+        """
+        kind = find_loaded_class(self.module) if self.module else None
+        names = {self.module.replace(":", ".")} if self.module else set()
+        if isinstance(kind, type):
+            names.add(plain_class_name(f"{kind.__module__}.{kind.__qualname__}"))
+        return frozenset(names)
+
     def is_same_as(self, other: "Formula") -> bool:
         """Return whether the other one is the same formula read again: the same function from the
         same source.
@@ -242,6 +254,20 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.origin.digest == other.origin.digest or own.__module__ == its.__module__
 
 
+_COLLECTORS: list[set[str]] = []
+
+
+@contextmanager
+def formula_names_in_use() -> Iterator[set[str]]:
+    """Yield a set that gets the name of each formula that counts a call in the block."""
+    names: set[str] = set()
+    _COLLECTORS.append(names)
+    try:
+        yield names
+    finally:
+        _COLLECTORS.remove(names)
+
+
 def formula_rule(formula: Formula) -> OperatorRule:
     """Return the rule that counts an operator by this formula; it raises FormulaError if the
     formula returns no valid cost.
@@ -249,6 +275,8 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
     def count_call(node: Node) -> Cost:
         """Return the cost that the formula gives for a node."""
+        for names in _COLLECTORS:
+            names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
     def judge(node: Node) -> Exactness:

@@ -1,5 +1,6 @@
 """Make the native count of a model: normalize it, run it if requested, count it, and warn."""
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -527,7 +528,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 
         return count_generation(request)
     conventions = _request_conventions(request)
-    with collecting_warnings() as sentences:
+    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
         settled, formulas, run = _settle_sizes(request)
         if build is None or settled is not request:
             build = build_for(settled)
@@ -550,6 +551,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
             from crossflops.report.view import with_shapes
 
             report = with_shapes(report, native.graph, native.trace)
+        warn_of_unmatched(native)
     typed = {
         "vary": request.vary or None,
         "observe": request.observe or None,
@@ -568,6 +570,28 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         warnings=(*report.warnings, *sentences),
     )
     return report, native
+
+
+@contextmanager
+def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
+    """Yield a function that issues a warning if formulas that the request names match no call of a
+    counted model; those that count a call inside the block are known to match one.
+    """
+    sources: Any = sys.modules.get("crossflops.operators.formula_sources")
+    if sources is None or not sources.formulas_of_request():
+        yield lambda native: None
+        return
+    from crossflops.operators.formula import formula_names_in_use
+    from crossflops.verbs.unmatched_formulas import formula_mismatch_messages
+
+    with formula_names_in_use() as used:
+
+        def warn_of_unmatched(native: CountedModel) -> None:
+            """Issue a warning for formulas of the request that match no call of this model."""
+            for message in formula_mismatch_messages(native.graph, native.trace, used):
+                warnings.warn(message, CrossflopsWarning, stacklevel=2)
+
+        yield warn_of_unmatched
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from crossflops.verbs.count import (
     build_count_report,
     collecting_warnings,
     count_source,
+    formula_match_check,
 )
 from crossflops.verbs.lengths import (
     SPAN,
@@ -339,7 +340,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
     Raises InputError for options that do not apply, and where the model does not generate.
     """
     refuse_other_options(request)
-    with collecting_warnings() as sentences:
+    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
         with record_warnings(CrossflopsWarning) as recorded:
             counted, workload = ModelBuild(request).ask(
                 lambda source: count_workload(request, source)
@@ -348,6 +349,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
         for warning in recorded:
             if not any(part in str(warning.message) for part in _OF_ONE_PASS):
                 warnings.warn(warning.message, CrossflopsWarning, stacklevel=2)
+        warn_of_unmatched(counted)
     typed = {"prompt": request.prompt, "generate": request.generate}
     report = msgspec.structs.replace(
         report,

@@ -20,7 +20,7 @@ from crossflops.frontends.jax.convert.devices import (
     lower_body,
     primitive_of,
 )
-from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_equations
+from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_equations, kernel_name
 from crossflops.frontends.jax.convert.lost_parameters import lossy_equation_kind, permuting_reshape
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
@@ -45,6 +45,7 @@ from crossflops.frontends.jax.convert.rewrites import (
 )
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
+from crossflops.operators.formula_sources import find_formula
 from crossflops.operators.framework_functions import COMPLEX_MOVES
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
@@ -65,10 +66,10 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     `stack` is the whole name stack around it, including that of the enclosing equations, and
     `around` the number of the innermost of these. `function` is the JAX function that it calls, or
-    that it was written in: "numpy/linalg.solve". `saved` means that an enclosing checkpoint keeps
-    its result, `is_own` that it has a custom derivative, which is not JAX's; `unfollowed` says why
-    that is not followed. `ungraded` is "stopped" where no gradient flows through it, and "refused"
-    where JAX has none.
+    that it was written in: "numpy/linalg.solve"; `code` is what a foreign call or a kernel runs:
+    "ffi_call.my_scan". `saved` means that an enclosing checkpoint keeps its result, `is_own` that
+    it has a custom derivative, which is not JAX's; `unfollowed` says why that is not followed.
+    `ungraded` is "stopped" where no gradient flows through it, and "refused" where JAX has none.
     """
 
     primitive: str
@@ -77,6 +78,7 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     function: str = ""
+    code: str = ""
     around: int | None = None
     saved: bool = False
     is_own: bool = False
@@ -85,8 +87,10 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that may have a known cost: the function (if known), then the primitive."""
-        return (self.function, self.primitive) if self.function else (self.primitive,)
+        """The names that may have a known cost: the function or the code that is called, where
+        these are known, then the primitive.
+        """
+        return (*filter(None, (self.function, self.code)), self.primitive)
 
 
 class LoweringRecorder:
@@ -170,7 +174,12 @@ def _to_equation(
     return Equation(
         primitive=lossy_equation_kind(eqn) or primitive_of(eqn),
         stack=stack,
-        settings={**_equation_settings(eqn.params), **_axes_of_sparse(eqn), **method},
+        settings={
+            **_equation_settings(eqn.params),
+            **_foreign_arguments(eqn),
+            **_axes_of_sparse(eqn),
+            **method,
+        },
         inputs=tuple(
             _variable_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)
         ),
@@ -178,6 +187,7 @@ def _to_equation(
             _variable_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)
         ),
         function=_jax_function_name(eqn, method),
+        code=name if (name := _equation_name(eqn)) != eqn.primitive.name else "",
         around=enclosing,
         is_own=is_own(eqn),
     )
@@ -230,6 +240,17 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
         elif value is None or isinstance(value, bool | int | float | str):
             settings[name] = value
     return settings
+
+
+def _foreign_arguments(eqn: Any) -> dict[str, Scalar]:
+    """Return the plain arguments of a call of `jax.ffi.ffi_call` by name; {} for others."""
+    import numpy as np
+
+    if eqn.primitive.name != FOREIGN_CALL:
+        return {}
+    named = dict(eqn.params.get("attributes") or ())
+    plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in named.items()}
+    return {name: v for name, v in plain.items() if isinstance(v, bool | int | float | str)}
 
 
 def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
@@ -392,6 +413,8 @@ def _kind_without_equal(eqn: Any) -> str | None:
         return f"complex_{name}"
     if (kind := lossy_equation_kind(eqn)) is not None:
         return kind
+    if name == KERNEL and find_formula(DOMAIN, code := _equation_name(eqn)) is not None:
+        return code  # a formula goes over the body
     return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
 
 
@@ -558,10 +581,14 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
 
 
 def _equation_name(eqn: Any) -> str:
-    """Return the name of an equation's primitive; a call of `jax.ffi` has that of its target."""
-    target = eqn.params.get("target_name")
+    """Return the name of an equation's primitive; behind it stands what it calls: the target of
+    `jax.ffi`, a kernel of Pallas.
+    """
     kind = str(eqn.primitive.name)
-    return f"{kind}.{target}" if kind == FOREIGN_CALL and isinstance(target, str) else kind
+    called = kernel_name(eqn) if kind == KERNEL else None
+    if kind == FOREIGN_CALL:
+        called = eqn.params.get("target_name")
+    return f"{kind}.{called}" if isinstance(called, str) and called else kind
 
 
 def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -70,6 +70,10 @@ def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerT
     )
 
 
+# Settings of a call that are no attributes of its operation.
+_OF_CALLS = ("in_loop", "in_branch", "gradient", "cut", "after", "layer")
+
+
 def _operator_call(
     op: Any, parent: str, module: int, stored: Mapping[str, Scalar], layers: LayerTable
 ) -> Call:
@@ -128,6 +132,18 @@ def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
         listed = op.get_attr(argument.number_attr or argument.type_list_attr)
         for number in range(listed if isinstance(listed, int) else len(listed)):
             yield _operation_tensor_spec(f"{argument.name}_{number}", next(values))
+
+
+def _operation_argument_names(specs: Sequence[TensorSpec]) -> tuple[str, ...]:
+    """Return the names of the arguments of an operation; all tensors of a list have the name of
+    the list.
+    """
+    known = {spec.name for spec in specs}
+    lists = (spec.name.rpartition("_") for spec in specs)
+    return tuple(
+        name if number.isdecimal() and f"{name}_0" in known else f"{name}{line}{number}"
+        for name, line, number in lists
+    )
 
 
 def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
@@ -355,7 +371,15 @@ def link_operations(
             for body in node.bodies
         )
         path = layers.rows[call.module].path
-        return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
+        is_left = node.op.domain == DOMAIN and len(node.inputs) == len(call.inputs)
+        names = _operation_argument_names(call.inputs) if is_left else ()
+        return msgspec.structs.replace(
+            node,
+            call=call.key,
+            path=path,
+            bodies=bodies,
+            operand_names=names or node.operand_names,
+        )
 
     nodes_of_graph = tuple(link_node(node, "") for node in graph.nodes)
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
@@ -398,7 +422,9 @@ def _operation_finder(
                 _fill_missing_shapes(inputs, node.inputs),
                 _fill_missing_shapes(outputs, node.outputs),
             )
-        return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, call.settings)
+        settings = {n: value for n, value in call.settings.items() if n not in _OF_CALLS}
+        names = _operation_argument_names(inputs)
+        return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, settings, names)
 
     return find_operation
 
