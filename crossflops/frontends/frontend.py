@@ -99,6 +99,18 @@ class ModelRun(NamedTuple):
     rounding: tuple[float, ...]
 
 
+class NewTokens(NamedTuple):
+    """The number of tokens that a pass after a prefill takes, and of how many of them, the last
+    ones, it returns logits.
+    """
+
+    number: int = 1
+    logits: int = 1
+
+
+ONE_TOKEN = NewTokens()
+
+
 class GenerationPasses(Protocol):
     """The passes of a language model that generates with a cache, each as a Source.
 
@@ -108,23 +120,32 @@ class GenerationPasses(Protocol):
     is_encoder_decoder: bool
     windows: tuple[int, ...]
 
-    def prefill(self, batch: int, prompt: int) -> Source:
+    def prefill(self, batch: int, prompt: int, logits: int = 1) -> Source:
         """Return the source of the model's pass over prompts, which begins with an empty cache.
 
-        Of an encoder-decoder that is the encoder, and the decoder's first token.
+        It returns logits of the last `logits` tokens, where the model can choose. Of an
+        encoder-decoder that is the encoder, and the decoder's first token.
 
         Returns:
             A model that returns the logits, then the keys and values of each layer; of an
             encoder-decoder the encoded prompts last.
         """
 
-    def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return the source of the pass over one new token, which attends to `context` tokens.
+    def step(
+        self,
+        prompt: int,
+        context: int,
+        cache_specs: Sequence[TensorSpec],
+        new: NewTokens = ONE_TOKEN,
+    ) -> Source:
+        """Return the source of the pass over new tokens, the last of which attends to `context`
+        tokens.
 
         Args:
             prompt: The tokens of the prompt.
-            context: The tokens that the new one attends to.
+            context: The tokens that the last new one attends to.
             cache_specs: Specs of all that a prefill returned but the logits; their length is free.
+            new: The tokens that the pass takes, which are one in usual decoding.
 
         Raises:
             InputError: The cache has other tensors than its layers tell.

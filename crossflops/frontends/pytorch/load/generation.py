@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from crossflops.errors import InputError
-from crossflops.frontends.frontend import GenerationPasses, Source
+from crossflops.frontends.frontend import ONE_TOKEN, GenerationPasses, NewTokens, Source
 from crossflops.frontends.pytorch.load.fakes import weights_kind
 from crossflops.ir.graph import TensorSpec
 
@@ -58,12 +58,12 @@ def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
 class _Pass(nn.Module):
     """A model that is called as `generate` calls it."""
 
-    def __init__(self, model: Any) -> None:
-        """Wrap a model, and ask for the last token's logits alone if it supports that."""
+    def __init__(self, model: Any, logits: int) -> None:
+        """Wrap a model, and ask for the logits of the last tokens alone if it supports that."""
         super().__init__()
         self.model = model
         taken = inspect.signature(model.forward).parameters
-        self.options = {_LOGITS: 1} if _LOGITS in taken else {}
+        self.options = {_LOGITS: logits} if _LOGITS in taken else {}
 
     def _call_model(self, cache: Any, **inputs: Any) -> Any:
         """Call the model with these inputs and a key-value cache; return its output."""
@@ -88,15 +88,15 @@ class Prefill(_Pass):
 
 
 class DecodingStep(_Pass):
-    """The pass over one new token; `context` is the number of decoder tokens before it."""
+    """The pass over new tokens; `context` is the number of decoder tokens before them."""
 
-    def __init__(self, model: Any, context: int) -> None:
+    def __init__(self, model: Any, context: int, logits: int) -> None:
         """Wrap a model for a pass after `context` tokens."""
-        super().__init__(model)
+        super().__init__(model, logits)
         self.context = context
 
     def forward(self, input_ids: Any, past: Any, encoder_output: Any = None) -> Any:
-        """Run the model over one token with `past` as its cache; return logits and (keys, values)
+        """Run the model over new tokens with `past` as its cache; return logits and (keys, values)
         by layer.
         """
         cache = _new_cache(self.model)
@@ -127,18 +127,25 @@ class TransformersPasses(GenerationPasses):
             sorted({layer.sliding_window for layer in layers if layer.is_sliding})
         )
 
-    def prefill(self, batch: int, prompt: int) -> Source:
+    def prefill(self, batch: int, prompt: int, logits: int = 1) -> Source:
         """Return a source that runs the model over `batch` prompts of `prompt` tokens each."""
         inputs = {"input_ids": self._tokens(batch, prompt)}
         if self.is_encoder_decoder:
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
-        return _source(Prefill(self._model), inputs)
+        return _source(Prefill(self._model, logits), inputs)
 
-    def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return a source that runs the model over the `context`-th token of each request, with
-        its key-value cache.
+    def step(
+        self,
+        prompt: int,
+        context: int,
+        cache_specs: Sequence[TensorSpec],
+        new: NewTokens = ONE_TOKEN,
+    ) -> Source:
+        """Return a source that runs the model over new tokens of each request, up to the
+        `context`-th, with its key-value cache.
         """
         layers = list(_layers(_new_cache(self._model)))
+        before = context - new.number
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
         if len(cache_specs) != full + self.is_encoder_decoder:
@@ -151,7 +158,7 @@ class TransformersPasses(GenerationPasses):
             tuple(
                 self._zeros(shape, spec.dtype)
                 for shape, spec in zip(
-                    _cache_shapes_after(layer, pair, context - 1 if index < own else prompt),
+                    _cache_shapes_after(layer, pair, before if index < own else prompt),
                     pair,
                     strict=True,
                 )
@@ -166,13 +173,13 @@ class TransformersPasses(GenerationPasses):
             )
         ]
         batch = (cache_specs[0].shape or (1,))[0]
-        inputs: dict[str, Any] = {"input_ids": self._tokens(batch, 1), "past": past}
+        inputs: dict[str, Any] = {"input_ids": self._tokens(batch, new.number), "past": past}
         if self.is_encoder_decoder:
             shape = cache_specs[-1].shape or ()
             inputs["encoder_output"] = self._zeros(
                 (shape[0], prompt, *shape[2:]), cache_specs[-1].dtype
             )
-        return _source(DecodingStep(self._model, context - 1), inputs)
+        return _source(DecodingStep(self._model, before, new.logits), inputs)
 
     def _tokens(self, batch: int, length: int) -> Any:
         """Return token ids, all zero, a tensor [batch, length]."""
