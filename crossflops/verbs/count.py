@@ -507,6 +507,18 @@ def build_for(request: Request) -> ModelBuild:
     )
 
 
+def count_target(request: Request) -> Report:
+    """Return the report of a request about one model, or about a pipeline of several.
+
+    Raises what `native_count` raises.
+    """
+    if request.is_pipeline:
+        from crossflops.verbs.pipeline import count_pipeline
+
+        return count_pipeline(request)
+    return native_count(request)[0]
+
+
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
     """Return (report, counted model) of a request, with everything that it asks for: conventions,
@@ -523,6 +535,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         from crossflops.verbs.workload import count_generation
 
         return count_generation(request)
+    _refuse_generation_options(request)
     conventions = _request_conventions(request)
     with collecting_warnings() as sentences:
         settled, formulas, run = _settle_sizes(request)
@@ -565,6 +578,22 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         warnings=(*report.warnings, *sentences),
     )
     return report, native
+
+
+def _refuse_generation_options(request: Request) -> None:
+    """Raise InputError for options of generated text where one pass is counted."""
+    options: dict[str, object] = {
+        "--cache-dtype": request.cache_dtype,
+        "--draft": request.draft,
+        "--draft-tokens": request.draft_tokens,
+        "--acceptance": request.acceptance,
+    }
+    for flag, value in options.items():
+        if value:
+            raise InputError(
+                f"{flag} requires --prompt and --generate: one pass without a cache is counted",
+                f"add --prompt N --generate N, or leave out {flag}",
+            )
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:
