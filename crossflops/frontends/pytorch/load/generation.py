@@ -37,14 +37,27 @@ def _new_cache(model: Any) -> Any:
     return cache_utils.EncoderDecoderCache(cache, cache_utils.DynamicCache(config=config))
 
 
-def _layers(cache: Any) -> Iterator[Any]:
-    """Yield the layers of a key-value cache; of an encoder-decoder those of self-attention
-    first.
+def _layers(cache: Any, config: Any) -> Iterator[Any]:
+    """Yield the layers of a key-value cache that the decoder of this config has; of an
+    encoder-decoder those of self-attention first.
     """
+    number = _decoder_layer_count(config)
     for part in ("self_attention_cache", "cross_attention_cache"):
-        yield from getattr(getattr(cache, part, None), "layers", ())
+        yield from getattr(getattr(cache, part, None), "layers", ())[:number]
     if not hasattr(cache, "self_attention_cache"):
         yield from cache.layers
+
+
+def _decoder_layer_count(config: Any) -> int | None:
+    """Return the number of layers of the decoder in the config of an encoder-decoder; None if it
+    does not say.
+
+    Its cache is made from the number of layers of the encoder, which may be another one.
+    """
+    for name in ("num_decoder_layers", "decoder_layers"):
+        if isinstance(number := getattr(config, name, None), int):
+            return number
+    return None
 
 
 def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
@@ -81,7 +94,7 @@ class Prefill(_Pass):
         cache = _new_cache(self.model)
         out = self._call_model(cache, input_ids=input_ids, **decoder)
         encoder_output = getattr(out, "encoder_last_hidden_state", None)
-        pairs = [(layer.keys, layer.values) for layer in _layers(cache)]
+        pairs = [(layer.keys, layer.values) for layer in _layers(cache, self.model.config)]
         return (
             (out.logits, pairs) if encoder_output is None else (out.logits, pairs, encoder_output)
         )
@@ -100,17 +113,18 @@ class DecodingStep(_Pass):
         by layer.
         """
         cache = _new_cache(self.model)
-        for layer, (keys, values) in zip(_layers(cache), past, strict=True):
+        layers = list(_layers(cache, self.model.config))
+        for layer, (keys, values) in zip(layers, past, strict=True):
             _fill_layer(layer, keys, values, self.context)
         if encoder_output is None:
             out = self._call_model(cache, input_ids=input_ids)
-            return out.logits, [(layer.keys, layer.values) for layer in _layers(cache)]
+            return out.logits, [(layer.keys, layer.values) for layer in layers]
         from transformers.modeling_outputs import BaseModelOutput
 
         cache.is_updated = dict.fromkeys(range(len(cache)), True)
         outputs = BaseModelOutput(last_hidden_state=encoder_output)
         out = self._call_model(cache, decoder_input_ids=input_ids, encoder_outputs=outputs)
-        own = cache.self_attention_cache.layers  # the others are as they came
+        own = layers[: len(layers) // 2]  # the others are as they came
         return out.logits, [(layer.keys, layer.values) for layer in own]
 
 
@@ -122,7 +136,7 @@ class TransformersPasses(GenerationPasses):
         _refuse_other_models(model)
         self._model = model
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
-        layers = list(_layers(_new_cache(model)))
+        layers = list(_layers(_new_cache(model), model.config))
         self.windows = tuple(
             sorted({layer.sliding_window for layer in layers if layer.is_sliding})
         )
@@ -144,7 +158,7 @@ class TransformersPasses(GenerationPasses):
         """Return a source that runs the model over new tokens of each request, up to the
         `context`-th, with its key-value cache.
         """
-        layers = list(_layers(_new_cache(self._model)))
+        layers = list(_layers(_new_cache(self._model), self._model.config))
         before = context - new.number
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
@@ -236,7 +250,15 @@ def _refuse_other_models(model: Any) -> None:
             f"{name} does not have one",
             _HINT,
         )
-    others = sorted({type(layer).__name__ for layer in _layers(_new_cache(model))} - {*_GROWING})
+    layers = list(_layers(_new_cache(model), model.config))
+    decoder = _decoder_layer_count(model.config) if model.config.is_encoder_decoder else None
+    if decoder is not None and len(layers) < 2 * decoder:
+        raise InputError(
+            f"--prompt does not support {name}: its decoder has {decoder} layers, and "
+            f"transformers makes a cache for the {len(layers) // 2} layers of its encoder",
+            _HINT,
+        )
+    others = sorted({type(layer).__name__ for layer in layers} - {*_GROWING})
     if others:
         raise InputError(
             f"--prompt does not support the cache layers of {name}: {others[0]}", _HINT
