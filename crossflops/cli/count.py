@@ -47,6 +47,9 @@ from crossflops.errors import InputError
                           "number of requests."),
         click.option("--generate", type=click.IntRange(1), metavar="N",
                      help="Number of new tokens of each request. Needs --prompt."),
+        click.option("--images", type=click.IntRange(1), metavar="N",
+                     help="Number of images in each prompt of a vision-language model, in "
+                          "addition to the tokens of --prompt. --image-size is their side."),
         click.option("--cache-dtype", metavar="P", default="",
                      help="The precision of the key and value cache, such as fp8. By default "
                           "that of the model. It changes bytes alone. Needs --prompt."),
@@ -96,6 +99,7 @@ def count(
     shapes: bool,
     prompt: int | None,
     generate: int | None,
+    images: int | None,
     cache_dtype: str,
     draft: str,
     draft_tokens: int | None,
@@ -118,8 +122,8 @@ def count(
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     requested = request(
         fields, sizes=pop_size_options(fields), train=train, shapes=shapes, prompt=prompt,
-        generate=generate, cache_dtype=cache_dtype, draft=draft, draft_tokens=draft_tokens,
-        acceptance=acceptance, **counting, **training,
+        generate=generate, images=images, cache_dtype=cache_dtype, draft=draft,
+        draft_tokens=draft_tokens, acceptance=acceptance, **counting, **training,
     )  # fmt: skip
     if not observe:
         refuse_timeout(requested)

@@ -111,20 +111,35 @@ class NewTokens(NamedTuple):
 ONE_TOKEN = NewTokens()
 
 
+class PromptImages(NamedTuple):
+    """The images in the prompt of each request: their number, and their side in pixels (0: that of
+    the config).
+    """
+
+    number: int = 0
+    side: int = 0
+
+
+NO_IMAGES = PromptImages()
+
+
 class GenerationPasses(Protocol):
     """The passes of a language model that generates with a cache, each as a Source.
 
-    `windows` are the lengths of the windows that layers of its cache keep.
+    `windows` are the lengths of the windows that layers of its cache keep. `image_tokens` are the
+    tokens of all images in the prompt of a request.
     """
 
     is_encoder_decoder: bool
+    image_tokens: int
     windows: tuple[int, ...]
 
     def prefill(self, batch: int, prompt: int, logits: int = 1) -> Source:
         """Return the source of the model's pass over prompts, which begins with an empty cache.
 
-        It returns logits of the last `logits` tokens, where the model can choose. Of an
-        encoder-decoder that is the encoder, and the decoder's first token.
+        It returns logits of the last `logits` tokens, where the model can choose. The tokens of
+        images are among those of a prompt, before its text. Of an encoder-decoder that is the
+        encoder, and the decoder's first token.
 
         Returns:
             A model that returns the logits, then the keys and values of each layer; of an
@@ -387,17 +402,18 @@ class Frontend(Protocol):
             "give a causal language model, such as hf:config.json",
         )
 
-    def generation(self, model: Any) -> GenerationPasses:
+    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the passes of a language model that generates with a cache: prefill and steps.
 
         Args:
             model: The model.
+            images: The images in each prompt.
 
         Returns:
             Its passes.
 
         Raises:
-            InputError: The model does not generate, or keeps no keys and values.
+            InputError: The model does not generate, keeps no keys and values, or takes no images.
         """
         raise InputError(
             "--prompt requires a language model of the library transformers, and this is a "

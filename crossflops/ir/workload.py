@@ -95,6 +95,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     With `speculation` the phases are those of the model that checks what a draft model proposes:
     its first pass takes the prompt and the first proposed tokens, and decoding the passes of later
     rounds, whose polynomials are those of a full round. The totals are those of both models.
+    `image_tokens` of the prompt are those of its `images`.
     """
 
     kind: Literal["decoder", "encoder-decoder"]
@@ -120,6 +121,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     weight_dtype: str = ""
     model_cache_dtype: str = ""
     speculation: "Speculation | None" = None
+    images: int = 0
+    image_tokens: int = 0
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):

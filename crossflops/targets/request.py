@@ -34,9 +34,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `loss` of what the model returns: "" for the sum of all float outputs. `weights` says whether
     a target of PyTorch is built with numbers; None: where shapes do not decide. With `shapes` the
     report has those of every module. With a `prompt` of so many tokens a language model is counted
-    as it generates, `generate` new tokens for each request; its batch is in `sizes`, and its cache
-    has the precision `cache_dtype`, "" for that of the model. With a `draft` model, another
-    target, that proposes `draft_tokens` tokens in a round, `acceptance` says how many hold.
+    as it generates, `generate` new tokens for each request; its batch is in `sizes`. Its prompt
+    begins with so many `images`, whose side is in `sizes` as well. Its cache has the precision
+    `cache_dtype`, "" for that of the model. With a `draft` model, another target, that proposes
+    `draft_tokens` tokens in a round, `acceptance` says how many hold.
     """
 
     target: str | None
@@ -62,6 +63,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     shapes: bool = False
     prompt: int | None = None
     generate: int | None = None
+    images: int | None = None
     cache_dtype: str = ""
     draft: str = ""
     draft_tokens: int | None = None

@@ -129,6 +129,7 @@ def count(
     shapes: bool = False,
     prompt: int | None = None,
     generate: int | None = None,
+    images: int | None = None,
     cache_dtype: str = "",
     draft: str = "",
     draft_tokens: int | None = None,
@@ -171,6 +172,8 @@ def count(
         prompt: The tokens of a prompt: a language model, given by a target string, is counted as
             it generates, and the report has a `workload`. The tables are those of the prefill.
         generate: The number of new tokens of each request. It needs `prompt`, and the other way.
+        images: The number of images in each prompt of a vision-language model, in addition to the
+            tokens of `prompt`; `image_size` is their side.
         cache_dtype: The precision of keys and values in the cache, such as "fp8"; by default that
             of the model.
         draft: The target string of a draft model, for speculative decoding.
@@ -209,7 +212,7 @@ def count(
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
         weights=weights, shapes=shapes, prompt=prompt, generate=generate,
-        cache_dtype=cache_dtype, draft=draft, draft_tokens=draft_tokens,
+        images=images, cache_dtype=cache_dtype, draft=draft, draft_tokens=draft_tokens,
         acceptance=str(acceptance),
         sizes=_size_options(batch, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip

@@ -583,6 +583,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
 def _refuse_generation_options(request: Request) -> None:
     """Raise InputError for options of generated text where one pass is counted."""
     options: dict[str, object] = {
+        "--images": request.images,
         "--cache-dtype": request.cache_dtype,
         "--draft": request.draft,
         "--draft-tokens": request.draft_tokens,

@@ -12,7 +12,13 @@ from msgspec.structs import replace
 
 from crossflops.errors import InputError
 from crossflops.frontends import Source, library_of, require_frontend
-from crossflops.frontends.frontend import ONE_TOKEN, GenerationPasses, NewTokens
+from crossflops.frontends.frontend import (
+    NO_IMAGES,
+    ONE_TOKEN,
+    GenerationPasses,
+    NewTokens,
+    PromptImages,
+)
 from crossflops.hardware.step_traffic import Formats, loads, tensor_byte_count
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import UncountedNode
@@ -46,13 +52,18 @@ class PassCounter:
     """Counts single passes of one model at many lengths, each length once."""
 
     def __init__(
-        self, source: Source, setting: Setting, batch: int, cache_precision: str = ""
+        self,
+        source: Source,
+        setting: Setting,
+        batch: int,
+        cache_precision: str = "",
+        images: PromptImages = NO_IMAGES,
     ) -> None:
-        """Record the model, and the precision of its cache ("": that of the graph). Raises
-        InputError where it does not generate.
+        """Record the model, the precision of its cache ("": that of the graph), and the images in
+        a prompt. Raises InputError where it does not generate.
         """
         frontend = require_frontend(source.model)
-        self.passes: GenerationPasses = frontend.generation(source.model)
+        self.passes: GenerationPasses = frontend.generation(source.model, images)
         self._setting, self._batch, self._cache = setting, batch, cache_precision
         self._prefills: dict[tuple[int, int], CountedPass] = {}
         self._steps: dict[tuple[int, int, NewTokens], CountedPass] = {}

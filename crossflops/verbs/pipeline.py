@@ -96,6 +96,7 @@ def _refuse_pipeline_options(request: Request) -> None:
         "--trainable": request.trainable, "--loss": request.loss,
         "--optimizer": request.optimizer, "--shapes": request.shapes, "--prompt": request.prompt,
         "--generate": request.generate, "--cache-dtype": request.cache_dtype,
+        "--images": request.images,
         "--draft": request.draft, "--draft-tokens": request.draft_tokens,
         "--acceptance": request.acceptance,
         **{SIZES[name]: size for name, size in request.sizes.items()},

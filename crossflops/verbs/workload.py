@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import Source
-from crossflops.frontends.frontend import GenerationPasses
+from crossflops.frontends.frontend import GenerationPasses, PromptImages
 from crossflops.frontends.named import SIZES
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.step_traffic import Formats
@@ -77,6 +77,10 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
     Raises InputError for options that do not apply, and where the model does not generate.
     """
     refuse_other_options(request)
+    if request.images and request.draft:
+        raise InputError(
+            "--images cannot be combined with --draft", "leave out --images, or leave out --draft"
+        )
     if request.draft or request.draft_tokens or request.acceptance:
         from crossflops.verbs.speculation import mean_accepted_tokens, refuse_draft_options
 
@@ -87,7 +91,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
     request = replace(request, cache_dtype=request.cache_dtype.casefold())
     with collecting_warnings() as sentences:
         with record_warnings(CrossflopsWarning) as recorded:
-            counted, workload = ModelBuild(request).ask(
+            counted, workload = ModelBuild(_without_image_size(request)).ask(
                 lambda source: _count_generation_passes(request, source)
             )
             report = build_count_report(counted)
@@ -97,6 +101,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
     typed = {
         "prompt": request.prompt,
         "generate": request.generate,
+        "images": request.images,
         "cache_dtype": request.cache_dtype or None,
         "draft": request.draft or None,
         "draft_tokens": request.draft_tokens,
@@ -122,6 +127,12 @@ def _count_generation_passes(request: Request, source: Source) -> tuple[CountedM
     return count_speculation(request, source)
 
 
+def _without_image_size(request: Request) -> Request:
+    """Return a copy of the request without the side of images, which are no usual input here."""
+    sizes = {name: size for name, size in request.sizes.items() if name != "image_size"}
+    return replace(request, sizes=sizes)
+
+
 def refuse_other_options(request: Request) -> None:
     """Raise InputError for options that a workload does not use, and for --prompt without
     --generate or the reverse.
@@ -142,7 +153,7 @@ def refuse_other_options(request: Request) -> None:
             "--prompt requires a target that builds a language model",
             "give a config of transformers, such as hf:config.json",
         )
-    used = {"batch"}
+    used = {"batch", "image_size"} if request.images else {"batch"}
     options: dict[str, object] = {
         "--input": request.specs, "--inputs": request.inputs_file, "--vary": request.vary,
         "--observe": request.observe, "--as": request.as_, "--train": request.train,
@@ -164,9 +175,11 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
 
     Raises InputError where the model does not generate, or its steps have no polynomials.
     """
-    prompt, generate = request.prompt or 1, request.generate or 1
+    generate = request.generate or 1
     batch = request.sizes.get("batch", 1)
-    whole_model = PassCounter(source, request.setting, batch, request.cache_dtype)
+    images = PromptImages(request.images or 0, request.sizes.get("image_size", 0))
+    whole_model = PassCounter(source, request.setting, batch, request.cache_dtype, images)
+    prompt = (request.prompt or 1) + whole_model.passes.image_tokens
     first = whole_model.count_prefill(prompt)
     begin = 1 if whole_model.passes.is_encoder_decoder else prompt
     last = begin + generate - 1
@@ -199,6 +212,8 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     workload = Workload(
         kind="encoder-decoder" if whole_model.passes.is_encoder_decoder else "decoder",
         prompt=prompt,
+        images=images.number,
+        image_tokens=whole_model.passes.image_tokens,
         generate=generate,
         batch=batch,
         cache_dtype=request.cache_dtype or kept[0].storage_dtype,
@@ -243,7 +258,7 @@ def _prefill_phase(
     than each window.
     """
     full = [window + 1 for window in used.passes.windows if window < prompt]
-    smallest = min(max([SMALLEST, *full]), prompt)
+    smallest = min(max([SMALLEST + used.passes.image_tokens, *full]), prompt)
     largest = max(prompt, smallest + SPAN - 1)
     formulas = (
         None if terms is None else polynomial(("prompt",), terms)

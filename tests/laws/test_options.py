@@ -73,7 +73,7 @@ VALUES = {
     "--pp": "2",
     "--params": "7M", "--layers": "3", "--hidden": "48", "--heads": "3", "--head-dim": "5",
     "--workload": "workload.json", "--cache-dtype": "fp8", "--draft": "hf:draft.json",
-    "--draft-tokens": "4", "--acceptance": "2",
+    "--images": "1", "--draft-tokens": "4", "--acceptance": "2",
     "--prefill-tokens-per-second": "90", "--decode-tokens-per-second": "80",
     "--kv-heads": "2", "--context": "77", "--param-bytes": "1", "--cache-bytes": "1",
     "--bytes": "weights-once", "--bytes-per-example": "1M", "--what-if": "batch=64",

@@ -25,8 +25,8 @@ def workload_blocks(workload: Workload) -> list[Block]:
     """Return the blocks of a workload: a table of its phases, polynomials, and notes."""
     requests = count_with_noun(workload.batch, "request")
     heading = (
-        f"{requests} of {count_with_noun(workload.prompt, 'prompt token')} and "
-        f"{count_with_noun(workload.generate, 'new token')}"
+        f"{requests} of {count_with_noun(workload.prompt, 'prompt token')}{_image_part(workload)} "
+        f"and {count_with_noun(workload.generate, 'new token')}"
     )
     blocks: list[Block] = [Heading(heading)]
     if workload.speculation is not None:
@@ -38,6 +38,14 @@ def workload_blocks(workload: Workload) -> list[Block]:
     blocks += _polynomial_blocks(workload)
     name = "the prefill" if workload.speculation is None else "the first pass of the model"
     return [*blocks, Heading(f"Totals of {name}")]
+
+
+def _image_part(workload: Workload) -> str:
+    """Return the words for the image tokens of a prompt, "" if it has none."""
+    if not workload.images:
+        return ""
+    tokens = exact_amount(workload.image_tokens)
+    return f" ({tokens} of {count_with_noun(workload.images, 'image')})"
 
 
 def _models(workload: Workload) -> list[Workload]:

@@ -8,14 +8,22 @@ cache_utils.py.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from crossflops.errors import InputError
-from crossflops.frontends.frontend import ONE_TOKEN, GenerationPasses, NewTokens, Source
+from crossflops.errors import CrossflopsWarning, InputError, error_words
+from crossflops.frontends.frontend import (
+    NO_IMAGES,
+    ONE_TOKEN,
+    GenerationPasses,
+    NewTokens,
+    PromptImages,
+    Source,
+)
 from crossflops.frontends.pytorch.load.fakes import weights_kind
 from crossflops.ir.graph import TensorSpec
 
@@ -23,6 +31,13 @@ _GROWING = ("DynamicLayer", "DynamicSlidingWindowLayer")
 _PER_LAYER = 2  # a tensor of keys and one of values
 _SEQUENCE = -2  # the dimension of tokens in both
 _LOGITS = "logits_to_keep"
+_CHANNELS = 3
+_WITHOUT_IMAGES = (
+    "{} takes images, and the prompt is counted without any: --images N adds images to each prompt"
+)
+_IMAGES_HINT = (
+    "count the vision encoder as a part of a pipeline.toml, and image tokens as tokens of --prompt"
+)
 _HINT = "leave out --prompt and --generate to count a single pass"
 
 
@@ -100,6 +115,28 @@ class Prefill(_Pass):
         )
 
 
+class PrefillWithImages(_Pass):
+    """The pass over a prompt that begins with images, each of which has so many tokens."""
+
+    def __init__(self, model: Any, logits: int, image_id: int, tokens: int) -> None:
+        """Wrap a model; `image_id` is the id of the `tokens` tokens of all images in a prompt."""
+        super().__init__(model, logits)
+        self.image_id, self.tokens = image_id, tokens
+
+    def forward(self, input_ids: Any, pixel_values: Any) -> Any:
+        """Run the model over images and text with an empty cache; return logits and (keys, values)
+        by layer.
+        """
+        shape = (input_ids.shape[0], self.tokens)
+        places = torch.full(shape, self.image_id, dtype=input_ids.dtype, device=input_ids.device)
+        cache = _new_cache(self.model)
+        out = self._call_model(
+            cache, input_ids=torch.cat([places, input_ids], 1), pixel_values=pixel_values
+        )
+        layers = _layers(cache, self.model.config)
+        return out.logits, [(layer.keys, layer.values) for layer in layers]
+
+
 class DecodingStep(_Pass):
     """The pass over new tokens; `context` is the number of decoder tokens before them."""
 
@@ -131,10 +168,18 @@ class DecodingStep(_Pass):
 class TransformersPasses(GenerationPasses):
     """The prefill and decoding passes of one model of transformers."""
 
-    def __init__(self, model: Any) -> None:
-        """Record the model. Raises InputError where it does not generate with such a cache."""
+    def __init__(self, model: Any, images: PromptImages = NO_IMAGES) -> None:
+        """Record the model, and the images in each prompt. Raises InputError where it does not
+        generate with such a cache, or does not take such images.
+        """
         _refuse_other_models(model)
-        self._model = model
+        self._model, self._images = model, images
+        self._side = images.side or _image_side(model)
+        self.image_tokens = images.number * self._tokens_of_image() if images.number else 0
+        if not images.number and "pixel_values" in _parameters_of(model):
+            warnings.warn(
+                _WITHOUT_IMAGES.format(type(model).__name__), CrossflopsWarning, stacklevel=2
+            )
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
         layers = list(_layers(_new_cache(model), model.config))
         self.windows = tuple(
@@ -143,6 +188,8 @@ class TransformersPasses(GenerationPasses):
 
     def prefill(self, batch: int, prompt: int, logits: int = 1) -> Source:
         """Return a source that runs the model over `batch` prompts of `prompt` tokens each."""
+        if self.image_tokens:
+            return self._prefill_with_images(batch, prompt - self.image_tokens, logits)
         inputs = {"input_ids": self._tokens(batch, prompt)}
         if self.is_encoder_decoder:
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
@@ -195,6 +242,50 @@ class TransformersPasses(GenerationPasses):
             )
         return _source(DecodingStep(self._model, before, new.logits), inputs)
 
+    def _prefill_with_images(self, batch: int, text: int, logits: int) -> Source:
+        """Return a source that runs the model over the images of `batch` prompts, each with so
+        many `text` tokens.
+        """
+        inputs = {
+            "input_ids": self._tokens(batch, text),
+            "pixel_values": self._pixels(batch * self._images.number),
+        }
+        image_id = _image_id(self._model.config)
+        return _source(PrefillWithImages(self._model, logits, image_id, self.image_tokens), inputs)
+
+    def _pixels(self, number: int) -> Any:
+        """Return images, all zero, a tensor [number, channels, side, side]."""
+        channels = getattr(self._model.config.vision_config, "num_channels", _CHANNELS)
+        dtype = str(next(self._model.parameters()).dtype).removeprefix("torch.")
+        return self._zeros((number, channels, self._side, self._side), dtype)
+
+    def _tokens_of_image(self) -> int:
+        """Return the number of tokens that the model makes of one image; it encodes one."""
+        name = type(self._model).__name__
+        if not self._side:
+            raise InputError(
+                f"--images does not support {name}: its config has no vision_config with an "
+                "image_size",
+                _IMAGES_HINT,
+            )
+        needed = _mandatory_image_inputs(self._model)
+        if needed or _image_id(self._model.config) is None:
+            reason = f"its images need {needed[0]}" if needed else "its images have no token id"
+            raise InputError(f"--images does not support {name}: {reason}", _IMAGES_HINT)
+        pixels = self._pixels(1)
+        try:
+            with torch.no_grad():
+                features = self._model.get_image_features(pixel_values=pixels)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{name} does not take an image of {self._side} x {self._side} pixels: "
+                f"{error_words(error)}",
+                "give another --image-size, or leave it out for that of the config",
+            ) from error
+        features = getattr(features, "pooler_output", features)
+        parts = features if isinstance(features, list | tuple) else [features]
+        return sum(part.numel() // part.shape[-1] for part in parts)
+
     def _tokens(self, batch: int, length: int) -> Any:
         """Return token ids, all zero, a tensor [batch, length]."""
         return self._zeros((batch, length), "int64")
@@ -232,6 +323,39 @@ def _cache_shapes_after(
         ]
         layer.update(*full)
     return layer.keys.shape, layer.values.shape
+
+
+def _parameters_of(model: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a model's forward pass by name."""
+    return inspect.signature(model.forward).parameters
+
+
+def _image_side(model: Any) -> int:
+    """Return the side in pixels of an image, as the config of a model has it; 0 if it has none."""
+    side = getattr(getattr(model.config, "vision_config", None), "image_size", 0)
+    return int(side[0]) if isinstance(side, list | tuple) else int(side or 0)
+
+
+def _image_id(config: Any) -> int | None:
+    """Return the id of the token that marks a part of an image; None if there is none."""
+    for name in ("image_token_id", "image_token_index"):
+        if isinstance(number := getattr(config, name, None), int):
+            return number
+    return None
+
+
+def _mandatory_image_inputs(model: Any) -> list[str]:
+    """Return the inputs that a model needs for an image in addition to its pixels."""
+    if "pixel_values" not in _parameters_of(model) or not hasattr(model, "get_image_features"):
+        return ["an interface without pixel_values"]
+    extra = ("image_grid_thw", "image_sizes", "pixel_attention_mask", "spatial_shapes")
+    own = {**_parameters_of(model), **inspect.signature(model.get_image_features).parameters}
+    return [
+        name
+        for name in extra
+        if name in own
+        and (name == "image_grid_thw" or own[name].default is inspect.Parameter.empty)
+    ]
 
 
 def _refuse_other_models(model: Any) -> None:
