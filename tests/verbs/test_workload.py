@@ -74,6 +74,7 @@ def test_a_saved_llama_renders_the_page_again(config, tmp_path, capsys):
         (["--prompt", "8", "--generate", "2", "--seq", "4"], "--seq cannot be combined"),
         (["--prompt", "8", "--generate", "2", "--train"], "--train cannot be combined"),
         (["--prompt", "8", "--generate", "2", "--as", "thop"], "--as cannot be combined"),
+        (["--prompt", "8", "--generate", "2", "--images", "1"], "--images does not support"),
     ],
 )
 def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
@@ -83,3 +84,14 @@ def test_options_that_do_not_apply_are_errors(options, message, config, capsys):
     assert message in lines[0]
     assert lines[1].startswith("hint: ")
     assert len(lines) == 2
+
+
+def test_a_decoder_with_more_layers_than_its_encoder_is_refused(tmp_path, capsys):
+    """transformers makes its cache from the layers of the encoder."""
+    path = tmp_path / "config.json"
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_heads": 2, "vocab_size": 50}
+    layers = {"num_layers": 1, "num_decoder_layers": 2}
+    config = {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", **sizes}
+    path.write_text(json.dumps({**config, **layers}))
+    assert main(["count", f"hf:{path}", "--prompt", "4", "--generate", "2"]) == 2
+    assert "makes a cache for the 1 layers of its encoder" in capsys.readouterr().err

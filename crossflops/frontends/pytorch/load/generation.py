@@ -128,10 +128,12 @@ class PrefillWithImages(_Pass):
         by layer.
         """
         shape = (input_ids.shape[0], self.tokens)
-        places = torch.full(shape, self.image_id, dtype=input_ids.dtype, device=input_ids.device)
+        image_ids = torch.full(
+            shape, self.image_id, dtype=input_ids.dtype, device=input_ids.device
+        )
         cache = _new_cache(self.model)
         out = self._call_model(
-            cache, input_ids=torch.cat([places, input_ids], 1), pixel_values=pixel_values
+            cache, input_ids=torch.cat([image_ids, input_ids], 1), pixel_values=pixel_values
         )
         layers = _layers(cache, self.model.config)
         return out.logits, [(layer.keys, layer.values) for layer in layers]
