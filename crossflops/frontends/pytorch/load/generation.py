@@ -253,6 +253,7 @@ class TransformersPasses(GenerationPasses):
             "pixel_values": self._pixels(batch * self._images.number),
         }
         image_id = _image_id(self._model.config)
+        assert image_id is not None  # else it has no tokens of an image
         return _source(PrefillWithImages(self._model, logits, image_id, self.image_tokens), inputs)
 
     def _pixels(self, number: int) -> Any:
