@@ -139,6 +139,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         custom_operators: The operators that formulas of one's own, or their own bodies, count.
         llm: What formulas over the architecture of a language model give for the same step.
         workload: The prefill and the decoding steps of a language model that generates.
+        parts: The models of a pipeline, with the amounts of one run of each.
         warnings: Sentences that the reader of the count should know.
 
     Example:

@@ -134,6 +134,11 @@ def count(
     shapes: bool = False,
     prompt: int | None = None,
     generate: int | None = None,
+    images: int | None = None,
+    cache_dtype: str = "",
+    draft: str = "",
+    draft_tokens: int | None = None,
+    acceptance: str | float = "",
     batch: int | None = None,
     seq: int | None = None,
     image_size: int | None = None,
@@ -145,7 +150,7 @@ def count(
 
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
-            "file.py:callable".
+            "file.py:callable", or "pipeline.toml", which lists several models.
         inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
             such as "1x3x224x224".
         inputs_file: An .npz file with the values of the inputs.
@@ -172,6 +177,14 @@ def count(
         prompt: The tokens of a prompt: a language model, given by a target string, is counted as
             it generates, and the report has a `workload`. The tables are those of the prefill.
         generate: The number of new tokens of each request. It needs `prompt`, and the other way.
+        images: The number of images in each prompt of a vision-language model, in addition to the
+            tokens of `prompt`; `image_size` is their side.
+        cache_dtype: The precision of keys and values in the cache, such as "fp8"; by default that
+            of the model.
+        draft: The target string of a draft model, for speculative decoding.
+        draft_tokens: The tokens that it proposes in a round.
+        acceptance: How many of them are accepted on average, such as 2.5 or "5/2", or the chance
+            of each one: "80%".
         batch: The batch of a model that is given by its name, and the number of requests.
         seq: The tokens of the usual input of a model that is given by its name.
         image_size: The side in pixels of the usual image of a model that is given by its name.
@@ -197,16 +210,18 @@ def count(
         (64, 136, 16)
     """
     from crossflops.facade import ShownReport
-    from crossflops.verbs.count import native_count
+    from crossflops.verbs.count import count_target
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
         weights=weights, shapes=shapes, prompt=prompt, generate=generate,
+        images=images, cache_dtype=cache_dtype, draft=draft, draft_tokens=draft_tokens,
+        acceptance=str(acceptance),
         sizes=_size_options(batch, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip
-    return ShownReport.of(native_count(request)[0])
+    return ShownReport.of(count_target(request))
 
 
 @imports_restored()

@@ -511,6 +511,18 @@ def build_for(request: Request) -> ModelBuild:
     )
 
 
+def count_target(request: Request) -> Report:
+    """Return the report of a request about one model, or about a pipeline of several.
+
+    Raises what `native_count` raises.
+    """
+    if request.is_pipeline:
+        from crossflops.verbs.pipeline import count_pipeline
+
+        return count_pipeline(request)
+    return native_count(request)[0]
+
+
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
     """Return (report, counted model) of a request, with everything that it requests: conventions,
@@ -527,6 +539,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         from crossflops.verbs.workload import count_generation
 
         return count_generation(request)
+    _refuse_generation_options(request)
     conventions = _request_conventions(request)
     with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
         settled, formulas, run = _settle_sizes(request)
@@ -592,6 +605,23 @@ def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
                 warnings.warn(message, CrossflopsWarning, stacklevel=2)
 
         yield warn_of_unmatched
+
+
+def _refuse_generation_options(request: Request) -> None:
+    """Raise InputError for options of generated text where one pass is counted."""
+    options: dict[str, object] = {
+        "--images": request.images,
+        "--cache-dtype": request.cache_dtype,
+        "--draft": request.draft,
+        "--draft-tokens": request.draft_tokens,
+        "--acceptance": request.acceptance,
+    }
+    for flag, value in options.items():
+        if value:
+            raise InputError(
+                f"{flag} requires --prompt and --generate: one pass without a cache is counted",
+                f"add --prompt N --generate N, or leave out {flag}",
+            )
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:

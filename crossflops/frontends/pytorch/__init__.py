@@ -17,10 +17,12 @@ import msgspec
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.frontend import (
+    NO_IMAGES,
     Frontend,
     GenerationPasses,
     ModelRun,
     Program,
+    PromptImages,
     Recording,
     Run,
     RunnableModel,
@@ -145,13 +147,13 @@ class PyTorch(Frontend):
 
         return read_architecture(model)
 
-    def generation(self, model: Any) -> GenerationPasses:
+    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the prefill and decoding passes of a transformers model. Raises InputError for
         another model.
         """
         from crossflops.frontends.pytorch.load.generation import TransformersPasses
 
-        return TransformersPasses(model)
+        return TransformersPasses(model, images)
 
     def require(self, model: Any) -> None:
         """Raise MissingExtraError unless the packages that export a PyTorch model are

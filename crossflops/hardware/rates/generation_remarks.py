@@ -45,6 +45,11 @@ def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
             f"the cache is {workload.cache_dtype} in the count, and {run.cache} here, without "
             "the scales of a quantized one"
         )
+    if workload.model_cache_dtype:
+        yield (
+            f"the cache was counted in {workload.cache_dtype}, and the model keeps it in "
+            f"{workload.model_cache_dtype}; scales of a quantized one are not added"
+        )
     if workload.experts:
         yield workload.experts
 

@@ -158,6 +158,11 @@ def _read_workload_file(path: Path) -> tuple[Report, Workload]:
         raise InputError(f"{path} is not a report: {error}", _HINT) from error
     if not isinstance(report.workload, Workload):
         raise InputError(f"{path} is a report without a workload", _HINT)
+    if report.workload.speculation is not None:
+        raise InputError(
+            f"{path} has a workload with a draft model, which cannot be rated",
+            "count the workload without --draft",
+        )
     return report, report.workload
 
 
@@ -183,10 +188,16 @@ def _generation_run(question: Question, workload: Workload) -> GenerationRun:
         "unfused" if question.roof.bytes_ == "unfused" else "weights-once"
     )
     kept = PRECISIONS.get(workload.cache_dtype, workload.cache_dtype)
+    requested = question.generation.cache_dtype
+    if workload.model_cache_dtype and requested:
+        raise InputError(
+            f"--cache-dtype cannot be combined with a workload whose cache is {kept} by request",
+            "leave it out, or count the workload without --cache-dtype",
+        )
     return GenerationRun(
         devices=devices,
         precision=precision,
-        cache=question.generation.cache_dtype or precision or kept,
+        cache=kept if workload.model_cache_dtype else requested or precision or kept,
         byte_model=byte_model,
         seconds=phase_seconds(workload, rates, devices, bool(question.speed.per_device)),
     )
