@@ -51,6 +51,7 @@ _FOLDERS = (
     "sklearn",
     "gguf",
     "tflite",
+    "openvino",
 )
 FRONTENDS: tuple[Frontend, ...] = tuple(
     import_module(f"{__name__}.{folder}").FRONTEND for folder in _FOLDERS
