@@ -48,6 +48,7 @@ _FOLDERS = (
     "pytorch",
     "tensorflow",
     "jax",
+    "boosting",
     "sklearn",
     "gguf",
     "tflite",
