@@ -91,7 +91,7 @@ def test_open_sizes_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_fixed_sizes_may_be_overridden() -> None:
     """With a warning, as those of an ONNX file: four times the positions."""
-    with pytest.warns(CrossflopsWarning, match="fixes input"):
+    with pytest.warns(CrossflopsWarning, match="declares the shape 1x3x16x16"):
         report = crossflops.count(str(FILES / "convnet.xml"), ["1x3x32x32"])
     assert report.macs == 4 * 64 * (8 * 27 + 8 * 9 + 4 * 4) + 20
 
