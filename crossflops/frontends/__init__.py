@@ -48,9 +48,11 @@ _FOLDERS = (
     "pytorch",
     "tensorflow",
     "jax",
+    "boosting",
     "sklearn",
     "gguf",
     "tflite",
+    "openvino",
 )
 FRONTENDS: tuple[Frontend, ...] = tuple(
     import_module(f"{__name__}.{folder}").FRONTEND for folder in _FOLDERS
@@ -261,6 +263,10 @@ def require_frontend(model: Any) -> Frontend:
     frontend = frontend_of(model)
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
+        if hint := hint_for_other(model):
+            raise NormalizeError(
+                f"the model is of the type {_value_type_name(model)}, which is not a model", hint
+            )
         raise NormalizeError(
             f"the model is of the type {_value_type_name(model)}, which crossflops cannot read",
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
@@ -268,6 +274,26 @@ def require_frontend(model: Any) -> Frontend:
         )
     frontend.require(model)
     return frontend
+
+
+# Values of libraries that are often given in the place of a model, by module and class.
+_INSTEAD = {
+    ("haiku", "Transformed"): "give its function with its parameters: "
+    "(model.apply, (params, None, x))",
+    ("haiku", "TransformedWithState"): "give its function with its parameters and state: "
+    "(model.apply, (params, state, None, x))",
+    ("torch_geometric", "Data"): "give the model, with its tensors as inputs: "
+    "(model, (data.x, data.edge_index))",
+    ("torch_geometric", "HeteroData"): "give the model, with its tensors as inputs: "
+    "(model, (data.x_dict, data.edge_index_dict))",
+    ("paddle", "Layer"): "write an ONNX file with paddle.onnx.export, and count it",
+}
+
+
+def hint_for_other(value: Any) -> str:
+    """Return what to give instead of a value of a known library, "" for others."""
+    rows = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__)
+    return next((_INSTEAD[row] for row in rows if row in _INSTEAD), "")
 
 
 def _value_type_name(value: Any) -> str:

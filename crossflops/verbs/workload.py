@@ -61,8 +61,9 @@ from crossflops.verbs.provenance import build_request_record, framework_versions
 from crossflops.verbs.vary import interpolate
 
 LAYERED = (
-    "other lengths were counted with one and two layers of each kind: their sum over {} layers "
-    "equals the whole model at a prompt of {}, and steps that of a model of more layers"
+    "other lengths were counted with one and two layers of each kind; at a prompt of {1} their "
+    "sum over {0} layers equals the whole model, and decoding steps equal those of a model with "
+    "more layers"
 )
 
 # The workload.
