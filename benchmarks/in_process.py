@@ -2,6 +2,7 @@
 
     python benchmarks/in_process.py                   the models of the page
     python benchmarks/in_process.py resnet18 vgg11    others of torchvision
+    python benchmarks/in_process.py video.swin3d_s    a model of clips
     python benchmarks/in_process.py --variants 300    random models of a search space
     python benchmarks/in_process.py --same 500        one model of it, for the memory
 
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from crossflops.frontends import load_with_retry
 
 MODELS = ("resnet18", "resnet50", "mobilenet_v3_large", "vit_b_16", "swin_t")
 WARM = "alexnet"
+CLIP_SHAPE, IMAGE_SHAPE = (1, 3, 16, 224, 224), (1, 3, 224, 224)
 HEAD = (
     "| model | first count | first torch.export | count | torch.export "
     "| ratio of firsts | first count of export | count of export |"
@@ -64,7 +67,8 @@ def main() -> int:
 
 def measured(models: Any, name: str, runs: int) -> str:
     """A line of the table: counts and exports of a model in turn."""
-    model, image = getattr(models, name)(weights=None).eval(), torch.zeros(1, 3, 224, 224)
+    model = attrgetter(name)(models)(weights=None).eval()
+    image = torch.zeros(CLIP_SHAPE if name.startswith("video.") else IMAGE_SHAPE)
 
     def count() -> object:
         return crossflops.count(model, image)

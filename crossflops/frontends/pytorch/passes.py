@@ -211,11 +211,9 @@ def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion])
 def _write_torch_onnx(state: Conversion) -> Conversion:
     """Return the state with the ONNX program, and the operators that the export dropped."""
     dropped = DroppedOperators()
-    with (
-        carrying_real_tensors() if state.trace.runtime else nullcontext(),
-        replaying_random_values(state.known),
-    ):
-        exported = to_onnx(state.functional, dropped, state.forms)
+    surrounding = carrying_real_tensors if state.trace.runtime else nullcontext
+    with replaying_random_values(state.known):
+        exported = to_onnx(state.functional, dropped, state.forms, surrounding)
     return _with_torch_fields(state, exported=exported, dropped=dropped)
 
 

@@ -17,7 +17,7 @@ import logging
 import operator
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -161,7 +161,7 @@ class Decomposer:
         node that calls no ATen operator.
         """
         target, written = node.target, None
-        if not is_plain_operator(target):
+        if not is_plain_operator(target) and not _is_functional_extension(target):
             raise NotUnderstoodError(target)
         if target._schema.is_mutable:
             written = writes.target_of(node)
@@ -283,6 +283,20 @@ class Decomposer:
 
 
 # What is understood.
+
+
+def _is_functional_extension(target: Any) -> bool:
+    """Return True if `target` is an operator of another library that PyTorch never takes apart,
+    and whose results are new tensors.
+    """
+    from torch._export.utils import _is_cia_op
+    from torch._ops import OpOverload
+
+    if not isinstance(target, OpOverload) or target.namespace in ("aten", "prim", "prims"):
+        return False
+    arguments, results = target._schema.arguments, target._schema.returns
+    aliases = any(value.alias_info is not None for value in (*arguments, *results))
+    return not aliases and not _is_cia_op(target)
 
 
 def _check_decomposable_program(program: "ExportedProgram") -> None:
@@ -1092,8 +1106,8 @@ def _program_fake_mode(program: "ExportedProgram") -> Any:
 
     values = [node.meta.get("val") for node in program.graph.nodes]
     mode = detect_fake_mode(values)
-    if mode is None or mode.propagate_real_tensors:
-        raise NotUnderstoodError("values")
+    if mode is None:
+        raise NotUnderstoodError("a program without tensors")
     return mode
 
 
@@ -1104,14 +1118,19 @@ _DECOMPOSERS: OrderedDict[Any, Decomposer] = OrderedDict()
 
 
 @contextmanager
-def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
+def decomposing_by_signature(
+    dropped: DroppedOperators, surrounding: Callable[[], AbstractContextManager[object]]
+) -> Iterator[None]:
     """Make PyTorch's exporter use cached decompositions inside the block, for programs where that
     is possible.
 
-    Nodes dropped from the calls that are traced separately are not noted.
+    Nodes dropped from the calls that are traced separately are not noted. If PyTorch decomposes
+    the program as a whole, it does so and goes on inside the context that `surrounding` returns:
+    it traces the program again, and sizes may depend on values.
     """
     if is_reference_export():
-        yield
+        with surrounding():
+            yield
         return
     passes = owner_of(inventory.EXPORT_DECOMPOSITION)
     decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
@@ -1126,11 +1145,13 @@ def decomposing_by_signature(dropped: DroppedOperators) -> Iterator[None]:
             _LOG.debug("PyTorch decomposes the program as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for
             _LOG.debug("PyTorch decomposes the program as a whole", exc_info=True)
+        contexts.enter_context(surrounding())
         return decompose(program, registry)
 
     interpreter = owner_of(inventory.EXPORT_PROMOTION)
     run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
     with (
+        ExitStack() as contexts,
         patching_attribute(
             passes,
             "decompose_with_registry",

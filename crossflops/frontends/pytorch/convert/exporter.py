@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from crossflops.errors import NormalizeError
@@ -511,12 +511,13 @@ def to_onnx(
     exported: Any,
     dropped: DroppedOperators,
     forms: Mapping[Any, Callable[..., Any]] = {},
+    surrounding: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Any:
     """Convert an exported program to an ONNX program; operators without a translation become
     opaque nodes.
 
     Operators that are eliminated as dead are noted in `dropped`. `forms` are additional ONNX forms
-    of operators.
+    of operators. `surrounding` returns a context in which the program can be traced again.
     """
     import torch
 
@@ -557,7 +558,7 @@ def to_onnx(
                 reusing_export_registry(),
                 reusing_schema_signatures(),
                 watch_dropped(dropped),
-                decomposing_by_signature(dropped),
+                decomposing_by_signature(dropped, surrounding),
                 renumbering_opsets(),
             ):
                 return torch.onnx.export(
@@ -576,7 +577,7 @@ def to_onnx(
                 full, refused = exported, untranslatable_operator(error)
                 dropped.forget()
                 # It raises for a tied parameter that is changed in place, for one.
-                with suppress(Exception), watch_dropped(dropped):
+                with suppress(Exception), watch_dropped(dropped), surrounding():
                     exported = exported.run_decompositions()
                     continue
             if operator is None and full is not None:
