@@ -65,6 +65,7 @@ SECONDS = {
     "py313": 260,
     "release": 750,
     "site": 60,
+    "sweeps": 1500,
 }
 # What an environment needs that pip does not install; where it is missing, `tests` leaves the
 # environment out and says so, and the environment by itself fails.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         identify,
         profile,
         render,
+        sweep,
         table,
     )
 
@@ -69,6 +70,7 @@ __all__ = [
     "operator",
     "profile",
     "render",
+    "sweep",
     "table",
     "trainer_callback",
 ]

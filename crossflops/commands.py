@@ -31,7 +31,7 @@ def localize_commands(text: str) -> str:
         text = re.sub(
             _EXTRA, lambda match: shlex.join(_requirements_of_extras(match[1].split(","))), text
         )
-        text = re.sub(_PIP, lambda match: f"{_installer(match[1])} ", text)
+        text = re.sub(_PIP, lambda match: f"{_installer_command(match[1])} ", text)
     return re.sub(_SELF, f"{program_command()} ", text) if NAME in text else text
 
 
@@ -69,7 +69,7 @@ def requirements(extra: str) -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def _installer(verb: str) -> str:
+def _installer_command(verb: str) -> str:
     """Return the command "python -m pip VERB" or "uv pip VERB" for this interpreter; the verb is
     "install" or "uninstall".
     """

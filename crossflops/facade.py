@@ -27,6 +27,7 @@ from crossflops.report.matches import Matches
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
+from crossflops.report.sweep import Sweep
 from crossflops.report.view import By, TableView, restrict_to_module, view
 from crossflops.rules.rule import Convention
 
@@ -48,13 +49,13 @@ class ShownResult:
         Raises:
             UnknownNameError: The suffix names no format.
         """
-        from crossflops.render.formats import FORMATS, content_file_bytes, suffix
+        from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
 
         file = Path(path)
-        if suffix(file) not in FORMATS:
+        if suffix(file) not in file_suffixes():
             raise UnknownNameError(
                 f"{file} does not end in the suffix of a known format",
-                f"end the file name with one of {', '.join(FORMATS)}",
+                f"end the file name with one of {', '.join(file_suffixes())}",
             )
         file.write_bytes(content_file_bytes(cast("Noun", self), file))
         return file
@@ -138,6 +139,7 @@ class ShownReport(ShownResult, Report, frozen=True, kw_only=True):
         custom_operators: The operators that formulas of one's own, or their own bodies, count.
         llm: What formulas over the architecture of a language model give for the same step.
         workload: The prefill and the decoding steps of a language model that generates.
+        parts: The models of a pipeline, with the amounts of one run of each.
         warnings: Sentences that the reader of the count should know.
 
     Example:
@@ -246,6 +248,10 @@ class ShownTable(ShownResult, PaperTable, frozen=True, kw_only=True):
     """A table of models with its page: the result of `crossflops.table`."""
 
 
+class ShownSweep(ShownResult, Sweep, frozen=True, kw_only=True):
+    """The rows of a suite with their page: the result of `crossflops.sweep`."""
+
+
 class ShownDifference(ShownResult, Difference, frozen=True, kw_only=True):
     """A difference of two models with its page: the result of `crossflops.diff`."""
 
@@ -298,6 +304,7 @@ _SHOWN: dict[type[Any], type[ShownResult]] = {
     Audit: ShownAudit,
     TrainingProfile: ShownProfile,
     PaperTable: ShownTable,
+    Sweep: ShownSweep,
     Difference: ShownDifference,
     Checks: ShownChecks,
     Cause: ShownCause,

@@ -81,11 +81,11 @@ def locking_path(path: Path) -> Iterator[None]:
 
     name = hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
     with open(_temporary_folder() / f"crossflops-{name}.lock", "a+b") as file:
-        _lock(file.fileno())
+        _lock_file(file.fileno())
         yield  # closing the file ends the lock
 
 
-def _lock(descriptor: int) -> None:
+def _lock_file(descriptor: int) -> None:
     """Lock an open file for this process alone, by its descriptor; wait while another process has
     the lock.
     """

@@ -149,8 +149,8 @@ class _ThreadPattern:
         self._thread: int | None = threading.get_ident()
 
     def match(self, text: str) -> bool:
-        """Return whether the text of a warning begins with the wanted words and comes from the
-        wanted thread.
+        """Return whether the text of a warning begins with the requested words and comes from the
+        requested thread.
         """
         return threading.get_ident() == self._thread and text.startswith(self._begins)
 

@@ -34,12 +34,12 @@ FENCE = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 CHAPTERS = {
     "Begin": ("tutorial", "README"),
     "How to": (
-        "models", "count", "compare", "identify", "tools", "efficiency", "roofline", "training",
-        "bench", "profile", "devices", "formulas", "ci",
+        "models", "count", "compare", "identify", "sweep", "tools", "efficiency", "roofline",
+        "training", "bench", "profile", "devices", "formulas", "ci",
     ),
     "Reference": (
         "reference/verbs", "python", "reference/python", "reference/schema", "ops", "kernels",
-        "causes", "conventions", "errors", "published",
+        "causes", "conventions", "errors", "published", "atlas",
     ),
     "Explanation": ("llm", "converters", "performance", "adr/index"),
     "Contribute": ("extending", "architecture", "style", "release", "changelog"),

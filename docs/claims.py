@@ -116,7 +116,10 @@ def outcome(claim: Claim) -> tuple[str, str]:
     if claim.rounded is None:
         return ours, "; ".join(filter(None, ("as printed", claim.note)))
     held = claim.rounded
-    return ours, f"as printed, where {held.option} is between {held.low} and {held.high}"
+    return ours, (
+        f"as printed for some {held.option} from {held.low} to {held.high}, which the "
+        "source rounds"
+    )
 
 
 def bounds(claim: Claim) -> list[Decimal]:

@@ -74,20 +74,22 @@ def kernels() -> str:
     return markdown(Page((title, *map(Text, _KERNELS), table)))
 
 
-_BACKWARD = {"none": "no gradient", "": "by the function around it"}
-_BY_CALL = "exact where lengths are recorded, else a bound"
+_BACKWARD = {"none": "no gradient", "": "by the function that calls it"}
+_BY_CALL = "exact if lengths are recorded, else a bound"
 _KERNELS = (
-    "These operators are counted where their library is not installed, too: by name. A class, "
-    "package.module:Class, is one node. A formula of your own for the same operator goes over "
-    "one of these.",
-    "Each is the function that the kernel computes, as its source says. A mask of an attention, "
-    "a causal one and a window too, is dense, as everywhere in crossflops. What a kernel computes "
-    "again in its backward pass is in a training step where it is the same for every size: the "
-    "scores of an attention, the normalized values of a norm.",
+    "These operators are recognized by their names, so they are counted even if their library "
+    "is not installed. A class, package.module:Class, is one node. Your own formula for the "
+    "same operator replaces the formula of this list.",
+    "Each formula is the work of the function that the kernel computes, by its source. Masked "
+    "scores of attention are counted, also with a causal mask or a window, as everywhere in "
+    "crossflops. A training step includes the values that a kernel recomputes in its backward "
+    "pass if these are the same for every size: the scores of attention, and the normalized "
+    "values of a norm.",
     "Tested: a test compares the formula of this operator with a reference in plain PyTorch, on "
-    "random calls, forwards and, if there is a gradient, backwards. If the work depends on data, "
-    "the reference does the most of it. A formula that is not tested was derived from its source, "
-    "and no reference confirms it: the table says why.",
+    "random calls, for the forward pass and, if there is a gradient, for the backward pass. If "
+    "the work depends on data, the reference does the largest possible work. A formula that is "
+    "not tested was derived from its source, and no reference confirms it; the table gives the "
+    "reason.",
 )
 
 
@@ -126,11 +128,12 @@ def published() -> str:
     rows = [(claim, *outcome(claim)) for claim in claims()]
     alike = sum(not claim.why for claim, *_ in rows)
     blocks: list[Block] = [
-        Title(("Published figures", "what crossflops efficiency makes of them")),
+        Title(("Published figures", "next to the results of crossflops efficiency")),
         Text(
-            f"{len(rows)} figures that others published: {alike} come out as they are printed, "
-            f"of the other {len(rows) - alike} it is said why not. MFU, HFU, MBU and shares of a "
-            "peak are in %. The rows are those of published.json."
+            f"{len(rows)} figures that others published: {alike} are computed as they are "
+            f"printed. For the other {len(rows) - alike} the table gives the reason of the "
+            "difference. MFU, HFU, MBU and shares of a peak are in %. The rows are those of "
+            "published.json."
         ),
     ]
     for source, held in groupby(rows, key=lambda row: row[0].source):
@@ -139,7 +142,14 @@ def published() -> str:
 
 
 def _figures(rows: list[tuple[Claim, str, str]]) -> Table:
-    heads = ("model", "figure", "printed", "computed", "and", "crossflops efficiency ...")
+    heads = (
+        "model",
+        "figure",
+        "printed",
+        "computed",
+        "result",
+        "options of crossflops efficiency",
+    )
     return Table(
         columns=tuple(Column(head=head) for head in heads),
         rows=tuple(
@@ -155,12 +165,12 @@ def error_list() -> str:
     blocks: list[Block] = [
         Title(("Errors", "what each message says, and what to do")),
         Text(
-            "An error is two lines: what is wrong, and what to do. The exit status is 2. In this "
-            "list {name} is replaced by a value, and of the texts between the signs | only one is "
-            "printed. {message of the underlying error} and {hint of the underlying error} "
-            "are the "
-            "two lines of another error of this page. From Python the lines are `message` and "
-            "`hint` of the exception, whose class is in crossflops.errors."
+            "An error is two lines: what is wrong, and what to do. The exit status is 2. In "
+            "this list {name} means a value. If a cell has several texts with | between them, "
+            "one of them is printed. {message of the underlying error} and {hint of the "
+            "underlying error} are the two lines of another error on this page. From Python the "
+            "lines are `message` and `hint` of the exception, whose class is in "
+            "crossflops.errors."
         ),
     ]
     for kind, about in error_kinds().items():

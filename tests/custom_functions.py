@@ -350,7 +350,18 @@ def mapped(function):
     return lambda s, x: torch.func.vmap(lambda row: function.apply(row, s.w))(x[:, None])[:, 0]
 
 
+TAKEN, TAKEN_WITH_CONTEXT = Product.apply, SetUp.apply  # as a model keeps them
+
+
+def outer_and_taken(stored, x):
+    """One by its name, whose forward pass calls one that was taken before; then that one again."""
+    return TAKEN(Outer.apply(x, stored.w), stored.w)
+
+
 RUNS = {
+    "taken before": lambda s, x: TAKEN(x, s.w),
+    "taken before, set up": lambda s, x: TAKEN_WITH_CONTEXT(x, 2.0, s.w),
+    "taken before and by name": outer_and_taken,
     "mapped": mapped(Mapped),
     "mapped by itself": mapped(MappedByItself),
     "product": lambda s, x: Product.apply(x, s.w),

@@ -9,11 +9,11 @@ import crossflops
 from crossflops.errors import CrossflopsError
 from tests.onnx_files import parsed
 
-FEW = 29
+FEW = 30  # with `sweep`, which is a verb as the others
 
 
 def test_the_public_names_are_few_and_there():
-    """At most 29, in order, each of them defined, none of them a module."""
+    """At most 30, in order, each of them defined, none of them a module."""
     assert list(crossflops.__all__) == sorted(set(crossflops.__all__))
     assert len(crossflops.__all__) <= FEW
     for name in crossflops.__all__:
@@ -90,7 +90,7 @@ def test_a_file_is_counted_with_few_modules(tmp_path):
     assert counted == "True"
     # three of them are the patches of other libraries, three the passes of a file, and one is the
     # object of each frontend
-    assert int(modules) <= 110
+    assert int(modules) <= 112
 
 
 def test_errors_have_one_root():

@@ -46,6 +46,7 @@ IN_OTHER_WORDS_OF = {
         "words": "`target` is the model itself, not a script",
         "step": "`target` is the model itself, not a script",
     },
+    "sweep": dict.fromkeys(("dask", "ray"), "executor=, with that of the cluster"),
     "check": {"junit": "to_junit() of the result", "quality": "to_code_quality() of the result"},
     "compare": {
         **{
@@ -76,6 +77,7 @@ PYTHON_ALONE = {
     "on_progress": "the command shows progress on stderr",
 }
 PYTHON_ALONE_OF = {
+    "sweep": {"executor": "--dask and --ray"},
     "compare": {"isolate": "the command always isolates", "against_options": "--against-..."},
     "profile": {
         "loss": "a script has its own",

@@ -7,6 +7,8 @@ from crossflops.files import contents
 from crossflops.ir.profile import Failure
 from crossflops.render.formats import markdown
 from crossflops.report.audit import Audit
+from crossflops.report.published import parse_figure
+from crossflops.report.sweep import Sweep
 from tests.make_reports import FOLDER, REPORTS, SUFFIX
 
 FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))
@@ -42,6 +44,29 @@ def test_an_audit_renders_to_the_page_beside_it(name):
     assert markdown(audit) == page
     reproduced = audit.count_status("exact") + audit.count_status("contradicted")
     assert reproduced >= 0.94 * audit.figures_counted
+
+
+def test_the_atlas_has_what_its_page_says():
+    """How often each tool is exact, no residual, and published figures that agree."""
+    atlas = Sweep.from_json(contents(FOLDER / "atlas" / f"atlas{SUFFIX}"))
+    rows = [row for row in atlas.rows if row.kind == "run" and row.total is not None]
+    exact = {tool: sum(r.is_exact for r in rows if r.tool == tool) for tool in atlas.tools}
+    assert exact.pop("torch-flop-counter") == 57
+    assert exact.pop("thop") == 1
+    assert set(exact.values()) == {0}
+    assert len(rows) == 62 * len(atlas.tools)
+    assert all(row.residual == 0 for row in rows)
+    assert all(row.macs + sum(row.causes.values()) == row.total for row in rows)
+    page = (FOLDER.parent / "docs" / "atlas.md").read_text(encoding="utf-8")
+    assert "Of 62 architectures" in page
+    assert "exact count for 57 (91.9 %), thop for 1 (1.6 %)" in page
+    assert f"All {len(atlas.published)} figures" in page
+    for point in atlas.published:
+        power = {"macs": 9, "params": 6}[point.unit]
+        figure = parse_figure(point.text, power, point.unit)
+        assert figure.rounding_of(point.exact) in ("exact", "rounded", "truncated"), point
+    size = sum(file.stat().st_size for file in (FOLDER / "atlas").iterdir())
+    assert size <= MOST
 
 
 def test_there_is_a_report_of_every_model():

@@ -202,8 +202,9 @@ def test_nightly_runs_what_a_landing_leaves_out(start, monkeypatch, tox):
     monkeypatch.setattr(start.sys, "argv", ["start.py", "tests", "--nightly"])
     assert start.main() == 0
     [(command, _)] = seen
-    assert command[-2:] == ["-e", "all-frameworks,py312,py313,release,site"]
-    assert not {"all-frameworks", "py312", "py313", "release", "site"} & set(start.listed())
+    assert command[-2:] == ["-e", "all-frameworks,py312,py313,release,site,sweeps"]
+    nightly = {"all-frameworks", "py312", "py313", "release", "site", "sweeps"}
+    assert not nightly & set(start.listed())
 
 
 def test_nightly_takes_no_names(start, monkeypatch, capsys):

@@ -76,7 +76,7 @@ def answer_of(run: Callable[[], Ran], batch: int) -> Answer:
 
 def run_file(order: FileOrder) -> Ran:
     """Run an ONNX file in onnxruntime and return its measurement, with a profile of its kernels if
-    the order asks for it.
+    the order requests one.
     """
     module = session.runtime()
     provided = from_archive(order.inputs_file) if order.inputs_file else {}
@@ -116,8 +116,8 @@ def _save_executed_graph(module: Any, order: FileOrder, data: bytes) -> Ran:
 
 
 def run_model(order: ModelOrder) -> Ran:
-    """Run a model in its own framework and return its measurement, with a trace if the order asks
-    for it.
+    """Run a model in its own framework and return its measurement, with a trace if the order
+    requests one.
     """
     run = _prepare_framework_model(build_ordered_model(order), order)
     config = f"{run.how}, {order.threads} thread{'s' if order.threads > 1 else ''}"

@@ -91,7 +91,7 @@ def guess_executed_graph(
     nodes: Iterable[Node], kernels: Iterable[tuple[str, str]]
 ) -> ExecutedGraph:
     """Return the graph that onnxruntime ran, as far as the (name, operator) pairs of its kernels
-    tell it.
+    show it.
     """
     by_key = {node.key: node for node in nodes}
     made = {spec.name for node in by_key.values() for spec in node.outputs if spec}

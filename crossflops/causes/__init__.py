@@ -43,7 +43,7 @@ def _causes_by_id() -> dict[str, Cause]:
     for source, cause in _from_plugins():
         if by_id.setdefault(cause.id, cause) != cause:
             _warn_about_causes(
-                f"{source} brings a cause {cause.id!r}, and another bears that id: rename it"
+                f"{source} adds a cause with the id {cause.id!r}, which already exists: rename it"
             )
     return by_id
 
@@ -54,13 +54,13 @@ def _from_plugins() -> Iterator[tuple[str, Cause]]:
         try:
             brought = tuple(point.load())
         except Exception as problem:  # a plugin may do anything, and reports do without its words
-            _warn_about_causes(f"causes of the plugin {point.value} do not load: {problem!r}")
+            _warn_about_causes(f"cannot load the causes of the plugin {point.value}: {problem!r}")
             continue
         for cause in brought:
             if isinstance(cause, Cause):
                 yield point.value, cause
             else:
-                _warn_about_causes(f"{point.value} holds {cause!r}, which is no Cause")
+                _warn_about_causes(f"{point.value} contains {cause!r}, which is not a Cause")
 
 
 def _warn_about_causes(text: str) -> None:
@@ -115,9 +115,11 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     """
     requested = [plain for word in words.split() if (plain := _plain_search_text(word))]
     scored = [
-        (score, cause) for cause in causes if requested and (score := _score(requested, cause))
+        (score, cause)
+        for cause in causes
+        if requested and (score := _match_score(requested, cause))
     ]
-    begun = [cause for _, cause in scored if _begins("".join(requested), cause)]
+    begun = [cause for _, cause in scored if _title_begins_with("".join(requested), cause)]
     if len(begun) == 1:
         return tuple(begun)
     named = [pair for pair in scored if pair[0] >= _NAME * len(requested)]
@@ -126,24 +128,26 @@ def search_causes(words: str, causes: Iterable[Cause]) -> tuple[Cause, ...]:
     )
 
 
-def _score(requested: list[str], cause: Cause) -> int:
+def _match_score(requested: list[str], cause: Cause) -> int:
     """Return how well a cause matches the words: a higher number is better, 0 means that a word is
     missing.
     """
     name = _plain_search_text(f"{cause.id} {cause.title}")
     page = _plain_search_text(f"{cause.page} {cause.recognise}")
-    worths = [max(_worth(form, name, page) for form in _forms(word)) for word in requested]
+    worths = [
+        max(_word_points(form, name, page) for form in _word_forms(word)) for word in requested
+    ]
     return sum(worths) if all(worths) else 0
 
 
-def _worth(form: str, name: str, page: str) -> int:
+def _word_points(form: str, name: str, page: str) -> int:
     """Return the points for a word: 4 if it is in the cause's id or title, 1 if it is in its page,
     else 0.
     """
     return _NAME if form in name else _PAGE if form in page else 0
 
 
-def _forms(word: str) -> tuple[str, ...]:
+def _word_forms(word: str) -> tuple[str, ...]:
     """Return the word and other forms to search for: synonyms, "average" for "avg", and the word
     without a plural s.
     """
@@ -152,11 +156,11 @@ def _forms(word: str) -> tuple[str, ...]:
     return (word, *_ALSO.get(word, ()), *spelled, *singular)
 
 
-def _begins(words: str, cause: Cause) -> bool:
+def _title_begins_with(words: str, cause: Cause) -> bool:
     """Return whether the title of the cause begins with the words, or with another form of
     them.
     """
-    return any(_plain_search_text(cause.title).startswith(form) for form in _forms(words))
+    return any(_plain_search_text(cause.title).startswith(form) for form in _word_forms(words))
 
 
 def _plain_search_text(text: str) -> str:
@@ -168,45 +172,45 @@ def _plain_search_text(text: str) -> str:
 WORDS = (
     Cause(
         id="native",
-        title="the count that crossflops makes by itself",
+        title="the count of crossflops itself",
         page="The native count is the work that the outputs of a model depend on, in its "
         "normalized ONNX graph: every node has a formula of its own, and the sums are exact "
         "integers. No tool takes part in it.\n\n"
-        "Native MACs are the multiply-accumulates of contractions (convolutions, matrix products, "
-        "attention, recurrent layers) and of nothing else. Native FLOPs are 2 x MACs and one for "
-        "each addition, multiplication, division, comparison and special function (exp, sqrt, "
-        "tanh ...) outside of them. Native parameters are those of the source model, each storage "
-        "once.\n\n"
-        "Work that no output needs is not in it; work that depends on no input is, and is shown "
-        "apart. A node without a formula is named as uncounted, which is not zero. 'exact' says "
-        "that every node is counted in full; 'an upper bound' and 'an estimate' that the work of "
-        "some depends on data, or on an algorithm that is not fixed.",
-        recognise="It is the number in the title, and the one that every account of a tool "
-        "starts from: `thop = native + 44 558 336`.",
+        "Native MACs are the multiply-accumulates of contractions (convolutions, matrix "
+        "products, attention, recurrent layers) and of nothing else. Native FLOPs are 2 x MACs "
+        "and one for each addition, multiplication, division, comparison and special function "
+        "(exp, sqrt, tanh ...) outside of them. Native parameters are those of the source model, "
+        "each storage once.\n\n"
+        "Work that no output needs is not included. Work that depends on no input is included, "
+        "and shown separately. A node without a formula is listed as uncounted, which does not "
+        "mean zero. 'exact' says that every node is counted in full. 'an upper bound' says that "
+        "the work of some nodes depends on data, and 'an estimate' that it depends on an "
+        "algorithm that is not fixed.",
+        recognise="It is the number in the title, and every account of a tool starts from it: "
+        "`thop = native + 44 558 336`.",
     ),
     Cause(
         id="residual",
-        title="what no cause explains",
+        title="the difference that no cause explains",
         page="An account of a tool goes from the native count to the number that it printed, "
-        "cause by cause. The residual is what is left: the printed number minus the one that was "
-        "predicted before the tool ran. 0 says that every difference is explained, down to the "
-        "last integer; 'explained 100 %' in the table says the same.\n\n"
-        "Another value is printed, never hidden, with the modules where the tool printed other "
-        "numbers than was predicted. It says that the tool does something that its convention "
-        "does not know: often a release on which that was not checked. `--strict` ends with "
-        "status 1 then.",
+        "cause by cause. The residual is the printed number minus the number that was predicted "
+        "before the tool ran. 0 says that every difference is explained exactly; 'explained 100 "
+        "%' in the table says the same.\n\n"
+        "Any other value is printed, with the modules for which the tool printed other numbers "
+        "than predicted. It says that the tool does something that its convention does not "
+        "describe. Often the convention was not checked with that release of the tool. "
+        "`--strict` then ends with status 1.",
         recognise="The last line of every account.",
     ),
     Cause(
         id="mfu",
         title="model FLOPs utilization",
         page=(
-            "The rate that the model needs, 2 FLOPs for each MAC of the forward pass "
-            "and, in training, three times that, as a share of the peak of the device. "
-            "Work that is done again does not count: gradient (activation) "
-            "checkpointing and flash attention add to the HFU, not to the MFU. The word "
-            "is that of the PaLM paper, whose formula for a training token is 6 N + 12 "
-            "L H Q T."
+            "The FLOP/s that the model needs, as a share of the peak of the device: 2 FLOPs for "
+            "each MAC of the forward pass and, in training, three times that. Recomputed work "
+            "does not count: gradient (activation) checkpointing and flash attention increase "
+            "the HFU, not the MFU. The term is from the PaLM paper, whose formula for a training "
+            "token is 6 N + 12 L H Q T."
         ),
         recognise=("`crossflops efficiency` prints it, with every factor."),
     ),
@@ -214,30 +218,30 @@ WORDS = (
         id="hfu",
         title="hardware FLOPs utilization",
         page=(
-            "The work that is executed, with what gradient (activation) checkpointing, "
-            "recomputation and flash attention compute again, as a share of the peak of "
-            "the device. It is never below the MFU."
+            "The FLOP/s that are executed, as a share of the peak of the device. They include "
+            "the work that gradient (activation) checkpointing, recomputation and flash "
+            "attention compute again. The HFU is never below the MFU."
         ),
         recognise=(
-            "`crossflops efficiency --recompute full` or `--flash` prints it beside the MFU."
+            "`crossflops efficiency --recompute full` or `--flash` prints it next to the MFU."
         ),
     ),
     Cause(
         id="mbu",
         title="memory bandwidth utilization",
         page=(
-            "The bytes that must move per second, weights and KV cache of a decoding "
-            "step above all, as a share of the bandwidth of the memory."
+            "The bytes that must move per second, as a share of the bandwidth of the memory. In "
+            "a decoding step these are mainly the weights and the KV cache."
         ),
         recognise=("`crossflops efficiency --context T` prints it."),
     ),
     Cause(
         id="roofline",
-        title="what a device allows: peak or bandwidth",
+        title="the limit of a device: peak or bandwidth",
         page=(
-            "A step of so many FLOPs and bytes takes at least FLOPs / peak and bytes / "
-            "bandwidth. Arithmetic intensity is FLOPs per byte; from the ridge on the "
-            "peak limits (compute-bound), below it the bandwidth (memory-bound)."
+            "A step takes at least FLOPs / peak and at least bytes / bandwidth. Arithmetic "
+            "intensity is FLOPs per byte. Above the ridge the peak is the limit (compute-bound), "
+            "below it the bandwidth (memory-bound)."
         ),
         recognise=("`crossflops efficiency --roofline` prints it, node by node."),
     ),
@@ -245,84 +249,89 @@ WORDS = (
         id="6nd",
         title="6 N D, the rule of thumb of a training run",
         page=(
-            "6 FLOPs for each of N parameters in matrix products and each of D tokens: "
-            "2 forward and 4 backward (Kaplan et al.; Hoffmann et al., Chinchilla). It "
-            "leaves out attention: PaLM and nanoGPT add 12 L H Q T for each token, "
-            "Megatron and MaxText half of it where a mask is causal."
+            "6 FLOPs for each of N parameters in matrix products and each of D tokens: 2 forward "
+            "and 4 backward (Kaplan et al.; Hoffmann et al., Chinchilla). It leaves out "
+            "attention: PaLM and nanoGPT add 12 L H Q T for each token, and Megatron and MaxText "
+            "add half of that if the mask is causal."
         ),
         recognise=(
-            "`crossflops count --train` prints 6 N D of a model of tokens, and every "
-            "cause by which it differs from the step."
+            "`crossflops count --train` prints 6 N D for a model of tokens, and each cause of "
+            "its difference from the counted step."
         ),
     ),
     Cause(
         id="causal",
         title="masked attention: the full square, or half of it",
         page=(
-            "A causal mask hides about half of the scores. Native attention counts the "
-            "full square, as it is multiplied without a kernel that leaves the masked "
-            "part out; flash attention and FlexAttention may. Megatron and MaxText "
-            "count half, PaLM the whole."
+            "A causal mask hides about half of the scores. Native attention counts the full "
+            "square, which is the work of a kernel that does not skip the masked part; flash "
+            "attention and FlexAttention may skip it. Megatron and MaxText count half, PaLM "
+            "counts all."
         ),
-        recognise=("`crossflops efficiency --causal half` prints the MFU of both."),
+        recognise=("`crossflops efficiency --causal half` prints both MFUs."),
     ),
     Cause(
         id="kv-cache",
-        title="keys and values that a decoding step reads again",
+        title="cached keys and values that a decoding step reads",
         page=(
-            "With a KV cache a step multiplies for its new token alone, and attends to "
-            "all T tokens before it. Its bytes are B x T x 2 L Hkv Q x the bytes of an "
-            "element. Grouped queries (GQA, MQA) have fewer heads Hkv of keys and "
-            "values: that makes the cache smaller, and not the products of attention."
+            "With a KV cache a step computes only its new token, and attends to all T tokens "
+            "before it. Its bytes are B x T x 2 L Hkv Q x the bytes of an element. Grouped "
+            "queries (GQA, MQA) have fewer heads Hkv of keys and values. That makes the cache "
+            "smaller, but not the products of attention."
         ),
         recognise=("`crossflops efficiency --context T` counts a decoding step."),
     ),
     Cause(
         id="lora",
-        title="adapters beside frozen weights",
+        title="adapters added to frozen weights",
         page=(
-            "With LoRA the base weights are frozen: a step has no gradients of them, "
-            "and gradients of inputs still pass through. So a frozen product costs 2 x "
-            "forward, one below the lowest adapter 1 x, and the small matrices and the "
-            "products of attention 3 x. The products with the small matrices are work "
-            "of their own until they are merged."
+            "With LoRA the base weights are frozen: a step computes no gradients of these "
+            "weights, but gradients of inputs still pass through. So a frozen product costs 2 x "
+            "forward, a frozen product before the first adapter 1 x, and the small matrices and "
+            "the products of attention 3 x. The products with the small matrices are additional "
+            "work until they are merged."
         ),
         recognise=(
             "`crossflops count --train` counts by `requires_grad`; `crossflops explain "
-            "backward.frozen` is the difference to 3 x forward."
+            "backward.frozen` describes the difference from 3 x forward."
         ),
     ),
     Cause(
         id="moe",
-        title="a mixture of experts: what a token uses, and what there is",
+        title="a mixture of experts: active and stored parameters",
         page=(
-            "Each token goes through some of the experts. The native count has the "
-            "products of those that run; parameters are all that are stored, the N of 6 "
-            "N only those that a token uses."
+            "Each token goes through some of the experts. The native count has the products of "
+            "the experts that run. The number of parameters includes all stored experts, and the "
+            "N of 6 N only the experts that a token uses."
         ),
-        recognise=("Parameters of the title are many more than MACs of a token."),
+        recognise=(
+            "The number of parameters in the title is much larger than the MACs of one token."
+        ),
     ),
     Cause(
         id="sparse",
-        title="products of sparse tensors, and sparsity that a count does not see",
+        title="products of sparse tensors, and zeros that are counted",
         page=(
-            "A product of a sparse tensor (COO, CSR, CSC, BSR) with a matrix of F columns is "
-            "nnz x F MACs, by the values that are stored. Zeros inside of a dense tensor, as of "
-            "pruning, are multiplied like others, and are in the native count. The sparse peaks "
-            "of a device (2:4) hold where weights are pruned so and a sparse kernel runs: "
-            "`--precision bf16_sparse` sets a rate against one, and nothing else does."
+            "A product of a sparse tensor (COO, CSR, CSC, BSR) with a matrix of F columns is nnz "
+            "x F MACs, where nnz is the number of stored values. Zeros in a dense tensor, for "
+            "example after pruning, are multiplied like other values, and are in the native "
+            "count. The sparse peak of a device (2:4) applies only if the weights are pruned in "
+            "that pattern and a sparse kernel runs. Only `--precision bf16_sparse` compares a "
+            "rate with the sparse peak."
         ),
-        recognise="Nodes of `sparse.mm` and its kin, or many zeros in the weights of a dense one.",
+        recognise="The graph has nodes such as `sparse.mm`, or a dense product has many zeros in "
+        "its weights.",
     ),
     Cause(
         id="memory",
         title="bytes: memory traffic, peak activation memory, model bytes",
         page=(
-            "Memory traffic is what nodes read and write, each by itself and nothing fused. Peak "
-            "activation memory is the largest sum of tensors that are alive while a node runs, in "
-            "the order of the graph, without the parameters; model bytes are these, as stored. "
-            "A step of training keeps activations for its backward pass; the peak is of a forward "
-            "pass."
+            "Memory traffic is the bytes that all nodes read and write, each node separately and "
+            "without fusion. Peak activation memory is the largest total size of the tensors "
+            "that are alive while a node runs, in the order of the graph, without the "
+            "parameters. Model bytes are the bytes of the parameters as they are stored. The "
+            "peak is that of a forward pass; a training step also keeps activations for its "
+            "backward pass."
         ),
         recognise="`crossflops count` prints all three, and `check` has budgets for them.",
     ),
@@ -330,32 +339,33 @@ WORDS = (
         id="swiglu",
         title="a gated feed-forward layer (GLU, GEGLU): three matrices instead of two",
         page=(
-            "A gate, an up and a down projection are 3 h f MACs for each token and layer "
-            "of width h and inner width f, where a layer without a gate has 2 h f. The "
-            "activation and the product with the gate are FLOPs beside them, and no MACs. "
-            "A formula with two matrices leaves a third of the layer out."
+            "A gate, an up and a down projection are 3 h f MACs for each token and layer of "
+            "width h and inner width f; a layer without a gate has 2 h f. The activation and the "
+            "product with the gate add FLOPs, but no MACs. A formula with two matrices leaves "
+            "out a third of the layer."
         ),
-        recognise="A rule by sizes is below the count by h f MACs for each token and layer.",
+        recognise="The result of such a formula is h f MACs below the count for each token and "
+        "layer.",
     ),
     Cause(
         id="rope",
         title="rotary position embeddings",
         page=(
-            "Queries and keys are rotated by multiplications and additions of each "
-            "element: FLOPs, and no MACs; formulas by sizes count nothing for it. Where the "
-            "model multiplies positions by frequencies as a matrix product, as Llama of "
-            "transformers does, that has T x Q / 2 MACs for T positions and heads of size Q."
+            "Queries and keys are rotated by multiplications and additions of each element. "
+            "These are FLOPs, but not MACs, and formulas over sizes do not count them. A model "
+            "may multiply positions by frequencies as a matrix product, as Llama in transformers "
+            "does. That product has T x Q / 2 MACs for T positions and heads of size Q."
         ),
         recognise="A small MatMul in `rotary_emb`, and Mul and Add nodes in attention.",
     ),
     Cause(
         id="quantization",
-        title="integers in place of floats",
+        title="integers instead of floats",
         page=(
-            "A quantized product has as many MACs as the one in floats, booked to its "
-            "own precision (int8 ...). What quantizes and dequantizes is work beside "
-            "it. Weights and activations take fewer bytes."
+            "A quantized product has as many MACs as the product in floats; they are listed "
+            "under their own precision (int8 ...). Quantization and dequantization are "
+            "additional work. Weights and activations take fewer bytes."
         ),
-        recognise=("`bytes` and the precisions of a report tell the stored types."),
+        recognise=("`bytes` and the precisions of a report show the stored types."),
     ),
 )

@@ -9,18 +9,18 @@ _RULE = (
 
 _STEP = ("--train",)
 _BY_TOKENS = (
-    "6 N D takes each of N parameters for one multiplication and one addition forward and two "
-    "backward, for each of D tokens. "
+    "6 N D assumes that each of N parameters takes part in one multiplication and one addition "
+    "in the forward pass and in two of each in the backward pass, for each of D tokens. "
 )
 
 CAUSES = (
     Cause(
         id="backward.first-layer",
-        title="operands that need no gradient, whatever is trained",
-        page=f"{_RULE}An operand that depends on no parameter needs none: the input of the model "
-        "(so the first layer has one product instead of two), a constant such as a rotary table, "
-        "the initial state of a recurrent layer. A product of three operands has more than two "
-        "gradients, and these are in the amount as well.",
+        title="operands that never need a gradient",
+        page=f"{_RULE}An operand that depends on no parameter needs no gradient: the input of "
+        "the model (so the first layer has one product instead of two), a constant such as a "
+        "rotary table, or the initial state of a recurrent layer. A product of three operands "
+        "has more than two gradients; the additional gradients are part of the amount, too.",
         recognise="The amount is the forward work of the first layer, and of products with "
         "constants.",
         example=Example(
@@ -32,10 +32,10 @@ CAUSES = (
     ),
     Cause(
         id="backward.cut",
-        title="gradients that go nowhere",
-        page=f"{_RULE}What is detached, what runs under `torch.no_grad()`, and what does not "
-        "reach a float output of the model has no backward pass.",
-        recognise="It stays when all parameters are trained.",
+        title="operations without a path of gradients",
+        page=f"{_RULE}An operation has no backward pass if its result is detached, if it runs "
+        "under `torch.no_grad()`, or if no float output of the model depends on it.",
+        recognise="The amount does not change if all parameters are trained.",
         example=Example(
             code="class Cut(nn.Module):\n"
             "    def __init__(self):\n"
@@ -53,9 +53,9 @@ CAUSES = (
     Cause(
         id="backward.frozen",
         title="frozen weights",
-        page=f"{_RULE}A frozen weight needs no gradient. Its input still needs one where "
-        "something trained lies before it, and none where nothing does.",
-        recognise="It is 0 when all parameters are trained.",
+        page=f"{_RULE}A frozen weight needs no gradient. Its input still needs one if a trained "
+        "parameter comes before it.",
+        recognise="The amount is 0 if all parameters are trained.",
         example=Example(
             code="model = nn.Sequential(nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 3))\n"
             "inputs = torch.ones(2, 4)",
@@ -66,9 +66,9 @@ CAUSES = (
     ),
     Cause(
         id="backward.attention-recomputed",
-        title="attention that is computed again",
-        page=f"{_RULE}A fused attention keeps no scores: its backward pass multiplies queries and "
-        "keys once more. Attention by products and a softmax keeps them.",
+        title="attention scores that are recomputed",
+        page=f"{_RULE}Fused attention does not keep the scores, so its backward pass multiplies "
+        "queries and keys again. Attention written as products and a softmax keeps them.",
         recognise="The amount is the product of queries and keys of every fused attention.",
         example=Example(
             code="class Attention(nn.Module):\n"
@@ -87,14 +87,15 @@ CAUSES = (
     ),
     Cause(
         id="backward.checkpoint",
-        title="what checkpoints run again",
-        page=f"{_RULE}`torch.utils.checkpoint` keeps what goes into a part of the model, and runs "
-        "that part again in the backward pass: all of it where it is reentrant, else until all "
-        "is there that the gradients need. `jax.checkpoint`, `keras.remat` and "
-        "`tf.recompute_grad` run again what the gradients need, and what leads there. With a "
-        "policy a dispatch mode takes each operator in it, forward and again, and runs it: "
-        "`torch.profiler` sees it as two events, and counts both.",
-        recognise="At most the forward work of the parts that stand in checkpoints.",
+        title="work that checkpoints recompute",
+        page=f"{_RULE}`torch.utils.checkpoint` keeps only the inputs of a part of the model, and "
+        "runs that part again in the backward pass. A reentrant checkpoint runs all of it "
+        "again; any other checkpoint stops when it has all tensors that the gradients need. "
+        "`jax.checkpoint`, `keras.remat` and `tf.recompute_grad` recompute the values that the "
+        "gradients need. With a policy, a dispatch mode receives and runs each operator of the "
+        "part, in the forward pass and in the recomputation: `torch.profiler` sees two events "
+        "for each operator, and counts both.",
+        recognise="The amount is at most the forward work of the parts inside checkpoints.",
         example=Example(
             code="from torch.utils.checkpoint import checkpoint\n"
             "class Block(nn.Module):\n"
@@ -112,11 +113,12 @@ CAUSES = (
     ),
     Cause(
         id="backward.custom-function",
-        title="custom autograd functions with a backward pass of their own",
-        page=f"{_RULE}The backward pass of a `torch.autograd.Function` is code of its own. It may "
-        "compute a part of its forward pass again, gradients that nobody asks for, or none.",
-        recognise="What the `backward` of the function runs, minus what the derivatives of its "
-        "`forward` would cost.",
+        title="custom autograd functions with their own backward pass",
+        page=f"{_RULE}The backward pass of a `torch.autograd.Function` is written by its author. "
+        "It may recompute a part of the forward pass, compute gradients that nothing needs, or "
+        "compute no gradients.",
+        recognise="The amount is the work of the function's `backward`, minus the work of the "
+        "derivatives of its `forward`.",
         example=Example(
             code="class Product(torch.autograd.Function):\n"
             "    @staticmethod\n"
@@ -142,13 +144,14 @@ CAUSES = (
     ),
     Cause(
         id="backward.checkpoint-begun",
-        title="operators in which a checkpoint stops",
-        page="A checkpoint that is not reentrant runs its part again until the last tensor is "
-        "kept that the gradients need. It stops in the operator that keeps it, before that "
-        "computes. The profiler notes operators as they begin: this one counts in full. So does "
-        "one whose result a policy saved, which is handed out.",
-        recognise="The amount is the forward work of the last layer of each checkpoint. It goes "
-        "away with `torch.utils.checkpoint.set_checkpoint_early_stop(False)`.",
+        title="operators at which a checkpoint stops",
+        page="A checkpoint that is not reentrant runs its part again until it has the last "
+        "tensor that the gradients need. It stops inside the operator that keeps this tensor, "
+        "before that operator computes. The profiler records operators when they begin, so it "
+        "counts this operator in full. It also counts an operator whose result a policy saved, "
+        "although that result is only returned.",
+        recognise="The amount is the forward work of the last layer of each checkpoint. It is 0 "
+        "with `torch.utils.checkpoint.set_checkpoint_early_stop(False)`.",
         example=Example(
             code="from torch.utils.checkpoint import checkpoint\n"
             "class Block(nn.Module):\n"
@@ -166,17 +169,18 @@ CAUSES = (
     ),
     Cause(
         id="forward.parameters",
-        title="parameters that do not meet every token once",
-        page=f"{_BY_TOKENS}Embeddings are looked up and biases are added, which multiplies "
-        "nothing; a tied head multiplies a table that is there once; a router sends a token to "
-        "some of its experts; a convolution meets every window.",
-        recognise="It is 3 x (MACs of products with parameters - N D).",
+        title="parameters that are not used once for each token",
+        page=f"{_BY_TOKENS}Embeddings are looked up and biases are added, without a "
+        "multiplication. A tied head multiplies by a table that is counted only once. A router "
+        "sends a token to only some of the experts. A convolution uses its weights once for "
+        "each window.",
+        recognise="The amount is 3 x (MACs of products with parameters - N D).",
     ),
     Cause(
         id="forward.attention",
         title="products without parameters",
-        page=f"{_BY_TOKENS}Queries meet keys and scores meet values: these products grow with "
-        "the square of the tokens, and no parameter is in them.",
-        recognise="It is 3 x the MACs of attention.",
+        page=f"{_BY_TOKENS}Queries are multiplied by keys and scores by values: these products "
+        "grow with the square of the number of tokens, and contain no parameter.",
+        recognise="The amount is 3 x the MACs of attention.",
     ),
 )

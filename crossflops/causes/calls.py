@@ -8,9 +8,9 @@ _MODULE_CAUSES = (
     Cause(
         id="module.type-unmatched",
         title="subclasses of known modules",
-        page="The tool looks rules up by the exact class of a module. A subclass of nn.Conv2d "
-        "has no rule and counts 0. timm's weight-standardized convolutions are such.",
-        recognise="print(type(layer)) of what is missing is not a class of torch.nn.",
+        page="The tool looks up its rule by the exact class of a module. A subclass of nn.Conv2d "
+        "has no rule and counts 0. The weight-standardized convolutions of timm are an example.",
+        recognise="print(type(layer)) shows that the missing layer is not a class of torch.nn.",
         example=Example(
             code="class MyLinear(nn.Linear): pass\n"
             "model = MyLinear(64, 32, bias=False)\n"
@@ -22,8 +22,8 @@ _MODULE_CAUSES = (
     Cause(
         id="module.direct-forward",
         title="modules called by .forward()",
-        page="Hooks run in __call__. A module whose forward method is called directly does its "
-        "work unseen.",
+        page="Hooks run in __call__. If the forward method of a module is called directly, the "
+        "tool does not see its work.",
         recognise="Searching the model's code for `.forward(` finds the missing layers.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -41,9 +41,9 @@ _MODULE_CAUSES = (
     Cause(
         id="module.hook-work",
         title="work in the hooks of a module",
-        page="A forward hook or pre-hook multiplies (spectral_norm of torch.nn.utils iterates "
-        "on the weight in one). A tool that counts a module by its rule counts what forward does; "
-        "what hooks of the model do beside it goes unseen.",
+        page="A forward hook or pre-hook of the model does work, as spectral_norm of "
+        "torch.nn.utils does. A tool that counts a module by a rule counts only the work of "
+        "forward; it does not see the work of the hooks.",
         recognise="The layers that differ have entries in _forward_hooks or _forward_pre_hooks.",
         example=Example(
             code="model = nn.Linear(64, 64, bias=False)\n"
@@ -55,19 +55,19 @@ _MODULE_CAUSES = (
     ),
     Cause(
         id="module.booked-elsewhere",
-        title="booked under another module than it ran in",
-        page="A tool may count at a module what runs in another one: a rule of a whole layer "
-        "stands for the layers inside, and what runs by a direct .forward() belongs to the caller "
-        "for a tool that hooks calls. It moves work between paths and changes no total, so it "
-        "stands only in tables of modules.",
-        recognise="One module has too much by what another one has too little.",
+        title="counted at another module than the one that ran it",
+        page="A tool may count work at another module than the one that runs it. A rule for a "
+        "whole layer includes the layers inside it. If a tool hooks calls, the work of a direct "
+        "call of .forward() is counted at the caller. This cause moves work between modules and "
+        "changes no total, so it appears only in tables of modules.",
+        recognise="One module has too much, and another module has too little by the same amount.",
     ),
     Cause(
         id="module.unregistered",
-        title="modules that are registered nowhere",
+        title="modules that are not registered",
         page="The model calls a module that it keeps in a plain list, a dict or a closure. Tools "
-        "find modules through their parents, so hooks never reach this one; nor do .to() and "
-        "state_dict().",
+        "find modules through their parents, so they set no hooks on this module; .to() and "
+        "state_dict() do not find it either.",
         recognise="The layer's parameters are missing in model.state_dict().",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -85,8 +85,8 @@ _MODULE_CAUSES = (
     Cause(
         id="module.root-rule-ignored",
         title="the model is itself a layer",
-        page="The tool sums the counts of the model's children: when the model passed is itself a "
-        "layer with a rule (a lone nn.LSTM, say), nothing is counted.",
+        page="The tool sums the counts of the model's children. If the model is itself a layer "
+        "with a rule, such as a single nn.LSTM, nothing is counted.",
         recognise="Wrapping the layer in nn.Sequential changes the tool's number.",
         example=Example(
             code="model = nn.Linear(64, 32, bias=False)\ninputs = torch.randn(4, 64)",
@@ -97,10 +97,10 @@ _MODULE_CAUSES = (
     Cause(
         id="module.shared-parents",
         title="modules registered under several parents",
-        page="The tool walks the children of modules to register hooks, or to sum what they hold, "
-        "and meets a module once for every way that leads to it. Module by module, what it counts "
-        "there stands in the number of each parent.",
-        recognise="list(model.modules()) is shorter than the modules met on a walk of children.",
+        page="The tool visits the children of modules to register hooks or to add up counts, and "
+        "visits a module once for every path to it. In a table of modules, its count is in the "
+        "number of each parent.",
+        recognise="list(model.modules()) has fewer modules than a recursive visit of children().",
         example=Example(
             code="layer = nn.Linear(64, 64, bias=False)\n"
             "model = nn.Sequential(nn.Sequential(layer), nn.Sequential(layer))\n"
@@ -112,10 +112,10 @@ _MODULE_CAUSES = (
     ),
     Cause(
         id="module.nonleaf-own-work",
-        title="work of a module beside its children",
-        page="The tool looks at modules that have no children. What another module does itself, "
-        "with parameters of its own (a class token, the projections of nn.MultiheadAttention), "
-        "is not counted.",
+        title="work of a module outside its children",
+        page="The tool counts only modules without children. It does not count the work that a "
+        "module with children does itself, with parameters of its own (a class token, the "
+        "projections of nn.MultiheadAttention).",
         recognise="The module at which the work is missing has both parameters and children.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -135,9 +135,9 @@ _MODULE_CAUSES = (
     Cause(
         id="module.reused",
         title="a module that is called several times",
-        page="A module called twice does its work twice. A tool that keeps one number for each "
-        "module keeps that of its last call.",
-        recognise="Building the layer anew for each call changes the tool's number.",
+        page="A module that is called twice does its work twice. A tool that keeps one number "
+        "for each module keeps the number of the last call.",
+        recognise="Using a new layer for each call changes the tool's number.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def __init__(self):\n"
@@ -154,16 +154,18 @@ _MODULE_CAUSES = (
     Cause(
         id="module.rule-replaces-or-adds-children",
         title="a rule for a module that contains modules",
-        page="The tool has a rule for a composite module and the modules in it have rules too: "
-        "the composite's number stands for all of it, or is added to theirs.",
-        recognise="The module at which the count differs has a rule, and so have its children.",
+        page="The tool has a rule for a composite module, and the modules in it have rules, too. "
+        "The number of the composite module replaces the numbers of the modules in it, or is "
+        "added to them.",
+        recognise="The module at which the count differs has a rule, and its children have "
+        "rules, too.",
     ),
     Cause(
         id="module.parameter-elements",
-        title="elements of parameters, not operations",
+        title="elements of parameters instead of operations",
         page="The tool multiplies the number of a layer's parameters by its output positions, or "
-        "by the batch. For a convolution that is its work; for a normalization, an embedding "
-        "table or an activation with a parameter it is a number without a meaning.",
+        "by the batch. For a convolution this is the correct work. For a normalization, an "
+        "embedding table or an activation with a parameter the number has no meaning.",
         recognise="The amount is a multiple of the layer's number of parameters.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -184,10 +186,10 @@ _MODULE_CAUSES = (
 _FUNCTIONAL_CAUSES = (
     Cause(
         id="functional.invisible",
-        title="functional calls, no module",
-        page="The work runs through a function (F.conv2d, F.linear, torch.matmul ...) and not "
-        "through a module that the tool hooks. So do the projections inside "
-        "nn.MultiheadAttention, whose out_proj is a module that is never called.",
+        title="function calls instead of modules",
+        page="The model calls a function (F.conv2d, F.linear, torch.matmul ...) and not a module "
+        "that the tool hooks. The projections inside nn.MultiheadAttention are such calls; its "
+        "out_proj is a module that is never called.",
         recognise="Wrapping the function in a module changes the tool's number.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -206,10 +208,10 @@ _FUNCTIONAL_CAUSES = (
     Cause(
         id="functional.captured-reference",
         title="functions captured before they were replaced",
-        page="The tool replaces functions where they live (torch.nn.functional.linear). A model "
-        "that took a reference before, by `from torch.nn.functional import linear` or "
-        "`self.act = F.relu`, calls the original, unseen.",
-        recognise="Writing F.linear(...) in place of linear(...) changes the tool's number.",
+        page="The tool replaces functions in their modules (torch.nn.functional.linear). A model "
+        "that took a reference earlier, by `from torch.nn.functional import linear` or `self.act "
+        "= F.relu`, calls the original function, which the tool does not see.",
+        recognise="Writing F.linear(...) instead of linear(...) changes the tool's number.",
         example=Example(
             code="from torch.nn.functional import linear\n"
             "class Model(nn.Module):\n"
@@ -227,7 +229,7 @@ _FUNCTIONAL_CAUSES = (
     Cause(
         id="functional.double-counted",
         title="a module, and the function that it calls",
-        page="The tool hooks the module and replaces the function that the module calls, and "
+        page="The tool hooks the module, also replaces the function that the module calls, and "
         "counts both: nn.ReLU calls F.relu, nn.MaxPool2d calls F.max_pool2d.",
         recognise="A layer counts twice as much as the function of its name.",
         example=Example(
@@ -241,10 +243,10 @@ _FUNCTIONAL_CAUSES = (
         id="function.opaque",
         title="custom autograd functions, scripted functions",
         page="A subclass of torch.autograd.Function and a function compiled by torch.jit.script "
-        "are one node in a trace of torch.jit (prim::PythonOp, prim::CallFunction). The tool "
-        "looks at the nodes of that trace and not into these, so whatever they compute counts "
-        "nothing. The re-entrant form of torch.utils.checkpoint is such a function.",
-        recognise="The missing work stands in the forward of a torch.autograd.Function.",
+        "are each one node in a trace of torch.jit (prim::PythonOp, prim::CallFunction). The "
+        "tool does not look inside these nodes, so their work counts nothing. The reentrant form "
+        "of torch.utils.checkpoint is such a function.",
+        recognise="The missing work is in the forward of a torch.autograd.Function.",
         example=Example(
             code="class Product(torch.autograd.Function):\n"
             "    @staticmethod\n"
@@ -262,8 +264,8 @@ _FUNCTIONAL_CAUSES = (
     Cause(
         id="function.vmap",
         title="layers under torch.vmap",
-        page="torch.vmap runs Python once for all examples and hides their axis: a hook on a "
-        "layer reads the shapes of one example, while the work of all of them is done.",
+        page="torch.vmap runs the Python code once for all examples and hides their axis. A hook "
+        "on a layer reads the shapes of one example, but the layer does the work of all examples.",
         recognise="The count does not depend on the size of the axis that vmap maps over.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -281,14 +283,14 @@ _FUNCTIONAL_CAUSES = (
     Cause(
         id="function.mode",
         title="functions that a TorchFunctionMode calls by their names",
-        page="Under a TorchFunctionMode of the model's own (FlexAttention runs score_mod and "
-        "mask_mod under one, `with torch.device(...)` is one) PyTorch looks the methods of a "
-        "tensor up by their names, and hands the mode what it finds. A tool that replaces "
-        "functions sees Tensor.mul there for x * y, which it does not see elsewhere, and for "
-        "x.mul(y) the same call twice; under two modes once more.",
+        page="The model uses a TorchFunctionMode: `with torch.device(...)` is one, and "
+        "FlexAttention runs score_mod and mask_mod under one. PyTorch then looks up the methods "
+        "of a tensor by name, and passes the method to the mode. A tool that replaces functions "
+        "sees a call of Tensor.mul for x * y, which it does not see elsewhere, and two calls for "
+        "x.mul(y). Each further mode adds another call.",
         recognise="Without the mode the tool counts less. In FlexAttention the amount is B H L S "
-        "for the scale of the scores, and one for each sum and product in score_mod, which "
-        "torch.vmap shows one score of.",
+        "for the scale of the scores, and 1 for each sum and product in score_mod, since "
+        "torch.vmap shows only one score.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def forward(self, x):\n"
@@ -310,8 +312,8 @@ _OP_CAUSES = (
         id="op.unregistered-zero",
         title="operators without a rule",
         page="The tool has no rule for the operator and counts nothing. fvcore lists such "
-        "operators, torchprofile warns, the others say nothing.",
-        recognise="The call that is missing is no convolution, linear layer or plain product.",
+        "operators, torchprofile warns, and other tools print nothing.",
+        recognise="The missing call is not a convolution, a linear layer or a plain product.",
         example=Example(
             code="model = nn.Bilinear(4, 5, 6, bias=False)\n"
             "inputs = torch.randn(2, 4), torch.randn(2, 5)",
@@ -322,11 +324,11 @@ _OP_CAUSES = (
     ),
     Cause(
         id="op.unregistered-nonzero",
-        title="operators without a rule, counted all the same",
-        page="The tool has no rule for the operator and counts one for each element of its first "
-        "result, whatever it does: for MaxPool, Softmax and Sigmoid, and for Concat, Flatten and "
-        "Identity, which compute nothing.",
-        recognise="The amount is the number of elements of what these operators return.",
+        title="operators without a rule, counted per element",
+        page="The tool has no rule for the operator and counts 1 for each element of its first "
+        "result: for MaxPool, Softmax and Sigmoid, and also for Concat, Flatten and Identity, "
+        "which compute nothing.",
+        recognise="The amount is the number of elements of the results of these operators.",
         example=Example(
             code="model = nn.MaxPool2d(2)\ninputs = torch.randn(1, 8, 16, 16)",
             tool="onnx-opcounter",
@@ -335,13 +337,14 @@ _OP_CAUSES = (
     ),
     Cause(
         id="operator.custom-body",
-        title="what the body of a custom operator calls",
-        page="An operator of torch.library is one operator to an export. The native count has its "
-        "formula (`--formulas`), or opens a kernel in Python that computes by PyTorch alone; "
-        "any other operator is named and not counted. A tool that replaces functions, hooks "
-        "modules or observes every dispatched operator counts what the kernel calls. A tool of "
-        "files counts the nodes of a module that a formula counts whole.",
-        recognise="The amount is what the tool makes of the functions that the kernel calls.",
+        title="calls in the body of a custom operator",
+        page="An operator of torch.library is one operator in an export. The native count uses a "
+        "formula for it (`--formulas`), or counts the body of a kernel in Python that uses only "
+        "PyTorch. Any other custom operator is listed as uncounted. A tool that replaces "
+        "functions, hooks modules or observes dispatched operators counts the calls in the "
+        "kernel. A tool that reads files counts the nodes of a module for which the native count "
+        "uses one formula.",
+        recognise="The amount is what the tool counts for the functions that the kernel calls.",
         example=Example(
             code="@torch.library.custom_op('example::linear', mutates_args=())\n"
             "def linear(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:\n"
@@ -363,22 +366,23 @@ _OP_CAUSES = (
     ),
     Cause(
         id="operator.taught",
-        title="formulas of your own that the tool was handed",
-        page="`compare --formulas FILE --teach-tools` hands a formula to the tool, by a mechanism "
-        "of the tool: `custom_ops` of thop, `set_op_handle` of fvcore, `custom_mapping` of "
-        "FlopCounterMode, `custom_modules_hooks` of ptflops. A tool that counts 2 for a MAC gets "
-        "the other operations of the formula, too. It also uses it for calls that the native "
-        "count has not: those that no output needs, or that it does not see as one operator.",
-        recognise="The report lists the tool under the formulas that tools were handed.",
+        title="your own formulas that were given to the tool",
+        page="`compare --formulas FILE --teach-tools` gives a formula to the tool, by a "
+        "mechanism of the tool: `custom_ops` of thop, `set_op_handle` of fvcore, "
+        "`custom_mapping` of FlopCounterMode, `custom_modules_hooks` of ptflops. A tool that "
+        "counts 2 for a MAC gets the other operations of the formula, too. The tool also applies "
+        "the formula to calls that are not in the native count: calls that no output needs, or "
+        "that the native count does not see as one operator.",
+        recognise="The report lists the formulas that the tool was taught.",
     ),
     Cause(
         id="operator.custom-unseen",
-        title="custom operators that the tool does not look into",
-        page="The native count has work of an operator of torch.library: by a formula of the "
-        "user's own, or because the operator is a composite that an export takes apart. The tool "
-        "knows neither the operator nor what its kernel calls (the operator @, say, which some "
-        "tools that replace functions leave as it is), and counts nothing.",
-        recognise="The call that is missing stands under a namespace that is not PyTorch's.",
+        title="custom operators that the tool cannot count",
+        page="The native count has work for an operator of torch.library, by a formula of the "
+        "user, or because the operator is a composite that an export decomposes. The tool knows "
+        "neither the operator nor the calls in its kernel, and counts nothing. An example of "
+        "such a call is the operator @, which some tools that replace functions do not replace.",
+        recognise="The missing call has a namespace that is not PyTorch's.",
         example=Example(
             code="torch.library.define('example::at', '(Tensor x, Tensor w) -> Tensor')\n"
             "torch.library.impl('example::at', 'CompositeImplicitAutograd')(\n"
@@ -399,15 +403,16 @@ _OP_CAUSES = (
     Cause(
         id="tool.error",
         title="the tool fails",
-        page="The tool raises on such a model, and prints nothing. What it would have counted is "
-        "no amount of anything: the comparison shows its message, and goes on with the others.",
-        recognise="The message stands where the total would.",
+        page="The tool raises an exception on such a model, and prints no number. There is no "
+        "amount to explain: the comparison shows the message of the tool, and goes on with the "
+        "other tools.",
+        recognise="The message is in the table instead of a total.",
     ),
     Cause(
         id="embedding.lookup",
         title="embeddings",
-        page="Looking up rows of a table is counted: as many operations as the table has "
-        "elements, or as the result has. Nothing is multiplied.",
+        page="The tool counts the lookup of rows in a table: one operation for each element of "
+        "the table, or of the result. A lookup multiplies nothing.",
         recognise="The amount is a multiple of the vocabulary times the width.",
         example=Example(
             code="model = nn.Embedding(100, 16)\ninputs = torch.zeros(1, 10, dtype=torch.int64)",
@@ -417,11 +422,11 @@ _OP_CAUSES = (
     ),
     Cause(
         id="memory.layer-traffic",
-        title="bytes, not operations",
-        page="What a layer reads and writes, summed over the layers: no count of work. It knows "
-        "neither caches nor fusion, and nothing of what happens between modules.",
+        title="bytes instead of operations",
+        page="The number is the bytes that each layer reads and writes, summed over the layers. "
+        "It is not a count of work. It ignores caches, fusion and operations outside of modules.",
         recognise="The number is a multiple of 4 for a model of 32-bit floats, and does not grow "
-        "with the size of kernels alone.",
+        "if only the kernels grow.",
         example=Example(
             code="model = nn.Sequential(nn.ReLU())\ninputs = torch.randn(1, 8, 16, 16)",
             tool="torchstat-memread",
@@ -430,17 +435,19 @@ _OP_CAUSES = (
     ),
     Cause(
         id="op.estimated",
-        title="sorts and decompositions by an estimate",
+        title="sorts and decompositions, estimated",
         page="A sort counts n log2 n of all its elements, a Fourier transform 8 n log2 of its "
-        "length, a Cholesky decomposition a third of n^3: estimates, whatever the program does.",
-        recognise="The amount is no multiple of the elements of any tensor in the model alone.",
+        "length, a Cholesky decomposition a third of n^3: estimates that do not depend on the "
+        "actual algorithm.",
+        recognise="The amount is not a multiple of the number of elements of any tensor in the "
+        "model.",
     ),
     Cause(
         id="op.library-call",
-        title="calls of a library, counted -1",
-        page="What a call of a library costs is not known to XLA's analysis. It counts -1 for it, "
-        "which is added to the sum like any other count.",
-        recognise="The total of a function that does nothing but call a library is -1.",
+        title="library calls, counted as -1",
+        page="XLA's analysis does not know the work of a library call. It uses -1 for unknown, "
+        "and adds it to the total like a count.",
+        recognise="The total of a function that only calls a library is -1.",
         references=("jax-ml/jax#20184",),
     ),
 )

@@ -6,37 +6,38 @@ _GRAPH_CAUSES = (
     Cause(
         id="graph.export-decomposition",
         title="a graph that differs from the operators",
-        page="One side holds an operator as a whole and the other what it was decomposed into "
-        "(a 3-D linear layer as MatMul and Add, attention as products and a softmax), and their "
-        "contraction work is not the same. Both have work for the operator; what one of them has "
-        "alone, and all gradients, are `graph.one-side-alone`.",
-        recognise="The calls that are named do not stand in the model's own code.",
+        page="One side has an operator as a whole, and the other side has its decomposition (a "
+        "3-D linear layer as MatMul and Add, attention as products and a softmax). The work of "
+        "their contractions differs. Both sides have work for the operator; work that only one "
+        "side has, and all gradients, are `graph.one-side-alone`.",
+        recognise="The listed calls are not in the code of the model.",
     ),
     Cause(
         id="graph.one-side-alone",
-        title="work that one side alone has",
-        page="A product stands in the graph that the tool counts and not in the native count, or "
-        "in that and not in the tool's: gradients that only one of them makes, or makes of other "
-        "products. Nothing shows that it is the same work in another form. One of the two misses "
-        "something, or has what nobody asked for: look at the calls before you take the total.",
-        recognise="The calls that are named have work on one side, and none or another amount on "
-        "the other.",
+        title="work that only one side has",
+        page="A product is in the graph that the tool counts and not in the native count, or the "
+        "other way round. Often it is a gradient that only one side computes, or computes by "
+        "other products. Nothing shows that both sides have the same work in another form. One "
+        "side misses work, or has additional work: look at the calls before you use the total.",
+        recognise="The listed calls have work on one side, and no work or another amount on the "
+        "other side.",
     ),
     Cause(
         id="graph.converter",
-        title="what a converter put in",
+        title="nodes that a converter added",
         page="A converter wrote one operation of the model's framework as other nodes: a Fourier "
         "transform as a product with a dense matrix, patches as a convolution with an identity "
         "kernel. The native count is that of the operation; the tool counts the nodes. "
-        "docs/converters.md lists the tricks of each converter.",
-        recognise="The nodes have no like in the model's own code, and `converter_macs` is not 0.",
+        "docs/converters.md lists such replacements of each converter.",
+        recognise="The nodes have no counterpart in the code of the model, and `converter_macs` "
+        "is not 0.",
     ),
     Cause(
         id="graph.shape-arithmetic-counted",
         title="arithmetic on sizes",
-        page="The tool counts additions and multiplications of integers by which a traced model "
-        "computes the sizes of its tensors: one each.",
-        recognise="The amount is tiny, and stays when the input grows.",
+        page="A traced model computes the sizes of its tensors by additions and multiplications "
+        "of integers. The tool counts 1 for each of them.",
+        recognise="The amount is tiny, and does not change when the input grows.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def __init__(self):\n"
@@ -53,8 +54,8 @@ _GRAPH_CAUSES = (
     Cause(
         id="graph.identity-or-constant-nodes",
         title="nodes that compute nothing",
-        page="The tool counts nodes that only hand a tensor on (Identity, Concat, Flatten, "
-        "Pad, Dropout), one for each element.",
+        page="The tool counts nodes that only pass a tensor on (Identity, Concat, Flatten, Pad, "
+        "Dropout), 1 for each element.",
         recognise="The amount is the number of elements that pass through such nodes.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -69,53 +70,53 @@ _GRAPH_CAUSES = (
     Cause(
         id="graph.unknown-shape",
         title="shapes that the tool does not know",
-        page="The tool derives the shapes of a graph by itself. Where it fails, the node counts "
-        "nothing or a size of its own.",
+        page="The tool infers the shapes of a graph itself. If it cannot infer a shape, it "
+        "counts nothing for the node, or uses another size.",
         recognise="The node's input depends on values, or comes from an operator that the tool "
         "does not know.",
     ),
     Cause(
         id="graph.lost-nodes",
         title="nodes that the tool loses",
-        page="The tool puts the nodes of a file into an order by the names of their tensors, and "
-        "takes one that is left out for a tensor without a name: a recurrent node that leaves out "
-        "its first result and an input waits for itself. It is lost with all that depends on it, "
-        "and nothing is said.",
-        recognise="The tool's table lacks nodes of the file; one of them has an empty name among "
-        "its inputs and among its outputs.",
+        page="The tool sorts the nodes of a file by the names of their tensors, and treats an "
+        "omitted tensor as a tensor with an empty name. A recurrent node that omits its first "
+        "result and an input then depends on itself. The tool drops this node and all nodes that "
+        "depend on it, without a message.",
+        recognise="Nodes of the file are missing in the table of the tool; one of them has an "
+        "empty name both in its inputs and in its outputs.",
     ),
     Cause(
         id="graph.other-file",
-        title="another file than the graph that is counted",
+        title="a file that differs from the counted graph",
         page="The tool was given an ONNX file (`compare --onnx FILE`) that is not the normalized "
-        "model: an exporter that folds constants, unrolls or decomposes leaves more or less "
-        "contraction work in it. The amount is the native count of the file minus that of the "
+        "model: an exporter that folds constants, unrolls or decomposes changes the work of "
+        "contractions in the file. The amount is the native count of the file minus that of the "
         "model, module by module.",
-        recognise="`crossflops count FILE` and `crossflops count TARGET` differ by it.",
+        recognise="`crossflops count FILE` and `crossflops count TARGET` differ by this amount.",
     ),
     Cause(
         id="graph.function-not-inlined",
         title="a function that stays a call",
-        page="The graph holds a function as one call, and the tool does not look into it. Keras "
-        "compiles grouped convolutions on a CPU by XLA, and such functions are not inlined when "
-        "the graph is frozen: their convolutions count nothing, and what follows has no known "
-        "shape.",
-        recognise="The graph has StatefulPartitionedCall where the model has a grouped "
-        "convolution.",
+        page="The graph has a function as one call, and the tool does not look inside it. Keras "
+        "compiles grouped convolutions on a CPU with XLA, and such functions are not inlined "
+        "when the graph is frozen. Their convolutions count nothing, and the nodes after them "
+        "have unknown shapes.",
+        recognise="The graph has a StatefulPartitionedCall instead of a grouped convolution.",
         references=("tensorflow/tensorflow#39834",),
     ),
     Cause(
         id="graph.rebuilt",
-        title="a module that was rebuilt through ONNX",
-        page="The target is an ONNX file, or a model of another framework than that of the tool: "
-        "the tool is given what was rebuilt from the (converted) file, a PyTorch module by "
-        "onnx2torch or a TensorFlow function by rules of crossflops, in which the contraction "
-        "work is not the same (a product of constants was folded on the way, say). "
-        "The amount is the native count of the module minus that of the model; what the tool does "
-        "is explained on the module. Of parameters it is those that the module has more of: "
-        "statistics of a batch normalization that was written out, weights that were constants.",
-        recognise="`crossflops count` gives one number for the model and another for the module "
-        "that `onnx2torch.convert`, say, makes of its ONNX file.",
+        title="a module that was rebuilt from ONNX",
+        page="The target is an ONNX file, or a model of another framework than the framework of "
+        "the tool. The tool gets a model that was rebuilt from the (converted) file: a PyTorch "
+        "module by onnx2torch, or a TensorFlow function by rules of crossflops. The work of "
+        "contractions in it differs, for example because a product of constants was folded. The "
+        "amount is the native count of the rebuilt module minus that of the model; all other "
+        "causes refer to the rebuilt module. For parameters the amount is the additional "
+        "parameters of the rebuilt module: statistics of a batch normalization that was "
+        "decomposed, or weights that were constants.",
+        recognise="`crossflops count` gives one number for the model, and another for the module "
+        "that a converter such as `onnx2torch.convert` makes from its ONNX file.",
     ),
 )
 
@@ -126,11 +127,11 @@ _CONTROL_CAUSES = (
     Cause(
         id="control.dead-code",
         title="computed, and never used",
-        page="The model computes something that no output depends on. Tools that watch the model "
-        "run count it, and tools that read the nodes of a file; tools that trace a graph, and the "
-        "native count, do not. A trace keeps what is written into a buffer, a parameter or an "
-        "input (a running mean, a cache).",
-        recognise="Deleting the line that computes it changes the tool's number and no output.",
+        page="The model computes something that no output depends on. Tools that observe a run "
+        "of the model and tools that read the nodes of a file count this work; tools that trace "
+        "a graph and the native count do not. A trace keeps values that are written into a "
+        "buffer, a parameter or an input (a running mean, a cache).",
+        recognise="Deleting the line that computes it changes the tool's number, but no output.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def __init__(self):\n"
@@ -148,23 +149,23 @@ _CONTROL_CAUSES = (
     Cause(
         id="control.loop-body-once",
         title="a loop's body, counted once or not",
-        page="The graph holds a loop as one node with a body. The native count multiplies the "
-        "body by its trips; the tool counts it once, or does not look into it.",
-        recognise="The tool's number does not depend on the number of steps.",
+        page="The graph has a loop as one node with a body. The native count multiplies the work "
+        "of the body by the number of iterations; the tool counts the body once or not at all.",
+        recognise="The tool's number does not depend on the number of iterations.",
     ),
     Cause(
         id="control.one-device",
         title="the program of one device, not of all",
         page="A shard_map of JAX runs its body on each device of a mesh, on a part of the data. "
-        "The native count is the work of all devices together; XLA's analysis is of the program "
-        "that one of them runs.",
+        "The native count is the work of all devices together; XLA's analysis counts the program "
+        "of one device.",
         recognise="The tool's number is the native count divided by the number of devices.",
     ),
     Cause(
         id="control.branch",
-        title="branches that are not taken",
-        page="The graph holds both branches of a condition. Tools count the larger, the one that "
-        "ran, both, or none.",
+        title="branches that do not run",
+        page="The graph has both branches of a condition. A tool counts the larger branch, the "
+        "branch that ran, both, or neither.",
         recognise="The difference is the work of one branch.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -187,9 +188,10 @@ _CONTROL_CAUSES = (
 _LAYOUT_CAUSES = (
     Cause(
         id="layout.nchw-unsupported",
-        title="channels first, counted as nothing",
-        page="The tool has its rule for images with the channels last alone. Pools and transposed "
-        "convolutions of images with the channels first count nothing, and no warning says so.",
+        title="images with channels first count nothing",
+        page="The rule of the tool is only for images with the channels last. Pools and "
+        "transposed convolutions of images with the channels first count nothing, without a "
+        "warning.",
         recognise="The number grows when the same layer is given data_format='channels_last'.",
     ),
 )
@@ -200,10 +202,11 @@ _LAYOUT_CAUSES = (
 _SCOPE_CAUSES = (
     Cause(
         id="scope.mode-forced-eval",
-        title="evaluation mode, whatever was asked",
-        page="The tool puts the model into evaluation mode before it counts. A model that takes "
-        "another path in training (auxiliary classifiers, for example) does other work there.",
-        recognise="The difference vanishes without --train-mode.",
+        title="evaluation mode instead of training mode",
+        page="The tool puts the model into evaluation mode before it counts. Some models run "
+        "other code in training mode, such as auxiliary classifiers, and so have other work "
+        "there.",
+        recognise="The amount is 0 without --train-mode.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def __init__(self):\n"
@@ -221,9 +224,9 @@ _SCOPE_CAUSES = (
     Cause(
         id="scope.batch-divided",
         title="divided by the batch",
-        page="The tool divides by the batch, all or a part of what it counts, so that the number "
+        page="The tool divides its total, or a part of it, by the batch size, so that the number "
         "is for one example; the native count is for the whole input.",
-        recognise="The tool's number does not grow, or not in proportion, with the batch.",
+        recognise="The tool's number does not grow in proportion to the batch size.",
         example=Example(
             code="model = nn.Sequential(nn.Linear(64, 32, bias=False))\n"
             "inputs = torch.randn(4, 64)",
@@ -234,10 +237,10 @@ _SCOPE_CAUSES = (
     Cause(
         id="scope.backward",
         title="gradients",
-        page="The tool counts the work of gradients beside their products: of activations, norms "
-        "and pools, sums for biases, and several gradients of one tensor added up. Where a model "
-        "computes gradients itself, the native MACs are those of the operators that can be "
-        "converted, and these products are in the amount, too.",
+        page="The tool counts the work of gradients outside of their products: gradients of "
+        "activations, norms and pools, sums for biases, and the sum of several gradients of one "
+        "tensor. If a model computes gradients itself, the native MACs include only operators "
+        "that can be converted, and the other products of gradients are in the amount, too.",
         recognise="The graph has operators whose names end in Grad or Backprop; in a program of "
         "JAX they are in scopes such as transpose(jvp(...)).",
     ),
@@ -246,15 +249,15 @@ _SCOPE_CAUSES = (
 
 # Causes of what XLA's compilation does to a program, and with it to what is counted.
 
-_BOTH = "The tool counts the program that is compiled, not the one that is given to the compiler. "
+_BOTH = "The tool counts the compiled program, not the program that is given to the compiler. "
 _SEE = "Print both: jax.jit(f).lower(*args).as_text() and the same after .compile()."
 
 _XLA_CAUSES = (
     Cause(
         id="xla.computed-again",
         title="work that fusion repeats",
-        page=f"{_BOTH}Where several fused loops need one value, each computes it anew instead of "
-        "reading it: a normalization whose result goes two ways counts twice.",
+        page=f"{_BOTH}If several fused loops need one value, each of them computes it again "
+        "instead of reading it: a normalization whose result has two users counts twice.",
         recognise=_SEE,
     ),
     Cause(
@@ -267,21 +270,21 @@ _XLA_CAUSES = (
         id="xla.rewritten-arithmetic",
         title="arithmetic that is simplified",
         page=f"{_BOTH}A division by a constant becomes a multiplication, a maximum with minus "
-        "infinity goes, what is known beforehand is folded.",
+        "infinity is removed, and constants are folded.",
         recognise=_SEE,
     ),
     Cause(
         id="xla.rewritten-reduction",
-        title="sums that are cut differently",
-        page=f"{_BOTH}A sum over a long axis is cut into windows, a running sum into blocks, the "
-        "gradient of a pool into a search and a scatter.",
+        title="sums that are split differently",
+        page=f"{_BOTH}A sum over a long axis is split into windows, a cumulative sum into "
+        "blocks, and the gradient of a pool into a search and a scatter.",
         recognise=_SEE,
     ),
     Cause(
         id="xla.rewritten-contraction",
         title="products and convolutions that are rewritten",
-        page=f"{_BOTH}A convolution over groups may become one over all channels with zeros in "
-        "between, a convolution a product, or the other way round.",
+        page=f"{_BOTH}A grouped convolution may become a convolution over all channels with "
+        "zeros between the groups. A convolution may become a product, or the other way round.",
         recognise=_SEE,
     ),
     Cause(
@@ -293,15 +296,15 @@ _XLA_CAUSES = (
     Cause(
         id="xla.type-conversion",
         title="conversions of types",
-        page=f"{_BOTH}What a processor cannot compute in bfloat16 is computed in float32, with a "
-        "conversion before and after, and each counts one per element.",
+        page=f"{_BOTH}Operations that a processor cannot compute in bfloat16 are computed in "
+        "float32, with a conversion before and after; each conversion counts 1 per element.",
         recognise=_SEE,
     ),
     Cause(
         id="xla.library-call",
-        title="calls of a library that come or go",
-        page=f"{_BOTH}Some work is handed to a library, and the analysis counts -1 for the call, "
-        "which stands for unknown and is added up all the same.",
+        title="library calls that are added or removed",
+        page=f"{_BOTH}The compiler replaces some work by a call of a library. The analysis uses "
+        "-1 for such a call, which means unknown, and adds it to the total.",
         recognise=_SEE,
     ),
 )

@@ -8,10 +8,10 @@ _NORM_CAUSES = (
     Cause(
         id="norm.batch",
         title="batch normalization",
-        page="A constant per element of every batch norm, 1 to 5 by tool, mode and whether it has "
-        "affine parameters, is in the total. It is elementwise work, and vanishes when folded "
-        "into the convolution. It is most of what parts 4.09 G from 4.11 G and 4.13 G on a "
-        "ResNet-50.",
+        page="The total includes a constant for each element of every batch norm, 1 to 5 "
+        "depending on the tool, the mode and the affine parameters. This is elementwise work, "
+        "and disappears if the batch norm is folded into the convolution. On a ResNet-50 it is "
+        "most of the difference between 4.09 G, 4.11 G and 4.13 G.",
         recognise=f"{_CONSTANT} 11 113 984 elements on a ResNet-50 of 224 x 224.",
         example=Example(
             code="model = nn.BatchNorm2d(8)\ninputs = torch.randn(1, 8, 16, 16)",
@@ -27,8 +27,9 @@ _NORM_CAUSES = (
     Cause(
         id="norm.layer",
         title="layer normalization",
-        page="A constant per element of every layer norm, 1 to 7 by tool, is in the total. It "
-        "centres, squares, sums, divides and scales; tools differ in what of this they count.",
+        page="The total includes a constant for each element of every layer norm, 1 to 7 "
+        "depending on the tool. A layer norm centres, squares, sums, divides and scales; tools "
+        "count different parts of this.",
         recognise=_CONSTANT,
         example=Example(
             code="model = nn.LayerNorm(64)\ninputs = torch.randn(2, 10, 64)",
@@ -39,8 +40,8 @@ _NORM_CAUSES = (
     Cause(
         id="norm.group",
         title="group normalization",
-        page="A constant per element of every group norm is in the total: 5 in fvcore (4 without "
-        "affine parameters). Many tools that count batch norm have no rule for it.",
+        page="The total includes a constant for each element of every group norm: 5 in fvcore (4 "
+        "without affine parameters). Many tools that count batch norm have no rule for it.",
         recognise=_CONSTANT,
         example=Example(
             code="model = nn.GroupNorm(2, 8)\ninputs = torch.randn(1, 8, 16, 16)",
@@ -51,8 +52,8 @@ _NORM_CAUSES = (
     Cause(
         id="norm.instance",
         title="instance normalization",
-        page="A constant per element of every instance norm, with and without affine parameters, "
-        "is in the total.",
+        page="The total includes a constant for each element of every instance norm, with or "
+        "without affine parameters.",
         recognise=_CONSTANT,
         example=Example(
             code="model = nn.InstanceNorm2d(8, affine=True)\ninputs = torch.randn(1, 8, 16, 16)",
@@ -63,8 +64,8 @@ _NORM_CAUSES = (
     Cause(
         id="norm.rms",
         title="RMS normalization",
-        page="A constant per element of every RMS norm is in the total, or the products of which "
-        "it is composed. Models that write their own (most language models do) show its "
+        page="The total includes a constant for each element of every RMS norm, or the products "
+        "of its decomposition. Models with their own code for it (most language models) show its "
         "operations one by one instead.",
         recognise=_CONSTANT,
         example=Example(
@@ -82,8 +83,8 @@ _POOL_CAUSES = (
     Cause(
         id="pool.max",
         title="max pooling",
-        page="Comparisons of max pooling are in the total: one for each element of the input, or "
-        "of the result, or k for each result. k - 1 are needed.",
+        page="The total includes the comparisons of max pooling: 1 for each element of the input "
+        "or of the result, or k for each result. k - 1 are needed.",
         recognise="802 816 elements go into the max pooling of a ResNet-50, 200 704 come out.",
         example=Example(
             code="model = nn.MaxPool2d(2)\ninputs = torch.randn(1, 8, 16, 16)",
@@ -94,9 +95,10 @@ _POOL_CAUSES = (
     Cause(
         id="pool.avg",
         title="average pooling",
-        page="Additions of average pooling are in the total: one for each element of the input, "
-        "or of the result whatever the window, or k for each result.",
-        recognise="The amount is a multiple of what goes into, or comes out of, these layers.",
+        page="The total includes the additions of average pooling: 1 for each element of the "
+        "input, or of the result for any window, or k for each result.",
+        recognise="The amount is a multiple of the number of elements of the inputs or of the "
+        "results of these layers.",
         example=Example(
             code="model = nn.AvgPool2d(2)\ninputs = torch.randn(1, 8, 16, 16)",
             tool="thop",
@@ -106,9 +108,10 @@ _POOL_CAUSES = (
     Cause(
         id="pool.adaptive",
         title="adaptive average pooling",
-        page="Additions and divisions of adaptive pooling are in the total. Its windows follow "
-        "from the sizes: thop counts r + 1 for each result, r the ratio of input to output "
-        "elements; others one for each element of the input.",
+        page="The total includes the additions and divisions of adaptive pooling. The sizes of "
+        "input and result determine the windows: thop counts r + 1 for each result, where r is "
+        "the ratio of input to output elements; other tools count 1 for each element of the "
+        "input.",
         recognise="102 400 on a ResNet-50 in thop (50 x 2048), 100 352 in fvcore (49 x 2048).",
         example=Example(
             code="model = nn.AdaptiveAvgPool2d(1)\ninputs = torch.randn(1, 8, 16, 16)",
@@ -119,8 +122,8 @@ _POOL_CAUSES = (
     Cause(
         id="reduce.mean",
         title="means and sums over axes",
-        page="The additions of a mean or a sum that is no pooling layer, x.mean((2, 3)) say, are "
-        "in the total.",
+        page="The total includes the additions of a mean or a sum that is not a pooling layer, "
+        "such as x.mean((2, 3)).",
         recognise="Replacing a mean by AdaptiveAvgPool2d(1) changes the tool's number.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -135,7 +138,7 @@ _POOL_CAUSES = (
     Cause(
         id="upsample.nearest",
         title="nearest-neighbour upsampling",
-        page="One or more per output element are in the total, although nothing is computed.",
+        page="The total includes 1 or more for each output element, although nothing is computed.",
         recognise="The amount is a multiple of the elements that upsampling produces.",
         example=Example(
             code="model = nn.Upsample(scale_factor=2)\ninputs = torch.randn(1, 8, 16, 16)",
@@ -146,8 +149,8 @@ _POOL_CAUSES = (
     Cause(
         id="upsample.linear",
         title="interpolating upsampling",
-        page="A constant per output element is in the total: 4, 5 or 11 for linear and bilinear "
-        "interpolation, 259 for bicubic.",
+        page="The total includes a constant for each output element: 4, 5 or 11 for linear and "
+        "bilinear interpolation, 259 for bicubic.",
         recognise="The amount is a multiple of the elements that upsampling produces.",
         example=Example(
             code='model = nn.Upsample(scale_factor=2, mode="bilinear")\n'
@@ -159,8 +162,8 @@ _POOL_CAUSES = (
     Cause(
         id="resample.grid",
         title="grid sampling",
-        page="A constant per output element of grid_sample is in the total, often as if it were "
-        "always bilinear.",
+        page="The total includes a constant for each output element of grid_sample, often as if "
+        "it were always bilinear.",
         recognise="The amount is a multiple of the elements that grid_sample produces.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -181,8 +184,8 @@ _ACT_CAUSES = (
     Cause(
         id="act.relu",
         title="ReLU",
-        page="A comparison for each element is in the total. Some tools count it, most do not, "
-        "and one counts it twice (see functional.double-counted).",
+        page="The total includes a comparison for each element. Some tools count it, most do "
+        "not, and one counts it twice (see functional.double-counted).",
         recognise="The amount is the number of elements of all ReLUs: 9 608 704 on a ResNet-50.",
         example=Example(
             code="model = nn.ReLU()\ninputs = torch.randn(1, 8, 16, 16)",
@@ -193,9 +196,9 @@ _ACT_CAUSES = (
     ),
     Cause(
         id="act.piecewise-other",
-        title="PReLU and its kin",
-        page="One or more per element of an activation made of pieces (PReLU, LeakyReLU, ReLU6, "
-        "Hardswish, clamp ...) are in the total. Which of them a tool knows is hard to guess.",
+        title="PReLU and similar activations",
+        page="The total includes 1 or more for each element of a piecewise activation (PReLU, "
+        "LeakyReLU, ReLU6, Hardswish, clamp ...). Each tool knows only some of them.",
         recognise="The amount is a small multiple of the elements of these activations.",
         example=Example(
             code="model = nn.PReLU()\ninputs = torch.randn(1, 8, 16, 16)", tool="thop", amount=2048
@@ -203,9 +206,10 @@ _ACT_CAUSES = (
     ),
     Cause(
         id="act.transcendental",
-        title="GELU, SiLU, Sigmoid, Tanh and their kin",
-        page="One per element of an activation with an exponential in it, or its weighted cost, "
-        "is in the total. Tools know some of them: GELU and SiLU, say, and not Sigmoid.",
+        title="GELU, SiLU, Sigmoid, Tanh and similar activations",
+        page="The total includes 1 for each element of an activation with an exponential, or a "
+        "weighted cost. Each tool knows only some of them, for example GELU and SiLU, but not "
+        "Sigmoid.",
         recognise="The amount is a multiple of the elements of these activations.",
         example=Example(
             code="model = nn.GELU()\ninputs = torch.randn(1, 8, 16, 16)",
@@ -216,9 +220,10 @@ _ACT_CAUSES = (
     Cause(
         id="softmax",
         title="softmax",
-        page="The exponentials, the sum and the divisions of a softmax are in the total: about 3 "
-        "for each element in one tool, 1 in another, 36 in onnx-tool.",
-        recognise="The amount is a multiple of the elements that the softmax layers take.",
+        page="The total includes the exponentials, the sum and the divisions of a softmax: about "
+        "3 for each element in one tool, 1 in another, 36 in onnx-tool.",
+        recognise="The amount is a multiple of the number of elements that the softmax layers "
+        "read.",
         example=Example(
             code="model = nn.Softmax(dim=-1)\ninputs = torch.randn(2, 10, 64)",
             tool="thop",
@@ -234,10 +239,10 @@ _RNN_CAUSES = (
     Cause(
         id="rnn.fused",
         title="recurrent layers",
-        page="A fused recurrent operator is not taken apart: the tool has no rule for it, or one "
-        "of its own that differs from the products of the gates (no projections, another number "
-        "of steps, the input width of the first layer for all).",
-        recognise="The difference vanishes without the RNN, GRU or LSTM layers.",
+        page="A recurrent layer is one fused operator in the graph. The tool has no rule for it, "
+        "or a rule that differs from the products of the gates (no projections, another number "
+        "of steps, the input width of the first layer for all layers).",
+        recognise="The amount is 0 without RNN, GRU or LSTM layers.",
         example=Example(
             code="model = nn.LSTM(16, 32)\ninputs = torch.randn(5, 2, 16)",
             tool="fvcore",
@@ -252,8 +257,8 @@ _RNN_CAUSES = (
     Cause(
         id="rnn.gate-elementwise",
         title="gates of recurrent layers",
-        page="The elementwise work of a cell, per step and sample, is in the total: H for an RNN, "
-        "7 H for a GRU, 8 H for an LSTM in thop, other constants elsewhere.",
+        page="The total includes the elementwise work of a cell, for each step and sample: H for "
+        "an RNN, 7 H for a GRU, 8 H for an LSTM in thop, other constants in other tools.",
         recognise="The amount is a multiple of H x steps x batch.",
         example=Example(
             code="model = nn.LSTM(16, 32)\ninputs = torch.randn(5, 2, 16)",
@@ -270,9 +275,10 @@ _ELEMENTWISE_CAUSES = (
     Cause(
         id="elementwise.native",
         title="work outside of contractions",
-        page="Additions, multiplications, comparisons and functions that belong to no sum of "
-        "products. The native MACs have none of them; the native FLOPs count each once.",
-        recognise="The model has layers, and none of them is a convolution or a product.",
+        page="The total includes additions, multiplications, comparisons and functions outside "
+        "of sums of products. The native MACs do not include them; the native FLOPs count each "
+        "once.",
+        recognise="The model has layers other than convolutions and products.",
         example=Example(
             code="model = nn.Sigmoid()\ninputs = torch.randn(1, 8, 16, 16)",
             tool="elementwise-1",
@@ -282,9 +288,10 @@ _ELEMENTWISE_CAUSES = (
     Cause(
         id="elementwise.add-function",
         title="additions and products of tensors",
-        page="One for each result of an addition or a multiplication of tensors is in the total: "
-        "the residual connections of a ResNet or a transformer. A tool that replaces functions "
-        "sees torch.add(x, y) and not x + y; one that watches operators sees both.",
+        page="The total includes 1 for each result element of an addition or a multiplication of "
+        "tensors, such as the residual connections of a ResNet or a transformer. A tool that "
+        "replaces functions sees torch.add(x, y) and not x + y; a tool that observes operators "
+        "sees both.",
         recognise="The amount is the number of elements of the sums: 5 519 360 on a ResNet-50.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -300,9 +307,9 @@ _ELEMENTWISE_CAUSES = (
     Cause(
         id="elementwise.broadcast-shape",
         title="the shape of a broadcast result",
-        page="Where the operands of an addition or a multiplication have different shapes, the "
-        "result has as many elements as both together span. The tool takes those of one operand, "
-        "or aligns the shapes from the left.",
+        page="If the operands of an addition or a multiplication have different shapes, they are "
+        "broadcast, and the result can have more elements than each operand. The tool uses the "
+        "number of elements of one operand, or aligns the shapes from the left.",
         recognise="Exchanging the operands changes the tool's number.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -317,8 +324,8 @@ _ELEMENTWISE_CAUSES = (
     Cause(
         id="elementwise.type-conversion",
         title="conversions of types",
-        page="Every element that is converted from one type to another counts one. The native "
-        "count sees no arithmetic in it.",
+        page="The tool counts 1 for each element that is converted from one type to another. The "
+        "native count does not count conversions as arithmetic.",
         recognise="The amount grows when the model is run in bfloat16 or in integers.",
     ),
 )

@@ -25,8 +25,8 @@ _LAYERS = (
     Cause(
         id="model.width",
         title="other channels",
-        page="A layer has other numbers of input or output channels; of a product of two "
-        "activations, other lengths.",
+        page="A layer has another number of input or output channels, or a product of two "
+        "activations has other lengths.",
         recognise="The shapes of the weights differ in their channels.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 4, bias=False))\n"
@@ -37,8 +37,8 @@ _LAYERS = (
     Cause(
         id="model.kernel",
         title="another window",
-        page="The window of a convolution has another size, and so many more or fewer weights "
-        "for every pair of channels.",
+        page="The window of a convolution has another size, and so more or fewer weights for "
+        "each pair of channels.",
         recognise="The shapes of the weights differ in their last axes.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))\n"
@@ -50,8 +50,8 @@ _LAYERS = (
     Cause(
         id="model.dilation",
         title="another dilation",
-        page="The window of a convolution is spread out further. It has no more weights; only "
-        "where padding does not make up for it are there fewer results.",
+        page="The window of a convolution has another dilation. The number of weights is the "
+        "same; the number of results is smaller only if padding does not compensate for it.",
         recognise="The dilation of a layer differs.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(4, 4, 3, bias=False))\n"
@@ -62,10 +62,10 @@ _LAYERS = (
     ),
     Cause(
         id="model.groups",
-        title="other groups of channels",
-        page="A convolution joins other groups of its channels: with g groups every output "
-        "channel sees 1/g of the input channels.",
-        recognise="The second axis of the weights differs, and not the channels.",
+        title="another number of groups of channels",
+        page="A convolution has another number of groups: with g groups each output channel "
+        "depends on 1/g of the input channels.",
+        recognise="The second axis of the weights differs, but the channels do not.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(8, 8, 1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(8, 8, 1, groups=2, bias=False))\n"
@@ -75,11 +75,11 @@ _LAYERS = (
     ),
     Cause(
         id="model.bias",
-        title="a bias, or none",
-        page="A layer has a bias in one model alone. That is no MAC, but an addition for each "
-        "output, and a parameter for each channel. The convolutions of Keras's ResNet50 have one "
-        "before each batch normalization, those of torchvision have none.",
-        recognise="The numbers of parameters differ by output channels.",
+        title="a bias in only one model",
+        page="A layer has a bias in only one model. A bias has no MACs, but an addition for each "
+        "output, and a parameter for each channel. The convolutions of Keras's ResNet50 have a "
+        "bias before each batch normalization, those of torchvision do not.",
+        recognise="The numbers of parameters differ by the number of output channels.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 8, 1, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 8, 1))\ninputs = torch.randn(1, 3, 4, 4)",
@@ -89,10 +89,10 @@ _LAYERS = (
     ),
     Cause(
         id="model.layer-missing",
-        title="a layer of one model alone",
-        page="A contraction that nothing in the other model stands for, with the operations that "
-        "follow it.",
-        recognise="One model is deeper, or has a branch more.",
+        title="a layer in only one model",
+        page="A contraction has no counterpart in the other model. The amount includes the "
+        "operations that follow it.",
+        recognise="One model is deeper, or has one more branch.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
             "other = nn.Sequential(nn.Linear(8, 8, bias=False), nn.Linear(8, 8, bias=False))\n"
@@ -106,11 +106,11 @@ _REST = (
     Cause(
         id="model.norm-folded",
         title="a batch normalization folded into its layer",
-        page="One model has a batch normalization, the other a bias in its place: a converter or "
-        "an optimizer multiplied the weights by its scale. The result is the same, at fewer "
-        "operations and parameters.",
-        recognise="The convolutions of one model have a bias where those of the other are "
-        "followed by BatchNormalization.",
+        page="One model has a batch normalization, and the other has a bias instead: a converter "
+        "or an optimizer multiplied the weights by the scale of the normalization. The result is "
+        "the same, with fewer operations and parameters.",
+        recognise="In one model the convolutions have a bias, in the other they are followed by "
+        "BatchNormalization.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False), nn.BatchNorm2d(4))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 1))\ninputs = torch.randn(1, 3, 8, 8)",
@@ -121,11 +121,11 @@ _REST = (
     Cause(
         id="model.representation",
         title="the same work in other nodes",
-        page="What is one operator in one graph is several in the other: queries, keys and "
-        "values in one product or in three, an attention whole or in parts, a batch normalization "
-        "as multiplication and addition, an activation spelled out. MACs and weights are the "
-        "same; what each form takes beside them need not be.",
-        recognise="The other graph has, in the same place, nodes that come to the same.",
+        page="One operator in one graph is several operators in the other: queries, keys and "
+        "values in one product or in three, attention as one operator or decomposed, a batch "
+        "normalization as multiplication and addition, or a decomposed activation. MACs and "
+        "weights are the same; other operations may differ.",
+        recognise="The other graph has equivalent nodes at the same position.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 24, bias=False))\n"
             + module_class_code(
@@ -140,10 +140,10 @@ _REST = (
     ),
     Cause(
         id="model.elementwise",
-        title="other operations beside the contractions",
-        page="Operations that hold no multiply-accumulates are in one model alone, or of another "
-        "size: an activation, a pool, a softmax behind the last layer.",
-        recognise="The MACs are the same and the FLOPs are not.",
+        title="other operations outside of contractions",
+        page="Operations without multiply-accumulates are in only one model, or have another "
+        "size: an activation, a pool, or a softmax after the last layer.",
+        recognise="The MACs are the same, but the FLOPs are not.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Linear(8, 4))\n"
             "other = nn.Sequential(nn.Linear(8, 4), nn.ReLU())\ninputs = torch.randn(1, 8)",
@@ -154,8 +154,8 @@ _REST = (
     Cause(
         id="model.weight-sharing",
         title="weights that several layers share",
-        page="A layer has weights of its own in one model, and uses those of another layer in "
-        "the other. The work is the same, the parameters are counted once.",
+        page="A layer has its own weights in one model, and shares the weights of another layer "
+        "in the other model. The work is the same, and shared parameters are counted once.",
         recognise="The number of parameters differs, and the layers do not.",
         example=model_pair_example(
             module_class_code("self.a(self.a(x))", "self.a = nn.Linear(8, 8, bias=False)")
@@ -169,9 +169,9 @@ _REST = (
     Cause(
         id="model.parameters-unused",
         title="parameters that no layer uses",
-        page="A model has parameters with which nothing is computed on these inputs: of heads "
-        "that serve in training alone, of tokens that are only joined to others. They are in no "
-        "layer.",
+        page="A model has parameters that are not used in a computation on these inputs: "
+        "parameters of heads that are used only in training, or tokens that are only "
+        "concatenated with others. They are in no layer.",
         recognise="The number of parameters differs, and the layers do not.",
         example=model_pair_example(
             module_class_code(
@@ -197,9 +197,10 @@ _MODEL_SIZES_CAUSES = (
     Cause(
         id="model.batch",
         title="another batch",
-        page="The two models were given other numbers of examples at once. All work is in "
-        "proportion to it, parameters are not.",
-        recognise="The first axis of the inputs differs, and so does every layer by its ratio.",
+        page="The two models got inputs with different batch sizes. All work is proportional to "
+        "the batch size, but parameters are not.",
+        recognise="The first axis of the inputs differs, and the work of each layer differs by "
+        "the same ratio.",
         example=model_pair_example(
             "model = other = nn.Sequential(nn.Linear(8, 4, bias=False))\n"
             "inputs = torch.randn(1, 8)\nother_inputs = torch.randn(3, 8)",
@@ -209,9 +210,9 @@ _MODEL_SIZES_CAUSES = (
     Cause(
         id="model.input-size",
         title="another input size",
-        page="The two models were given images, or sequences, of another size. Each layer has as "
-        "many more positions as the sizes before it, scaled like the input, give by its window, "
-        "stride and padding.",
+        page="The two models got images or sequences of different sizes. For each layer the "
+        "number of positions follows from its window, stride and padding, with the sizes before "
+        "the layer scaled like the input.",
         recognise="The inputs differ in an axis other than the first.",
         example=model_pair_example(
             "model = other = nn.Sequential(nn.Conv2d(3, 4, 1, bias=False))\n"
@@ -222,10 +223,11 @@ _MODEL_SIZES_CAUSES = (
     Cause(
         id="model.stride",
         title="strides in other layers",
-        page="Where an image gets smaller differs. The layers from one of the strides to the "
-        "other see it at another size. ResNet-50 of torchvision strides in the 3x3 convolution of "
-        "a stage's first block, that of Keras, like the first publication, in the 1x1 before it; "
-        "a layer whose stride and input differ, but not its output, has no amount.",
+        page="The models reduce the size of the image in different layers. The layers between "
+        "the two strides get images of different sizes. The ResNet-50 of torchvision has its "
+        "stride in the 3x3 convolution of the first block of a stage; the ResNet-50 of Keras, "
+        "like the first publication, has it in the 1x1 convolution before that. A layer whose "
+        "stride and input differ, but whose output does not, has no amount.",
         recognise="The stride of a layer, or the size before it, differs by a factor.",
         example=model_pair_example(
             "model = nn.Sequential(\n"
@@ -241,10 +243,10 @@ _MODEL_SIZES_CAUSES = (
     Cause(
         id="model.padding",
         title="other padding",
-        page="A window meets other padding, so that its results are more or fewer by some "
-        "pixels, and with them the work of what follows. Padding at one end only (TensorFlow's "
-        '"SAME" with a stride) often has no amount.',
-        recognise="The sizes before or behind a layer differ by some pixels.",
+        page="A layer has other padding, so that its result has a few more or fewer pixels, "
+        "which changes its work and that of the following layers. Padding at one end only "
+        '(TensorFlow\'s "SAME" with a stride) often has no amount.',
+        recognise="The sizes before or after a layer differ by a few pixels.",
         example=model_pair_example(
             "model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False))\n"
             "other = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1, bias=False))\n"
@@ -254,11 +256,11 @@ _MODEL_SIZES_CAUSES = (
     ),
     Cause(
         id="model.positions",
-        title="the same layer at other positions",
+        title="the same layer at more or fewer positions",
         page="A layer with the same weights runs at more or fewer positions, such as the tokens "
-        "of a sequence or the boxes of a detector, and neither the inputs nor a stride of its own "
-        "says why.",
-        recognise="The layers are alike but for the number of rows.",
+        "of a sequence or the boxes of a detector. Neither the inputs of the model nor the "
+        "stride of the layer explains the difference.",
+        recognise="The layers are equal except for the number of rows.",
         example=model_pair_example(
             module_class_code("self.layer(x[:, :1])", "self.layer = nn.Linear(8, 8, bias=False)")
             + "model = Model()\nother = nn.Sequential(nn.Linear(8, 8, bias=False))\n"

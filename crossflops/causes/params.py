@@ -6,10 +6,10 @@ CAUSES = (
     Cause(
         id="params.no-rule",
         title="parameters of layers without a rule",
-        page="The tool counts the parameters of the layers that it has a rule for, and a layer of "
-        "another class has none: nn.MultiheadAttention and nn.Embedding for thop, and every "
-        "subclass of a layer that it knows.",
-        recognise="type(layer) of what is missing is not among the classes with a rule.",
+        page="The tool counts only the parameters of layers for which it has a rule. For other "
+        "classes it counts none: thop has no rule for nn.MultiheadAttention, for nn.Embedding or "
+        "for a subclass of a layer that it knows.",
+        recognise="type(layer) of the missing layer is not one of the classes with a rule.",
         example=Example(
             code="model = nn.Sequential(nn.Linear(8, 8), nn.Embedding(10, 8))\n"
             "model.forward = lambda x: model[0](model[1](x))\n"
@@ -22,10 +22,10 @@ CAUSES = (
     Cause(
         id="params.bare",
         title="parameters that belong to no layer",
-        page="An nn.Parameter that the model itself holds (a class token, a table of positions, "
-        "a scale) stands in no layer. A tool that adds layers up does not see it.",
-        recognise="The names in model.named_parameters() that are missing end at a module of your "
-        "own, not at one of torch.nn.",
+        page="An nn.Parameter of the model itself (a class token, a table of positions, a scale) "
+        "is in no layer. A tool that adds up layers does not see it.",
+        recognise="The missing names of model.named_parameters() belong to a module of your own "
+        "class, not to a class of torch.nn.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def __init__(self):\n"
@@ -43,8 +43,9 @@ CAUSES = (
     Cause(
         id="params.statistics",
         title="statistics of batch normalizations",
-        page="The tool adds up what a file stores, and with it the running means and variances of "
-        "batch normalizations. They are buffers, not parameters, and nothing trains them.",
+        page="The tool adds up all tensors that a file stores, including the running means and "
+        "variances of batch normalizations. These are buffers, not parameters, and are not "
+        "trained.",
         recognise="The difference is twice the number of channels of all batch normalizations.",
         example=Example(
             code="model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8))\n"
@@ -55,11 +56,12 @@ CAUSES = (
     ),
     Cause(
         id="params.constant",
-        title="stored constants that are no parameters",
-        page="The tool adds up what a file stores: shapes, axes and indices of nodes, bounds, "
-        "scalars, scales and zero points of quantizers, masks. Natively a parameter is a tensor "
-        "of floats (or of quantized ones) that is used as a weight.",
-        recognise="The names are initializers that no layer of the model has as a parameter.",
+        title="stored constants that are not parameters",
+        page="The tool adds up all tensors that a file stores, including shapes, axes and "
+        "indices of nodes, bounds, scalars, scales and zero points of quantizers, and masks. In "
+        "the native count a parameter is a tensor of floats (or of quantized floats) that is "
+        "used as a weight.",
+        recognise="The listed names are initializers, but not parameters of a layer of the model.",
         example=Example(
             code="model = nn.Sequential(nn.Flatten(), nn.Linear(16, 8))\n"
             "inputs = torch.randn(2, 4, 4)",
@@ -69,34 +71,35 @@ CAUSES = (
     ),
     Cause(
         id="params.unused",
-        title="initializers that no node takes",
-        page="The file stores tensors that no node of its graph takes: an exporter left them, or "
-        "only a branch or a loop uses them. The tool adds up all that is stored.",
-        recognise="The names occur in no input of a node of the graph.",
+        title="initializers that no node reads",
+        page="The file stores tensors that no node of its main graph reads: an exporter left "
+        "them there, or only a branch or a loop uses them. The tool adds up all stored tensors.",
+        recognise="The listed names are not inputs of a node of the graph.",
     ),
     Cause(
         id="params.no-initializer",
-        title="weights that are no initializers of the graph",
-        page="The tool adds up initializers of the graph. A weight may also be the value of a "
-        "Constant node, be made by ConstantOfShape, stand in the attributes of an operator, in a "
-        "function, or be taken by a branch or a loop alone; and some tools see no element in an "
-        "initializer without axes.",
-        recognise="The names are outputs of Constant nodes, or initializers of subgraphs.",
+        title="weights that are not initializers of the graph",
+        page="The tool adds up the initializers of the graph. A weight may also be the value of "
+        "a Constant node, the result of ConstantOfShape, an attribute of an operator, in a "
+        "function, or in a branch or a loop. Some tools also count 0 elements for a scalar "
+        "initializer.",
+        recognise="The listed names are outputs of Constant nodes, or initializers of subgraphs.",
     ),
     Cause(
         id="params.packed",
-        title="weights of which several share an element",
-        page="Quantized weights of 2 or 4 bits lie in a tensor of bytes (MatMulNBits and its "
-        "like). Natively every weight counts, for the tool every byte.",
-        recognise="The operator says how many bits a weight has.",
+        title="packed weights",
+        page="Operators such as MatMulNBits store quantized weights of 2 or 4 bits in a tensor "
+        "of bytes, several weights in one element. The native count counts every weight, the "
+        "tool counts every byte.",
+        recognise="An attribute of the operator is the number of bits of a weight.",
     ),
     Cause(
         id="params.exported",
         title="parameters that export leaves out or stores twice",
         page="The tool counts the file that was exported from the model. Parameters that no "
         "result depends on are not in it, weights that are folded into others have another size, "
-        "and what several places share may be stored at each. A buffer that is used as a weight "
-        "cannot be told from one in a file.",
+        "and shared weights may be stored more than once. In a file, a buffer that is used as a "
+        "weight cannot be distinguished from a parameter.",
         recognise="The names in model.named_parameters() and those of the initializers differ.",
         example=Example(
             code="class Model(nn.Module):\n"
@@ -113,11 +116,12 @@ CAUSES = (
     ),
     Cause(
         id="params.nonleaf",
-        title="parameters beside modules",
-        page="The tool lists the modules that have no modules in them, with what each of them "
-        "holds. The parameters of a module with others in it are on no line: a class token, the "
+        title="parameters of modules with submodules",
+        page="The tool lists only modules without submodules, with the parameters of each. The "
+        "own parameters of a module with submodules are not listed: a class token, or the "
         "projection of queries, keys and values in nn.MultiheadAttention.",
-        recognise="list(owner.children()) is not empty for the module that owns what is missing.",
+        recognise="list(owner.children()) is not empty for the module that owns the missing "
+        "parameters.",
         example=Example(
             code="class Model(nn.Module):\n"
             "    def __init__(self):\n"
@@ -135,8 +139,8 @@ CAUSES = (
     Cause(
         id="params.uncalled",
         title="parameters of layers that were not called",
-        page="The tool counts parameters in a hook that runs when a layer is called. A layer that "
-        "the model owns and does not call, or whose forward it calls by hand, adds none.",
+        page="The tool counts parameters in a hook that runs when a layer is called. A layer "
+        "that the model does not call, or whose forward it calls directly, adds none.",
         recognise="A print in the forward of the layer does not appear, or it appears without "
         "the layer's hooks.",
         example=Example(
@@ -154,21 +158,22 @@ CAUSES = (
     ),
     Cause(
         id="params.root",
-        title="parameters of the model that is itself a layer",
-        page="The model that was given is a single layer, and the tool counts the parameters of "
-        "what is in the model, not of the model.",
-        recognise="Put into an nn.Sequential, the same layer has its parameters.",
+        title="parameters of a model that is itself a layer",
+        page="The model is a single layer, and the tool counts the parameters of the modules in "
+        "the model, not those of the model itself.",
+        recognise="If the layer is in an nn.Sequential, the tool counts its parameters.",
         example=Example(
             code="model = nn.Linear(8, 8)\ninputs = torch.randn(2, 8)", tool="thop", amount=-72
         ),
     ),
     Cause(
         id="params.counted-again",
-        title="shared parameters, counted once for each place",
-        page="Two layers have one weight, or two parents one layer: it is stored once, and "
-        "the native count has it once. The tool counts it wherever it comes across it. Tied "
-        "embeddings of language models are the usual case.",
-        recognise="sum(p.numel() for p in model.parameters()), which has each once, is smaller.",
+        title="shared parameters, counted once for each use",
+        page="Two layers share one weight, or two parents share one layer. The weight is stored "
+        "once, and the native count has it once. The tool counts it each time it finds it. The "
+        "usual case is tied embeddings of language models.",
+        recognise="sum(p.numel() for p in model.parameters()), which counts each parameter once, "
+        "is smaller.",
         example=Example(
             code="layer = nn.Linear(8, 8)\n"
             "model = nn.Sequential(nn.Sequential(layer), nn.Sequential(layer))\n"
@@ -180,8 +185,8 @@ CAUSES = (
     Cause(
         id="params.frozen",
         title="frozen parameters are left out",
-        page="The tool counts parameters that require a gradient. Those that were frozen, for "
-        "fine-tuning or since they are fixed, are stored and used all the same.",
+        page="The tool counts only parameters that require a gradient. Frozen parameters are "
+        "also stored and used, and are in the native count.",
         recognise="The difference is the number of elements with requires_grad=False.",
         example=Example(
             code="model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4))\n"
@@ -193,9 +198,9 @@ CAUSES = (
     ),
     Cause(
         id="params.pruned",
-        title="elements that a mask prunes",
-        page="torch.nn.utils.prune keeps the whole weight as weight_orig, and a mask beside it. "
-        "The tool counts the ones of the mask; the native count has what is stored.",
+        title="elements that a pruning mask removes",
+        page="torch.nn.utils.prune keeps the whole weight as weight_orig, and adds a mask. The "
+        "tool counts the ones in the mask; the native count has all stored elements.",
         recognise="The layer has a parameter weight_orig and a buffer weight_mask.",
         example=Example(
             code="model = nn.Sequential(nn.Linear(8, 8, bias=False))\n"
@@ -207,9 +212,10 @@ CAUSES = (
     ),
     Cause(
         id="params.unregistered",
-        title="parameters of modules that are registered nowhere",
-        page="The model calls a module that it keeps in a plain list, a dict or a closure. Its "
-        "parameters work, so the native count has them; model.parameters() does not give them.",
+        title="parameters of modules that are not registered",
+        page="The model calls a module that it keeps in a plain list, a dict or a closure. The "
+        "model uses its parameters, so the native count has them, but model.parameters() does "
+        "not return them.",
         recognise="The layer's parameters are missing in model.state_dict().",
         example=Example(
             code="class Model(nn.Module):\n"

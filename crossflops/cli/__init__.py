@@ -4,7 +4,7 @@ as a page.
 In: arguments. Out: a page on stdout or in a file, and an exit status.
 May import: bench, causes, commands, files, errors, frontends, hardware, ir, limits, load,
 operators, patches, plugins, profiling, render, report, rules, targets, testing, tools,
-training_loops, verbs; the
+training_loops, verbs, workers; the
 verbs when they are called.
 """
 
@@ -57,6 +57,7 @@ VERBS = {
     "table": "Count several models into one table for a paper, one row each.",
     "identify": "Find the tool, unit, setting or input size that prints a published figure.",
     "audit": "Reproduce the published figures of a table, and name its contradictions.",
+    "sweep": "Count many models with many tools into a store that can be continued.",
     "diff": "Show what changed between two models, two saved reports, or two git revisions.",
     "check": "Check models against the budgets of a configuration file.",
     "check-formula": "Check your own operator formulas against their references.",
@@ -203,7 +204,7 @@ def _command() -> int:
 
 
 def _open_streams() -> None:
-    """Open the null device in place of each standard stream that the caller has closed.
+    """Open the null device for each standard stream that the caller has closed.
 
     Else the next file that is opened would stand in its place, and `print` would write to it.
     """
@@ -254,7 +255,7 @@ def _run_verb_safely(arguments: Sequence[str] | None) -> int:
         errors.print_traceback(error)
         return _report_refusal(error.message, error.hint, error.exit_status)
     except click.ClickException as error:
-        return _report_refusal(error.format_message(), _help(error), WRONG)
+        return _report_refusal(error.format_message(), _help_hint(error), WRONG)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except OSError as error:
@@ -284,24 +285,24 @@ def _print_warning_once(message: Warning | str, *_: object) -> None:
     """Print a warning to stderr, unless the same text was printed before."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))
-        _say("warning", str(message))
+        _print_labelled("warning", str(message))
 
 
 def _report_refusal(message: str, hint: str, status: int) -> int:
     """Print an error and its hint to stderr, and return `status`."""
-    _say("error", message)
-    _say("hint", hint)
+    _print_labelled("error", message)
+    _print_labelled("hint", hint)
     return status
 
 
-def _say(word: str, text: str) -> None:
+def _print_labelled(word: str, text: str) -> None:
     """Print "WORD: TEXT" to stderr."""
     from crossflops.cli.output import say
 
     say(f"{word}: {text}")
 
 
-def _help(error: click.ClickException) -> str:
+def _help_hint(error: click.ClickException) -> str:
     """Return the hint for a wrong command line: see its --help, or use a verb that takes several
     models.
     """

@@ -26,8 +26,8 @@ from crossflops.cli.output import deliver, progress
                  help="Try only this convention, and the native count. Repeatable. Default: "
                       "all."),
     click.option("--store", default="", metavar="FOLDER",
-                 help="Keep what was counted in this folder, and do not count it again: an audit "
-                      "that was ended continues."),
+                 help="Store each count in this folder and reuse it: an interrupted audit "
+                      "continues."),
     click.option("--jobs", type=click.IntRange(1), metavar="N",
                  help="Count up to N models in parallel. Default: at most one per two models, "
                       "per CPU and per 4 GiB of memory."),

@@ -59,13 +59,14 @@ _RUNTIMES = ("onnxruntime", *(frontend.runtime for frontend in FRONTENDS if fron
                       "process."),
     click.option("--runtime", type=click.Choice(_RUNTIMES), default="onnxruntime",
                  show_default=True,
-                 help="What runs the model: onnxruntime, or the model's own framework."),
+                 help="The runtime that runs the model: onnxruntime, or the model's own "
+                      "framework."),
     click.option("--optimization", type=click.Choice(["all", "extended", "basic", "off"]),
                  default="all", show_default=True,
                  help="Whether onnxruntime may fuse nodes."),
     click.option("--seconds", type=_POSITIVE, metavar="X",
-                 help="For each batch, the maximum time of the warm-up, and again of the "
-                      "timing. Default: 5 s, and at most 100 runs."),
+                 help="For each batch, the maximum time of the warm-up, and then of the timing. "
+                      "Default: 5 s, and at most 100 runs."),
     click.option("--trace", metavar="FILE.json",
                  help="Do not run the model: read an onnxruntime profile or a torch.profiler "
                       "trace of it."),

@@ -12,7 +12,8 @@ from crossflops.cli.output import deliver, progress
 @click.argument("files", nargs=-1, required=True, metavar="FILE.py...")
 @command_options(
     click.option("--cases", type=click.IntRange(1), default=20, show_default=True, metavar="N",
-                 help="Random small shapes on which each formula is held against its reference."),
+                 help="Number of random small shapes on which each formula is compared with its "
+                      "reference."),
     *OUTPUT,
 )  # fmt: skip
 def check_formula(files: tuple[str, ...], cases: int, **fields: Any) -> int:

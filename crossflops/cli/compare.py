@@ -86,11 +86,11 @@ def has_unanswered_comparison(report: Report, between: tuple[str, str] | None) -
 FORMULAS: Group = option_group(
     "Formulas over an architecture",
     click.option("--llm", is_flag=True,
-                 help="Of a language model of transformers: what the formulas of papers and "
-                      "training frameworks give for it, in one table, each difference by cause. "
-                      "No tool is run."),
+                 help="For a language model of transformers: show the results of the formulas "
+                      "of papers and training frameworks in one table, and explain each "
+                      "difference by its causes. No tool is run."),
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
-                 help="Only this formula: palm, torchtitan@0.2.0. Repeatable."),
+                 help="Use only this formula, such as palm or torchtitan@0.2.0. Repeatable."),
 )  # fmt: skip
 _NO_FORMULA = (
     "tools", "no_tools", "onnx", "memory", "weights", "train", "frozen", "trainable", "loss",
@@ -108,7 +108,7 @@ def _compare_formulas(fields: dict[str, Any], strict: bool, formula_texts: tuple
 
     flag = "--as" if formula_texts else "--llm"
     reject_options(
-        _NO_FORMULA, f"with {flag} no tool runs", f"leave out {{option}}, or leave out {flag}"
+        _NO_FORMULA, f"{flag} runs no tool", f"leave out {{option}}, or leave out {flag}"
     )
     requested = request(fields, sizes=pop_size_options(fields))
     with progress(f"counting {requested.target}"):
@@ -147,10 +147,10 @@ _AGAINST: Group = option_group(
     click.option("--against-dim", "against_dims", multiple=True, metavar="NAME=N",
                  help=f"A dimension of its ONNX file, {_LIKE}"),
     click.option("--against-trips", "against_trips", multiple=True, metavar="NODE=N",
-                 help=f"How often a Loop of its file runs, {_LIKE}"),
+                 help=f"The number of iterations of a Loop of its file, {_LIKE}"),
     click.option("--against-branch", "against_branches", multiple=True,
                  metavar="NODE=then|else|sum",
-                 help=f"Which branch of an If of its file counts, {_LIKE}"),
+                 help=f"Which branch of an If of its file is counted, {_LIKE}"),
 )  # fmt: skip
 
 
@@ -200,8 +200,8 @@ _OF_TOOLS = (
     *TRAIN,
     *QUESTIONS,
     click.option("--teach-tools", is_flag=True,
-                 help="Hand the formulas of --formulas to the tools, by each tool's own mechanism "
-                      "(thop, fvcore, torch-flop-counter, ptflops)."),
+                 help="Give the formulas of --formulas to the tools, by each tool's own "
+                      "mechanism (thop, fvcore, torch-flop-counter, ptflops)."),
     *FORMULAS,
     click.option("--top", type=click.IntRange(0), default=TOP, show_default=True, metavar="N",
                  help="Number of modules to show, those where the tools disagree most."),

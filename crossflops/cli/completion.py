@@ -22,7 +22,7 @@ _FILES = ("target", "targets", "first", "second")  # arguments that are models, 
 
 
 def print_completions(group: click.Group, name: str, variable: str) -> int:
-    """Print the completions for which a shell asks by an environment variable; return an exit
+    """Print the completions that a shell requests by an environment variable; return an exit
     status.
 
     Nothing is printed on any error.

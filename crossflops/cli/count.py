@@ -42,11 +42,26 @@ from crossflops.errors import InputError
     *option_group(
         "Generating text",
         click.option("--prompt", type=click.IntRange(1), metavar="N",
-                     help="Count a language model as it generates: the prefill of a prompt of N "
-                          "tokens, and decoding with its cache. Needs --generate. --batch is the "
-                          "number of requests."),
+                     help="Count a language model while it generates text: the prefill of a "
+                          "prompt of N tokens, and decoding with a cache. Needs --generate. "
+                          "--batch is the number of requests."),
         click.option("--generate", type=click.IntRange(1), metavar="N",
                      help="Number of new tokens of each request. Needs --prompt."),
+        click.option("--images", type=click.IntRange(1), metavar="N",
+                     help="Number of images in each prompt of a vision-language model, in "
+                          "addition to the tokens of --prompt. --image-size is their side."),
+        click.option("--cache-dtype", metavar="P", default="",
+                     help="The precision of the key and value cache, such as fp8. By default "
+                          "that of the model. It changes bytes alone. Needs --prompt."),
+        click.option("--draft", metavar="TARGET", default="",
+                     help="Count speculative decoding with this draft model, another "
+                          "config: it proposes tokens, and the model checks them in one pass. "
+                          "Needs --prompt, --draft-tokens and --acceptance."),
+        click.option("--draft-tokens", type=click.IntRange(1), metavar="N",
+                     help="Number of tokens that the draft model proposes in a round."),
+        click.option("--acceptance", metavar="N|P%", default="",
+                     help="How many of them are accepted on average, such as 2.5, or the chance "
+                          "of each one, such as 80%."),
     ),
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
                  help="Also count by this convention, without running the tool: thop@0.0.31, "
@@ -84,6 +99,11 @@ def count(
     shapes: bool,
     prompt: int | None,
     generate: int | None,
+    images: int | None,
+    cache_dtype: str,
+    draft: str,
+    draft_tokens: int | None,
+    acceptance: str,
     strict: bool,
     **fields: Any,
 ) -> int:
@@ -102,14 +122,15 @@ def count(
     training = {"frozen": frozen, "trainable": trainable, "optimizer": optimizer, "loss": loss}
     requested = request(
         fields, sizes=pop_size_options(fields), train=train, shapes=shapes, prompt=prompt,
-        generate=generate, **counting, **training,
+        generate=generate, images=images, cache_dtype=cache_dtype, draft=draft,
+        draft_tokens=draft_tokens, acceptance=acceptance, **counting, **training,
     )  # fmt: skip
     if not observe:
         refuse_timeout(requested)
     if requested.is_file:
         gc.disable()  # its values refer to none in a circle: what is done with is gone at once
     with progress(f"counting {requested.target}"):
-        report, _ = count_verb.native_count(requested)
+        report = count_verb.count_target(requested)
     deliver(apply_view_options(report, fields, fields["unit"]), **fields)
     backward = report.training.uncounted if report.training else ()
     if strict and (report.uncounted or backward):

@@ -249,7 +249,8 @@ def _torchvision() -> Component:
         "torch"
     ):
         message = (
-            "was built for another torch; it can be imported only with the shim of crossflops"
+            "was built for another torch; it can be imported only by crossflops, which replaces "
+            "the missing parts"
         )
         return Component(name="torchvision", version=version, state="ok", message=message)
     return Component(name="torchvision", version=version, state="ok")

@@ -62,8 +62,8 @@ ATTENTION: Group = option_group(
     "Attention",
     click.option("--causal", type=click.Choice(["full", "half"]), default="full",
                  show_default=True,
-                 help="Count the full square of attention scores, or only the half that a "
-                      "causal mask keeps. Both are printed."),
+                 help="Count all attention scores, or only the half that a causal mask keeps. "
+                      "The result shows both."),
     click.option("--window", type=_COUNT, metavar="W", help="Number of keys in the sliding "
                                                             "window of attention."),
 )  # fmt: skip
@@ -112,22 +112,23 @@ LANGUAGE: Group = option_group(
 GENERATION: Group = option_group(
     "Generated text",
     click.option("--prompt", type=_COUNT, metavar="N",
-                 help="Rate a language model as it generates: the prefill of a prompt of N "
-                      "tokens, and decoding with its cache. Needs --generate. --batch is the "
+                 help="Rate a language model while it generates text: the prefill of a prompt "
+                      "of N tokens, and decoding with a cache. Needs --generate. --batch is the "
                       "number of requests."),
     click.option("--generate", type=_COUNT, metavar="N",
                  help="Number of new tokens of each request. Needs --prompt."),
     click.option("--workload", metavar="FILE.json",
-                 help="Read the workload from a file written by `crossflops count --prompt P "
-                      "--generate G -o FILE.json`. Needs no TARGET."),
+                 help="Read the prompt, the new tokens and the model from a file written by "
+                      "`crossflops count --prompt P --generate G -o FILE.json`. Needs no "
+                      "TARGET."),
     click.option("--cache-dtype", metavar="P", default="",
-                 help="The precision of the key and value cache, such as fp8. By default that "
-                      "of --precision."),
+                 help="The precision of the key and value cache, such as fp8. Default: the same "
+                      "as --precision."),
     click.option("--prefill-tokens-per-second", metavar="R",
                  help="The measured speed of the prefill, in prompt tokens of all requests."),
     click.option("--decode-tokens-per-second", metavar="R",
                  help="The measured speed of decoding, in new tokens of all requests. "
-                      "--tokens-per-second is that of both phases together."),
+                      "--tokens-per-second is the speed of both phases together."),
 )  # fmt: skip
 
 
@@ -154,9 +155,9 @@ ROOF: Group = option_group(
                       "memory time."),
     click.option("--bytes", "bytes_",
                  type=click.Choice(["unfused", "weights-once", "fused-ideal"]),
-                 help="Which bytes are counted: inputs and outputs of every node (the "
-                      "default), weights and caches once, or these and the inputs and outputs "
-                      "of the model. Implies --roofline."),
+                 help="Which bytes are counted: the inputs and outputs of each node (the "
+                      "default); weights and caches once; or weights and caches once, and the "
+                      "inputs and outputs of the model. Implies --roofline."),
     click.option("--bytes-per-example", metavar="N",
                  help="Bytes moved per example, such as 459M, instead of counting them."),
     click.option("--what-if", multiple=True, metavar="KEY=VALUE[,...]",
@@ -224,8 +225,8 @@ TRAINING: Group = option_group(
                  help="A function that computes the loss from the model's output, as in "
                       "`count --train`."),
     click.option("--recompute", metavar="none|full|attention|F", default="none", show_default=True,
-                 help="The part of the forward pass that is recomputed in the backward pass. "
-                      "It counts in the HFU only."),
+                 help="The part of the forward pass that the backward pass recomputes. Only the "
+                      "HFU counts it."),
     click.option("--flash", is_flag=True,
                  help="The backward pass recomputes the attention scores (FlashAttention)."),
     click.option("--accumulate", type=_COUNT, default=1, metavar="N",
@@ -246,8 +247,9 @@ RUN: Group = option_group(
                                                   "examples."),
     click.option("--mfu", metavar="X",
                  help="The assumed MFU of that run, such as 0.4 or 40%, instead of a measured "
-                      "speed. Without the length of a run it is a published MFU, by the first "
-                      "--as or the native count: the speed and the other MFUs follow."),
+                      "speed. Without the length of a run it is a published MFU for the first "
+                      "--as, or for the native count; the speed and the other MFUs are computed "
+                      "from it."),
     click.option("--optimizer", default="", metavar="NAME[,KEY=VALUE]",
                  help="Also count the steps of this optimizer: see `count --train`."),
 )  # fmt: skip

@@ -39,8 +39,8 @@ from crossflops.cli.output import progress, say
                  help="Write the counts into the metadata of the nodes (onnx only)."),
     click.option("--verify", is_flag=True,
                  help="Run the file in onnxruntime and the model on the same random inputs. "
-                      "Exit with status 1 if an output differs by more than noise, or if "
-                      "rounding would hide a difference (onnx only)."),
+                      "Exit with status 1 if an output differs by more than rounding errors, or "
+                      "if rounding errors could hide a difference (onnx only)."),
     UNIT,
 )  # fmt: skip
 def export(file: Path, **fields: Any) -> int:

@@ -33,8 +33,8 @@ from crossflops.cli.output import deliver, progress
                  help="Try only this convention, and the native count: fvcore, thop@0.0.31, or "
                       "'torchstat*' for all that match. Repeatable. Default: all."),
     click.option("--all", "is_thorough", is_flag=True,
-                 help="Also count other image sizes, settings and batches if a number of the "
-                      "given input fits."),
+                 help="Also count other image sizes, settings and batches, even if a count of "
+                      "the given input already matches."),
     WEIGHTS,
     *OUTPUT,
 )  # fmt: skip

@@ -191,7 +191,7 @@ def refuse_without_page(fields: Mapping[str, Any], *names: str) -> None:
     if writes_json(fields):
         reject_options(
             names,
-            "it selects parts of a page, and JSON always has everything",
+            "it selects parts of a page, but JSON always contains everything",
             "leave out {option}, or write a page instead of JSON",
         )
 
@@ -231,8 +231,9 @@ def _use_formulas(ctx: click.Context, param: click.Parameter, files: tuple[str, 
     BUILT,
     click.option("--formulas", multiple=True, metavar="FILE.py", callback=_use_formulas,
                  expose_value=False,
-                 help="Formulas of your own for operators that are not counted: its code is run. "
-                      "Repeatable; beside those of crossflops.toml."),
+                 help="A Python file with your own formulas for operators that are not counted; "
+                      "its code is run. Repeatable. The formulas of crossflops.toml are used, "
+                      "too."),
 )  # fmt: skip
 MODEL: Group = option_group(
     BUILT,
@@ -479,16 +480,20 @@ def _destination(ctx: click.Context, param: click.Parameter, value: str | None) 
     """
     if value is None:
         return None
-    from crossflops.render.formats import FORMATS, suffix
+    from crossflops.render.formats import PARQUET, file_suffixes, suffix
 
     path = Path(value)
-    if suffix(path) not in FORMATS:
+    if suffix(path) not in file_suffixes():
         raise UnknownNameError(
             f"{value} has the suffix {suffix(path)!r}, which is not a known format"
             if path.suffix
             else f"{value} has no suffix, which would give the format",
-            f"choose one of {', '.join(FORMATS)}",
+            f"choose one of {', '.join(file_suffixes())}",
         )
+    if suffix(path) == PARQUET:
+        from crossflops.render.parquet import require_pyarrow
+
+        require_pyarrow()
     return writable(path)
 
 

@@ -143,7 +143,7 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
     file, roofs = Path(plot), rooflines(report)
     if not roofs:
         raise InputError(
-            "--plot draws a roofline, and this result does not contain one",
+            "--plot draws a roofline, but this result does not contain one",
             "add --roofline to the command `crossflops efficiency`",
         )
     title = report.report.name if report.report else "as given"

@@ -42,13 +42,14 @@ _POSITIVE = Positive()
     *MODEL,
     *SIZES,
     click.option("--as", "as_", multiple=True, metavar="ID[@EDITION]",
-                 help="Also count the step by this convention and explain the difference, "
-                      "such as deepspeed@2021. Repeatable."),
+                 help="Also count the step by this convention, such as deepspeed@2021, and "
+                      "explain the difference. Repeatable."),
     click.option("--tool", "tools", multiple=True, metavar="ID",
-                 help="Also run this tool on the forward pass and explain the difference, "
-                      "such as deepspeed-macs. Repeatable."),
+                 help="Also run this tool, such as deepspeed-macs, on the forward pass, and "
+                      "explain the difference. Repeatable."),
     click.option("--frozen", multiple=True, metavar="PATTERN",
-                 help="With --fwd-ms: parameters or modules that were not trained. Repeatable."),
+                 help="With --fwd-ms: parameters or modules that were not trained, such as "
+                      "'layer1*'. Repeatable."),
     click.option("--depth", type=click.IntRange(-1), default=-1, show_default=True, metavar="N",
                  help="Levels of modules to show; -1 for all."),
     click.option("--top", type=click.IntRange(1), default=3, show_default=True, metavar="N",
@@ -113,7 +114,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     if provided.are_there:
         reject_options(
             _OF_RUNS,
-            "with --fwd-ms, the times are given and nothing is run",
+            "--fwd-ms gives the times, so nothing is run",
             "leave out {option}, or leave out --fwd-ms",
         )
     limits = BenchLimits(warmup=10, runs=20, fewest=2, seconds=fields.pop("seconds"))

@@ -36,6 +36,7 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
 from crossflops.report.profile import ShownDepth, TrainingProfile
 from crossflops.report.report import Report
+from crossflops.report.sweep import Sweep
 
 
 @verb(
@@ -75,6 +76,9 @@ def render(file_: Path, plot: str | None, **fields: Any) -> int:
         return _render_whole(result, fields)
     if isinstance(result, Audit):
         _reject_unused_render_options(fields, "a result of `audit`")
+        return _render_whole(result, fields)
+    if isinstance(result, Sweep):
+        _reject_unused_render_options(fields, "a result of `sweep`")
         return _render_whole(result, fields)
     report = result
     _check_report_options(report, fields)
@@ -139,7 +143,7 @@ def _render_bench(bench: Bench, plot: str | None, fields: dict[str, Any]) -> int
     return 0
 
 
-def _render_whole(result: Identification | Audit, fields: dict[str, Any]) -> int:
+def _render_whole(result: Identification | Audit | Sweep, fields: dict[str, Any]) -> int:
     """Write a saved result as a whole, and return the exit status 0."""
     deliver(result, as_json=fields["as_json"], file=fields["file"])
     return 0

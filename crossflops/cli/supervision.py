@@ -79,7 +79,7 @@ def _exit_with_parent(alive: int) -> None:
 
 
 def _run_in_child(event_pipe: int, run: Callable[[], int]) -> int:
-    """Call `run()` in the child process and return its exit status; tell the parent when
+    """Call `run()` in the child process and return its exit status; report to the parent when
     converters begin and end.
     """
     from crossflops.frontends.conversion import listen
@@ -164,7 +164,8 @@ class _Supervisor:
             return refuse(message, hint, _TOO_LONG)
         if not self._done:
             message = (
-                f"the model ended the process with exit status {status} before there was a result"
+                f"the model ended the process with exit status {status} before the result was "
+                "complete"
             )
             return refuse(message, "remove the call that exits from the model's code", _TOO_LONG)
         return status
@@ -200,8 +201,8 @@ class _Supervisor:
         return bool(received)
 
     def _stop(self) -> None:
-        """End the child: interrupt it like Ctrl-C, so that it cleans up, and kill it if it goes
-        on.
+        """End the child: interrupt it like Ctrl-C, so that it cleans up, and kill it if it
+        continues.
         """
         for sign, wait in ((signal.SIGINT, _GRACE), (signal.SIGKILL, _GRACE)):
             os.kill(self._child, sign)

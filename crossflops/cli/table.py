@@ -33,7 +33,7 @@ from crossflops.cli.output import deliver, progress
                  metavar="N", help="Number of significant digits; .csv and .json always have "
                                    "all digits."),
     click.option("--latency", is_flag=True,
-                 help="Also run every model in onnxruntime and show the median time of a run."),
+                 help="Also run each model in onnxruntime, and show the median time of a run."),
     click.option("--jobs", type=click.IntRange(1), metavar="N",
                  help="Count up to N framework models in parallel. Files are counted one by "
                       "one. Default: at most one per two models, per CPU and per 4 GiB of "

@@ -314,8 +314,8 @@ def data_locations(model: Any) -> list[str]:
 
 
 def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
-    """Copy external data files to another folder, unless they are there already; return the paths
-    of the new files.
+    """Copy external data files to another folder if they are missing there; return the paths of
+    the new files.
     """
     if source.resolve() == target.resolve():
         return []

@@ -48,9 +48,11 @@ _FOLDERS = (
     "pytorch",
     "tensorflow",
     "jax",
+    "boosting",
     "sklearn",
     "gguf",
     "tflite",
+    "openvino",
 )
 FRONTENDS: tuple[Frontend, ...] = tuple(
     import_module(f"{__name__}.{folder}").FRONTEND for folder in _FOLDERS
@@ -115,8 +117,8 @@ def require_trained(trace: Trace, trainable: Iterable[str] = ()) -> None:
     way = (frontend.converted_by if frontend else "") or "a converter to ONNX"
     raise InputError(
         f"a training step of a model of {framework_title(trace.framework)} is not counted yet",
-        f"convert the model to ONNX with {way}, and count that file: all of its weights "
-        "are trained except those of --frozen",
+        f"convert the model to ONNX with {way}, and count that file: all of its weights are "
+        "trained, except the weights that --frozen names",
     )
 
 
@@ -261,6 +263,10 @@ def require_frontend(model: Any) -> Frontend:
     frontend = frontend_of(model)
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
+        if hint := hint_for_other(model):
+            raise NormalizeError(
+                f"the model is of the type {_value_type_name(model)}, which is not a model", hint
+            )
         raise NormalizeError(
             f"the model is of the type {_value_type_name(model)}, which crossflops cannot read",
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
@@ -268,6 +274,26 @@ def require_frontend(model: Any) -> Frontend:
         )
     frontend.require(model)
     return frontend
+
+
+# Values of libraries that are often given in the place of a model, by module and class.
+_INSTEAD = {
+    ("haiku", "Transformed"): "give its function with its parameters: "
+    "(model.apply, (params, None, x))",
+    ("haiku", "TransformedWithState"): "give its function with its parameters and state: "
+    "(model.apply, (params, state, None, x))",
+    ("torch_geometric", "Data"): "give the model, with its tensors as inputs: "
+    "(model, (data.x, data.edge_index))",
+    ("torch_geometric", "HeteroData"): "give the model, with its tensors as inputs: "
+    "(model, (data.x_dict, data.edge_index_dict))",
+    ("paddle", "Layer"): "write an ONNX file with paddle.onnx.export, and count it",
+}
+
+
+def hint_for_other(value: Any) -> str:
+    """Return what to give instead of a value of a known library, "" for others."""
+    rows = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__)
+    return next((_INSTEAD[row] for row in rows if row in _INSTEAD), "")
 
 
 def _value_type_name(value: Any) -> str:
@@ -325,8 +351,8 @@ def convert_recording(recording: Recording, run: Run | None = None) -> Program:
         made = with_whole_modules(*made)
     if not made[1].outputs:
         message = (
-            "the model returns no tensor, so no work is counted: "
-            "only work that a result depends on is"
+            "the model returns no tensor, so nothing is counted: a count includes only work "
+            "that a result depends on"
         )
         warnings.warn(message, CrossflopsWarning, stacklevel=2)
     return made

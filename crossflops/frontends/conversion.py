@@ -37,26 +37,26 @@ def converting(converter: str) -> Iterator[None]:
         yield
         return
     _running.append(converter)
-    _tell(_running[-1])
+    _notify_listeners(_running[-1])
     try:
         yield
     finally:
         _running.pop()
-        _tell(None)
+        _notify_listeners(None)
 
 
 @contextmanager
 def pausing_conversion() -> Iterator[None]:
     """Return a context in which listeners know that no converter runs."""
-    _tell(None)
+    _notify_listeners(None)
     try:
         yield
     finally:
         if _running:
-            _tell(_running[-1])
+            _notify_listeners(_running[-1])
 
 
-def _tell(word: str | None) -> None:
+def _notify_listeners(word: str | None) -> None:
     """Call each listener with the name of the running converter, or with None if none runs."""
     for listener in _listeners:
         listener(word)

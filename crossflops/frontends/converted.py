@@ -29,6 +29,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     settings: Mapping[str, Scalar] = {}
+    operand_names: tuple[str, ...] = ()
 
     def as_node(self, key: str) -> Node:
         """Return the operation as a node of a graph with this key, so that it can be counted."""
@@ -42,6 +43,7 @@ class ConvertedOperation(msgspec.Struct, frozen=True):
                 for name, value in self.settings.items()
                 if value is not None
             },
+            operand_names=self.operand_names,
         )
 
 
@@ -55,7 +57,7 @@ def _to_node_attribute(value: Scalar) -> Attribute:
     return tuple(value) if isinstance(value, list) else value  # type: ignore[return-value]
 
 
-def standing(
+def with_source_costs(
     nodes: tuple[Node, ...], operation: Callable[[Node], tuple[str, ConvertedOperation] | None]
 ) -> tuple[Node, ...]:
     """Return the nodes with a note of their source operation, whose cost the first of them has.
@@ -75,7 +77,7 @@ def standing(
             conversion = ConversionAnnotation(stands_for=stands, written_for=identity)
             return msgspec.structs.replace(node, conversion=conversion)
         bodies = tuple(
-            msgspec.structs.replace(body, nodes=standing(body.nodes, operation))
+            msgspec.structs.replace(body, nodes=with_source_costs(body.nodes, operation))
             for body in node.bodies
         )
         return msgspec.structs.replace(node, bodies=bodies) if bodies else node
@@ -159,7 +161,7 @@ def require_room(nbytes: int) -> None:
     """Raise InputError if weights of `nbytes` bytes are too large for a converter's file."""
     if nbytes > LARGEST:
         raise InputError(
-            f"the weights take {nbytes} bytes, and a converted file has at most {LARGEST}",
+            f"the weights take {nbytes} bytes, but a converted file can have at most {LARGEST}",
             "count the model itself, or export it with --to model-explorer, without weights",
         )
 

@@ -58,7 +58,7 @@ def settle_conversion(
     """
     alone = read(state)
     graph = alone.current_graph
-    if run is None or not any(map(_is_open, _self_standing_nodes(graph.nodes))):
+    if run is None or not any(map(_is_open, _separately_counted_nodes(graph.nodes))):
         return alone
     try:
         data, feeds = runnable()
@@ -71,9 +71,13 @@ def settle_conversion(
         return _with_trace_fields(
             alone, notes=(f"sizes that depend on data are unknown: {_run_error_text(error)}",)
         )
-    if not any(node.depends_on_inputs for node in _self_standing_nodes(made.current_graph.nodes)):
+    if not any(
+        node.depends_on_inputs for node in _separately_counted_nodes(made.current_graph.nodes)
+    ):
         return alone
-    draws = any(node.op.type.startswith(_DRAWING) for node in _self_standing_nodes(graph.nodes))
+    draws = any(
+        node.op.type.startswith(_DRAWING) for node in _separately_counted_nodes(graph.nodes)
+    )
     return _with_trace_fields(made, runtime=values.runtime, notes=(_DRAWS,) if draws else ())
 
 
@@ -117,7 +121,7 @@ def _with_marks(nodes: tuple[Node, ...], keys: set[str], inside: bool = False) -
 
 def _open_keys(nodes: Iterable[Node]) -> Iterator[str]:
     """Yield the keys of nodes whose size, iterations, branch or input shape is unknown."""
-    for node in _self_standing_nodes(nodes):
+    for node in _separately_counted_nodes(nodes):
         if _is_open(node) or any(tensor and tensor.shape is None for tensor in node.inputs):
             yield node.key.partition("@")[0]
 
@@ -136,13 +140,13 @@ def _is_control(node: Node) -> bool:
     return not node.op.domain and node.op.type in ("If", "Loop", "Scan")
 
 
-def _self_standing_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+def _separately_counted_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     """Yield the nodes that are counted by themselves, also those in their bodies."""
     for node in nodes:
         if node.stands_for_itself:
             yield node
             for body in node.bodies:
-                yield from _self_standing_nodes(body.nodes)
+                yield from _separately_counted_nodes(body.nodes)
 
 
 def _standard_model_part(data: bytes) -> bytes:

@@ -62,12 +62,16 @@ class _MaskScope:
 
 
 def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return the bit mask over a body's own run groups that agrees with `mask` over outer ones."""
+    """Return the bit mask of a body's run groups (bit i is group i): 1 if the outer group that
+    contains the group has 1 in `mask`.
+    """
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
 def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
-    """Return the bit mask over outer run groups: 1 if any inner group within it has 1."""
+    """Return the bit mask of outer run groups (bit i is group i): 1 if any inner group within the
+    outer group has 1 in `mask`.
+    """
     return _union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 

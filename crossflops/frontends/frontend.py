@@ -99,32 +99,68 @@ class ModelRun(NamedTuple):
     rounding: tuple[float, ...]
 
 
+class NewTokens(NamedTuple):
+    """The number of tokens that a pass after a prefill takes, and of how many of them, the last
+    ones, it returns logits.
+    """
+
+    number: int = 1
+    logits: int = 1
+
+
+ONE_TOKEN = NewTokens()
+
+
+class PromptImages(NamedTuple):
+    """The images in the prompt of each request: their number, and their side in pixels (0: that of
+    the config).
+    """
+
+    number: int = 0
+    side: int = 0
+
+
+NO_IMAGES = PromptImages()
+
+
 class GenerationPasses(Protocol):
     """The passes of a language model that generates with a cache, each as a Source.
 
-    `windows` are the lengths of the windows that layers of its cache keep.
+    `windows` are the lengths of the windows that layers of its cache keep. `image_tokens` are the
+    tokens of all images in the prompt of a request.
     """
 
     is_encoder_decoder: bool
+    image_tokens: int
     windows: tuple[int, ...]
 
-    def prefill(self, batch: int, prompt: int) -> Source:
+    def prefill(self, batch: int, prompt: int, logits: int = 1) -> Source:
         """Return the source of the model's pass over prompts, which begins with an empty cache.
 
-        Of an encoder-decoder that is the encoder, and the decoder's first token.
+        It returns logits of the last `logits` tokens, where the model can choose. The tokens of
+        images are among those of a prompt, before its text. Of an encoder-decoder that is the
+        encoder, and the decoder's first token.
 
         Returns:
             A model that returns the logits, then the keys and values of each layer; of an
             encoder-decoder the encoded prompts last.
         """
 
-    def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return the source of the pass over one new token, which attends to `context` tokens.
+    def step(
+        self,
+        prompt: int,
+        context: int,
+        cache_specs: Sequence[TensorSpec],
+        new: NewTokens = ONE_TOKEN,
+    ) -> Source:
+        """Return the source of the pass over new tokens, the last of which attends to `context`
+        tokens.
 
         Args:
             prompt: The tokens of the prompt.
-            context: The tokens that the new one attends to.
+            context: The tokens that the last new one attends to.
             cache_specs: Specs of all that a prefill returned but the logits; their length is free.
+            new: The tokens that the pass takes, which are one in usual decoding.
 
         Raises:
             InputError: The cache has other tensors than its layers tell.
@@ -360,28 +396,27 @@ class Frontend(Protocol):
             InputError: The model is no language model of transformers.
         """
         raise InputError(
-            "formulas require a language model of the library transformers, and this is a "
-            "model of "
-            f"{self.title}",
+            "formulas require a language model of the library transformers, but this is a model "
+            f"of {self.title}",
             "give a causal language model, such as hf:config.json",
         )
 
-    def generation(self, model: Any) -> GenerationPasses:
+    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the passes of a language model that generates with a cache: prefill and steps.
 
         Args:
             model: The model.
+            images: The images in each prompt.
 
         Returns:
             Its passes.
 
         Raises:
-            InputError: The model does not generate, or keeps no keys and values.
+            InputError: The model does not generate, keeps no keys and values, or takes no images.
         """
         raise InputError(
-            "--prompt requires a language model of the library transformers, and this is a "
-            "model of "
-            f"{self.title}",
+            "--prompt requires a language model of the library transformers, but this is a "
+            f"model of {self.title}",
             "give a causal language model, such as hf:config.json",
         )
 

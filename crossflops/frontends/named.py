@@ -114,7 +114,10 @@ def _missing_package_error(
             f"pip install {package}",
         )
     if "requires the" in (error_text := str(error).strip().partition("\n")[0]):  # of transformers
-        return MissingExtraError(error_text, "install the package that this message names")
+        return MissingExtraError(
+            f"{library.prefix}:{name} needs a package that is not installed: {error_text}",
+            "install the package that the message names",
+        )
     return None
 
 

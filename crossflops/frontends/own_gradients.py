@@ -72,8 +72,8 @@ def backward_of(
     Work on the `results` of the forward pass is not part of the backward pass.
     """
     reasons: list[str] = []
-    made = _serving(graph, [*results])
-    indices = {index: _serving(graph, [output]) for index, output in gradients.items()}
+    made = _nodes_needed(graph, [*results])
+    indices = {index: _nodes_needed(graph, [output]) for index, output in gradients.items()}
     work: dict[frozenset[int], Cost] = defaultdict(lambda: ZERO)
     for node in graph.nodes:
         serves = frozenset(index for index, nodes in indices.items() if node.key in nodes)
@@ -100,7 +100,7 @@ def unknown_own_backward(name: str, operands: Iterable[int], reason: str) -> Own
     return OwnBackward(name, True, frozenset(operands), True, (), reason, as_needed=True)
 
 
-def _serving(graph: Graph, names: Sequence[str]) -> Container[str]:
+def _nodes_needed(graph: Graph, names: Sequence[str]) -> Container[str]:
     """Return the keys of the nodes that are needed to compute the values of these names."""
     needed, keys = set(names), set()
     for node in reversed(graph.nodes):

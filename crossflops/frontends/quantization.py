@@ -94,7 +94,7 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
         if not data.dtype:
             return
         scope.folded.add(index)
-        scope.scales[results[0]] = _scale(node)
+        scope.scales[results[0]] = _scale_names(node)
         scope.storage[results[0]] = data.dtype
     elif data.name in scope.storage and (known := find_operator_rule(node.op)) and known.keeps:
         scope.storage.update(dict.fromkeys(results, scope.storage[data.name]))
@@ -102,7 +102,7 @@ def _propagate_storage(index: int, node: Node, floats: set[str], scope: _Storage
             scope.scales[results[0]] = scope.scales[data.name]
 
 
-def _scale(node: Node) -> tuple[str, ...]:
+def _scale_names(node: Node) -> tuple[str, ...]:
     """Return the names of a quantization node's scale and, if it has one, its zero point."""
     return tuple(spec.name if spec is not None else "" for spec in node.inputs[1:])
 
@@ -123,7 +123,7 @@ def _fold_into_makers(graph: Graph, floats: set[str], scope: _StorageScope) -> N
         result = node.outputs[0]
         if data.name not in makers or data.name in floats or reads[data.name] > 1:
             continue
-        is_same = scope.scales.get(data.name, _scale(node)) == _scale(node)
+        is_same = scope.scales.get(data.name, _scale_names(node)) == _scale_names(node)
         if is_same and result is not None and result.dtype:
             scope.storage[data.name] = result.dtype
             scope.folded.add(index)

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from crossflops.frontends.converted import all_nested_nodes
-from crossflops.ir.graph import Graph, Node, Op, TensorSpec
+from crossflops.ir.graph import Function, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Trace
 from crossflops.operators.formula import Formula, find_loaded_class, plain_class_name
 from crossflops.operators.formula_sources import formulas_in_force
@@ -40,7 +40,7 @@ def hold_modules_whole(graph: Graph, trace: Trace) -> Graph:
     for call, formula in _outermost_calls(trace, formulas):
         graph = _with_whole_call(graph, trace, call, formula)
     for formula in formulas.values() if graph.functions else ():
-        graph = _with_whole_functions(graph, formula)
+        graph = _with_whole_functions(graph, trace, formula)
     return graph
 
 
@@ -48,7 +48,7 @@ def _outermost_calls(
     trace: Trace, formulas: Mapping[str, Formula]
 ) -> Iterator[tuple[Call, Formula]]:
     """Yield calls of modules with a formula, and the formula; none is within another such call."""
-    by_class = {name.replace(":", "."): formula for name, formula in formulas.items()}
+    by_class = {name: formula for formula in formulas.values() for name in formula.class_names}
     for call in trace.calls:
         formula = by_class.get(plain_class_name(call.target)) if call.level == "module" else None
         enclosing = trace.ancestors(call) if formula else ()
@@ -78,38 +78,97 @@ def _with_whole_call(graph: Graph, trace: Trace, call: Call, formula: Formula) -
     return _collapse(graph, keys, formula, operand_specs, settings, module.names or ("",))
 
 
-def _with_whole_functions(graph: Graph, formula: Formula) -> Graph:
+def _with_whole_functions(graph: Graph, trace: Trace, formula: Formula) -> Graph:
     """Return the graph with one node for each use of the formula's autograd.Function."""
-    kind = find_loaded_class(formula.module)
-    name = getattr(kind, "__qualname__", "")
-    if not hasattr(kind, "apply") or not name:
-        return graph
-    names = _argument_names(formula, skip_count=1)
+    names = formula.class_names
+    calls = {call.key: call for call in trace.calls}
     for index, function in enumerate(graph.functions):
-        if function.name != name or not function.nodes:
+        nodes = {node.key: node for node in graph.nodes}
+        is_one = plain_class_name(f"{function.module}.{function.name}") in names
+        # a module around it may be one node already
+        if not is_one or not function.nodes or not nodes.keys() >= set(function.nodes):
             continue
-        operand_specs = [
-            (names.get(str(position), str(position)), spec)
-            for position, specs in sorted(function.operands.items())
-            for spec in specs
-        ]
-        first = next(node for node in graph.nodes if node.key == function.nodes[0])
-        graph = _collapse(graph, {*function.nodes}, formula, operand_specs, {}, (first.path,))
+        call = calls.get(function.call)
+        arguments = _argument_names(formula, skip_count=_context_count(formula))
+        operand_specs = tuple(_function_operands(function, call, arguments))
+        settings = {**_argument_defaults(formula), **_settings_by_name(call, arguments)}
         key = function.nodes[0]
+        path = nodes[key].path
+        graph = _collapse(graph, {*function.nodes}, formula, operand_specs, settings, (path,))
         own = replace(function, nodes=(key,), home=key)
         functions = (*graph.functions[:index], own, *graph.functions[index + 1 :])
         graph = replace(graph, functions=functions)
     return graph
 
 
-def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
-    """Return the names of forward's arguments by position ("0", ...), without `self` or `ctx`."""
+def _function_operands(
+    function: Function, call: Call | None, names: Mapping[str, str]
+) -> Iterator[tuple[str, TensorSpec]]:
+    """Yield the name and the spec of each tensor that a call of an autograd.Function takes.
+
+    The first argument of `apply` is the class.
+    """
+    if call is None:
+        for position, specs in sorted(function.operands.items()):
+            yield from ((names.get(str(position), str(position)), spec) for spec in specs)
+        return
+    for spec in call.inputs:
+        outer, dot, rest = spec.name.partition(".")
+        position = int(outer) - 1 if outer.isdecimal() else -1
+        known = function.operands.get(position, ())
+        own = replace(spec, name=f"{call.key}:{spec.name}")
+        name = names.get(str(position), str(position) if position >= 0 else outer)
+        yield (
+            f"{name}{dot}{rest}" if dot else name,
+            next((value for value in known if _has_same_form(value, spec)), own),
+        )
+
+
+def _settings_by_name(call: Call | None, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the plain arguments of a call of an autograd.Function by the names of the function's
+    own.
+    """
+    settings = _plain(call.settings) if call is not None else {}
+    return {
+        names.get(str(int(position) - 1), str(int(position) - 1))
+        if position.isdecimal()
+        else position: value
+        for position, value in settings.items()
+    }
+
+
+def _parameters(formula: Formula) -> list[inspect.Parameter]:
+    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
     forward = getattr(find_loaded_class(formula.module), "forward", None)
     try:
-        parameters = list(inspect.signature(forward).parameters) if forward else []
+        return list(inspect.signature(forward).parameters.values()) if forward else []
     except (TypeError, ValueError):
-        parameters = []
-    return {str(position): name for position, name in enumerate(parameters[skip_count:])}
+        return []
+
+
+def _context_count(formula: Formula) -> int:
+    """Return 1 if `forward` of a formula's autograd.Function takes the context, 0 if the function
+    has `setup_context`.
+    """
+    bases = getattr(find_loaded_class(formula.module), "__mro__", ())
+    own = (base for base in bases if not base.__module__.startswith("torch.autograd"))
+    return 0 if any("setup_context" in vars(base) for base in own) else 1
+
+
+def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
+    """Return the names of forward's arguments by position ("0", ...), without `self` or `ctx`."""
+    parameters = _parameters(formula)[skip_count:]
+    return {str(position): parameter.name for position, parameter in enumerate(parameters)}
+
+
+def _argument_defaults(formula: Formula) -> dict[str, Any]:
+    """Return the plain default values of forward's arguments by name."""
+    defaults = {parameter.name: parameter.default for parameter in _parameters(formula)}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if isinstance(value, bool | int | float | str)
+    }
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,8 +201,12 @@ def _collapse(
     weights = [spec for spec in taken if spec.role == "parameter"]
     values = [spec for spec in taken if spec.role not in ("parameter", "constant")]
     operands: list[tuple[str, TensorSpec]] = []
+    operand_specs = tuple(operand_specs)
+    named = {spec.name for _, spec in operand_specs}
     for name, spec in operand_specs:
-        known = next((value for value in values if _has_same_form(value, spec)), None)
+        same = (value for value in values if value.name == spec.name)
+        similar = (v for v in values if v.name not in named and _has_same_form(v, spec))
+        known = next(same, None) or next(similar, None)
         stored = next((weight for weight in weights if weight.name == spec.name), None)
         if known is not None:
             values.remove(known)

@@ -127,13 +127,15 @@ def _cache_input_candidates(
     a cache; `node` makes the output.
     """
     if node is None:
-        if name in inputs and _continues(inputs[name], present):
+        if name in inputs and _is_longer_cache(inputs[name], present):
             yield inputs[name], 0
         return
     if node.op.type == "Concat":
         stored = {source for spec in node.inputs if spec for source in carried.get(spec.name, ())}
         able = [
-            inputs[name] for name in stored if name in inputs and _continues(inputs[name], present)
+            inputs[name]
+            for name in stored
+            if name in inputs and _is_longer_cache(inputs[name], present)
         ]
         for past in sorted(able, key=lambda past_spec: (-past_spec.numel, past_spec.name)):
             yield past, present.numel - past.numel
@@ -144,11 +146,11 @@ def _cache_input_candidates(
     past_at, new_at = _CONTINUES[node.op.type][index]
     spec = node.inputs[past_at] if past_at < len(node.inputs) else None
     for source in carried.get(spec.name, ()) if spec is not None else ():
-        if source in inputs and _continues(inputs[source], present):
+        if source in inputs and _is_longer_cache(inputs[source], present):
             yield inputs[source], _new_cache_elements(node, new_at, inputs[source], present)
 
 
-def _continues(past: TensorSpec, present: TensorSpec) -> bool:
+def _is_longer_cache(past: TensorSpec, present: TensorSpec) -> bool:
     """Return True if `present` has the shape of `past`, with at least 2 axes of which at most one
     is longer.
     """

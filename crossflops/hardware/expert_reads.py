@@ -15,16 +15,16 @@ from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.operators import find_operator_rule
 
 _BALANCED = (
-    "of the expert weights, a pass reads those of the chosen experts: the average number of "
-    "different experts if tokens are routed evenly"
+    "a pass reads only the weights of the chosen experts: the average number of different "
+    "experts if tokens are routed evenly"
 )
 _OBSERVED = (
-    "of the expert weights, a pass reads those of experts with tokens in the count, as the "
-    "router chose on those inputs; other inputs or another batch read others"
+    "a pass reads only the weights of experts to which the router sent tokens of these inputs; "
+    "other inputs or batches read other experts"
 )
 _GATHERED = (
-    "of the expert weights, a pass reads as many as its tokens choose in total, up to all; "
-    "that tokens may choose the same expert is not taken into account"
+    "a pass reads the weights of as many experts as its tokens choose in total, at most all "
+    "experts; the number does not consider that tokens may choose the same expert"
 )
 _SURELY_ALL = 64  # tokens for each expert: e^-64 of its weights are not read
 

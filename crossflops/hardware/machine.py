@@ -81,7 +81,7 @@ def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
         return _x86(core)
     if core.architecture in ("aarch64", "arm64"):
-        return _arm(core)
+        return _arm_vector_units(core)
     return f"the units of {core.architecture} are unknown", {}
 
 
@@ -144,7 +144,7 @@ def _avx512_units(core: Core) -> tuple[str, int]:
     return "AVX-512; whether on one or two units is unknown for this model", 0
 
 
-def _arm(core: Core) -> tuple[str, dict[str, int]]:
+def _arm_vector_units(core: Core) -> tuple[str, dict[str, int]]:
     """Return the vector units of an Arm core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
@@ -172,14 +172,14 @@ def cpu(root: Path = Path("/")) -> Cpu:
     """Return the CPU as the system files below `root` describe it. Raises NoCpuError if they do
     not exist.
     """
-    first, *_ = records = _records(root)
+    first, *_ = records = _cpuinfo_records(root)
     core = _core_from_record(first)
     allowed = _usable_cpu_numbers(len(records))
     topology = [_socket_and_core(root, logical) for logical in allowed]
-    clock, source = _clock(root, records[0])
+    clock, source = _cpu_clock(root, records[0])
     isa, rates = flops_per_clock(core)
     return Cpu(
-        model=core.name or f"{core.architecture}, without a name",
+        model=core.name or f"{core.architecture}, name unknown",
         architecture=core.architecture,
         logical=len(allowed),
         cores=len(set(topology)),
@@ -192,7 +192,7 @@ def cpu(root: Path = Path("/")) -> Cpu:
     )
 
 
-def _records(root: Path) -> list[dict[str, str]]:
+def _cpuinfo_records(root: Path) -> list[dict[str, str]]:
     """Return the key and value texts of /proc/cpuinfo below `root`, in one record for each logical
     CPU. Raises NoCpuError if it cannot be read.
     """
@@ -261,7 +261,7 @@ def _socket_and_core(root: Path, cpu: int) -> tuple[str, str]:
     return (socket or "0", core if core else f"cpu{cpu}")
 
 
-def _clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
+def _cpu_clock(root: Path, record: dict[str, str]) -> tuple[float | None, str]:
     """Return the clock of the CPU in Hz (the base clock if known) or None, and where it was
     read.
     """
@@ -357,29 +357,29 @@ _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json
 
 def gpus() -> Found:
     """Return all GPUs of this machine, and a note for each driver that cannot be read."""
-    nvidia, amd = _nvidia(), _amd()
+    nvidia, amd = _nvidia_gpus(), _amd_gpus()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
 
-def _nvidia() -> Found:
+def _nvidia_gpus() -> Found:
     """Return the NVIDIA GPUs that NVML reports, and a note if NVML cannot be read."""
     try:
         import pynvml
     except ImportError:
-        missing = "NVIDIA GPUs are not detected without NVML: pip install 'crossflops[hw]'"
+        missing = "NVIDIA GPUs cannot be detected without NVML: pip install 'crossflops[hw]'"
         return (), (missing,)
     try:
         pynvml.nvmlInit()
     except Exception as error:  # NVMLError has a class for every code, made when it is imported
         return (), (
-            f"NVML answers: {_one_line_message(error)}; there is no NVIDIA GPU or no driver",
+            f"NVML reports: {_one_line_message(error)}; there is no NVIDIA GPU or no driver",
         )
     try:
         count = pynvml.nvmlDeviceGetCount()
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
         return tuple(gpu for handle in handles for gpu in _gpus_from_nvml(pynvml, handle)), ()
     except Exception as error:
-        return (), (f"NVML answers: {_one_line_message(error)}",)
+        return (), (f"NVML reports: {_one_line_message(error)}",)
     finally:
         with suppress(Exception):
             pynvml.nvmlShutdown()
@@ -426,7 +426,7 @@ def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     return slices
 
 
-def _amd() -> Found:
+def _amd_gpus() -> Found:
     """Return the AMD GPUs that rocm-smi reports, and a note if it failed; nothing if it is not
     installed.
     """

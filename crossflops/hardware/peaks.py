@@ -363,7 +363,11 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
     single = program.run("fma32", _SECONDS)
     all_ = single if threads == 1 else program.run("fma32", _SECONDS, threads)
     double = program.run("fma64", _SECONDS, threads)
-    loops = {"fp32": all_, "fp64": double, **_dots(program, single, threads, claimed)}
+    loops = {
+        "fp32": all_,
+        "fp64": double,
+        **_measure_dot_products(program, single, threads, claimed),
+    }
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
     granted = _quota_share(threads, claimed)
     share = "" if granted == 1 else f"; times {100 * granted:.0f} %, the CPU quota"
@@ -384,7 +388,9 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
     )
 
 
-def _dots(program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None) -> dict[str, Loop]:
+def _measure_dot_products(
+    program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None
+) -> dict[str, Loop]:
     """Run the loops of BF16 and INT8 dot products, if the CPU has the instructions; return their
     results by precision.
 
@@ -445,12 +451,12 @@ def _array_bytes() -> int:
     """Return the bytes of each array of the bandwidth measurement, which exceed the caches if
     memory allows.
     """
-    cache, memory = _system("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
+    cache, memory = _sysconf_integer("SC_LEVEL3_CACHE_SIZE"), memory_bytes()
     requested = min(max(_ARRAY, 2 * cache), _LARGEST)
     return min(requested, max(1 << 20, memory // 16)) if memory else requested
 
 
-def _system(name: str) -> int:
+def _sysconf_integer(name: str) -> int:
     """Return an integer of os.sysconf by its name, or 0 if it is unknown."""
     try:
         return max(0, os.sysconf(name))

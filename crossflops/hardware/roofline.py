@@ -60,8 +60,8 @@ _PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum"))
 
 
 def load_kind(load: Load) -> str:
-    """Return the kind of a node, under which alike nodes are one row: its operator and the name of
-    its module without numbers.
+    """Return the kind of a node, which groups similar nodes into one row: its operator and the
+    name of its module without numbers.
 
     A node that reads weights stands in the module that owns them (a layer), and it is what is
     around this that tells sorts apart: q_proj and o_proj are both of self_attn. A product of two
@@ -176,7 +176,7 @@ def _node_bound(load: Load, run: Scenario) -> NodeBound:
         cache=cache,
         peak=peak,
         intensity=(work or operations) / moved if moved else None,
-        bound=side(computing, moving),
+        bound=longer_side(computing, moving),
         seconds=max(computing, moving),
     )
 
@@ -195,7 +195,7 @@ def peak_of(ceiling: Ceiling, precision: str) -> float:
     return peak
 
 
-def side(computing: float, moving: float) -> Side:
+def longer_side(computing: float, moving: float) -> Side:
     """Return which time is longer, "compute" or "memory"; "none" if both are 0."""
     if not computing and not moving:
         return "none"
@@ -227,7 +227,7 @@ def step_bound(loads: Sequence[Load], run: Scenario) -> StepBound:
         bandwidth=bandwidth,
         intensity=work / moved if moved else None,
         ridge=top / bandwidth,
-        bound=side(computing, moved / bandwidth),
+        bound=longer_side(computing, moved / bandwidth),
         whole_seconds=shortest,
         seconds=seconds,
         attainable=min(top, work / moved * bandwidth) if moved else top,
@@ -385,8 +385,8 @@ def other(
     stuck = [name for name in changes if name in fixed]
     if stuck:
         raise InputError(
-            f"--what-if {text}: --bytes-per-example gives the bytes, which cannot be computed for "
-            f"another {stuck[0]}",
+            f"--what-if {text}: --bytes-per-example fixes the bytes, so they cannot be computed "
+            f"for another {stuck[0]}",
             "give the model, and leave out --bytes-per-example",
         )
     run, formats = base.run, base.formats

@@ -264,8 +264,8 @@ def _has_no_rows(node: Node) -> bool:
 
 FORMULAS: Mapping[str, str] = {
     "unfused": "every node reads its inputs and writes its outputs",
-    "weights-once": "each weight once per step, caches read and appended to; nothing else",
-    "fused-ideal": "weights once, caches, inputs and outputs of the model; nothing in between",
+    "weights-once": "each weight once per step, and the reads and writes of caches",
+    "fused-ideal": "weights once, caches, and the inputs and outputs of the model",
     "given": "given, not counted",
 }
 

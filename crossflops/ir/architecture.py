@@ -42,7 +42,7 @@ class AttentionSizes(msgspec.Struct, frozen=True, kw_only=True):
         return self.heads * (self.head_dim + self.value_dim)
 
     def window_pairs(self, tokens: int) -> int:
-        """Return the number of (query, key) pairs of a causal attention over so many tokens,
+        """Return the number of (query, key) pairs of causal attention over this number of tokens,
         within the window.
         """
         width = min(self.window or tokens, tokens)

@@ -86,9 +86,12 @@ Attribute: TypeAlias = (
 
 
 UNSURE = -1  # among severed places: one more is cut, and which one is not known
-WEIGHT_MISSING = "a weight of its layer is not found in the file that its converter wrote"
-START_MISSING = "a constant that it takes has a gradient: counted as if it had none"
-TURNED = "the model turns the gradient of its weight on or off: counted as before the run"
+WEIGHT_MISSING = "the converter wrote no weight of this layer into the file"
+START_MISSING = "one of its inputs is a constant with a gradient; counted as if it had no gradient"
+TURNED = (
+    "the model switches the gradient of its weight on or off while it runs; counted as it "
+    "was before the run"
+)
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -225,8 +228,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stands_for_itself(self) -> bool:
-        """Whether the node is itself an operation of the model, not one that a converter wrote in
-        place of another.
+        """Whether the node is itself an operation of the model, not one that a converter wrote
+        instead of another operation.
         """
         return self.conversion.stands_for is None
 
@@ -256,7 +259,8 @@ class Function(msgspec.Struct, frozen=True):
 
     `nodes` are the keys of what its forward pass became, which may be nothing; `operands` the
     values that it is given by the place of the argument, of those that may have a gradient.
-    `home` is the node whose row has the work of the backward pass.
+    `home` is the node whose row has the work of the backward pass. `name` is that of the class in
+    its `module`, and `call` the key of the call in the trace, "" where there is none.
     """
 
     name: str
@@ -264,6 +268,8 @@ class Function(msgspec.Struct, frozen=True):
     operands: dict[int, tuple[TensorSpec, ...]]
     home: str
     kind: str = "an autograd.Function"
+    module: str = ""
+    call: str = ""
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True):

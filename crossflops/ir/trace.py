@@ -314,7 +314,7 @@ class Times(msgspec.Struct, frozen=True):
     within: Callable[[Modules], Mapping[int, Mapping[int, int]]] | None = None
 
 
-def subtree(module: int, modules: Modules) -> tuple[Parameter, ...]:
+def subtree_parameters(module: int, modules: Modules) -> tuple[Parameter, ...]:
     """Return the parameters of a module and of all modules inside it, as `.parameters()` does:
     each stored tensor once.
     """

@@ -183,7 +183,7 @@ class StepWork(msgspec.Struct, frozen=True, kw_only=True):
         MACs.
         """
         if cost.macs:
-            raise ValueError(f"{cost.macs} MACs where there are no contractions")
+            raise ValueError(f"{cost.macs} MACs, but there are no contractions")
         return cls(**{name: getattr(cost, name) for name in cls.__struct_fields__})
 
 
@@ -242,26 +242,26 @@ GRADIENTS, SCORES, AGAIN, BEGUN = "gradients:", "scores:", "again:", "begun:"
 
 
 def gradients_of(call: str) -> str:
-    """Return the key of the call that stands for the gradients of an operator call."""
+    """Return the key of the call that represents the gradients of an operator call."""
     return f"{call} (gradients)"
 
 
 def score_rerun_key(call: str) -> str:
-    """Return the key of the call that stands for the attention scores which the backward pass of
+    """Return the key of the call that represents the attention scores which the backward pass of
     `call` recomputes.
     """
     return f"{call} (scores again)"
 
 
 def rerun_of(call: str) -> str:
-    """Return the key of the call that stands for the second run of an operator call in a
+    """Return the key of the call that represents the second run of an operator call in a
     checkpoint.
     """
     return f"{call} (run again)"
 
 
 def checkpoint_stop_key(call: str) -> str:
-    """Return the key of the call that stands for an operator call at which the recomputation of a
+    """Return the key of the call that represents an operator call at which the recomputation of a
     checkpoint stops.
     """
     return f"{call} (begun again)"

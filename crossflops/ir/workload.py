@@ -85,12 +85,17 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 
     `decode_macs` and `decode_flops` are all decoding steps as polynomials in prompt and generate,
     None where the steps have no polynomial for all contexts; they hold for contexts in the pieces
-    of `decode`. `cache_bytes` is the size of the cache at the end, in `cache_dtype`. The cache has
+    of `decode`. `cache_bytes` is the size of the cache at the end, in `cache_dtype`. Where this
+    was asked for, `model_cache_dtype` is the type in which the model itself keeps it. It has
     `cache_heads` of keys and values in the layer with the fewest, 0 where they are unknown.
     `model_bytes` are those of all parameters, which all have the type `weight_dtype`, "" where
     they differ. `counted` are passes that were counted; where most were counted with fewer
     layers, `layers` says so.
     `experts` says what is assumed of the experts whose weights a pass reads.
+    With `speculation` the phases are those of the model that checks what a draft model proposes:
+    its first pass takes the prompt and the first proposed tokens, and decoding the passes of later
+    rounds, whose polynomials are those of a full round. The totals are those of both models.
+    `image_tokens` of the prompt are those of its `images`.
     """
 
     kind: Literal["decoder", "encoder-decoder"]
@@ -114,3 +119,24 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     cache_heads: int = 0
     model_bytes: int = 0
     weight_dtype: str = ""
+    model_cache_dtype: str = ""
+    speculation: "Speculation | None" = None
+    images: int = 0
+    image_tokens: int = 0
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """How a `draft` model, which is named by `target`, took part in the decoding of a request.
+
+    In each of the `rounds` it proposes `draft_tokens` tokens, or as many as are left. Of those
+    `acceptance` are accepted on average, a fraction as text, spread evenly over the rounds. All
+    rounds of a request together have `proposed_tokens`, of which `accepted_tokens` are accepted.
+    """
+
+    draft: Workload
+    target: str
+    draft_tokens: int
+    acceptance: str
+    rounds: int
+    proposed_tokens: int
+    accepted_tokens: int

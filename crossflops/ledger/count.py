@@ -91,7 +91,7 @@ def count_node(
         return _count_source_operations(node, stored, checked)
     if node.bodies:
         return UncountedNode(
-            node, f"{node.op}: a node with a body can be counted only as part of a graph"
+            node, f"{node.op}: a node with a body can be counted only as a part of its graph"
         )
     known = find_operator_rule(node.op)
     if known is None:
@@ -113,7 +113,10 @@ def count_node(
     except ValueError as error:
         return UncountedNode(node, str(error))
     except (ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        reason = f"its attributes or shapes do not fit {node.op} ({type(error).__name__}: {error})"
+        reason = (
+            f"its attributes or shapes are not valid for {node.op} ({type(error).__name__}: "
+            f"{error})"
+        )
         return UncountedNode(node, reason)
 
 
@@ -158,8 +161,7 @@ def _count_source_operations(
 
 
 def _exactness_with_sparsity(node: Node, on_dense: Exactness) -> Exactness:
-    """Return the exactness of a count: "bound" in place of "exact" if the node has sparse
-    operands.
+    """Return the exactness of a count: "bound" instead of "exact" if the node has sparse operands.
 
     Shapes do not tell how much a sparse operand stores.
     """
@@ -388,8 +390,8 @@ def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:
 
 
 def _upper_bound_counts(counts: Counts) -> Counts:
-    """Return the counts with the exactness "bound" in place of "exact", since their branch may not
-    run.
+    """Return the counts with the exactness "bound" instead of "exact", because their branch may
+    not run.
     """
     return tuple(
         msgspec.structs.replace(count, exactness="bound")

@@ -54,8 +54,8 @@ def optimizer_equation(name: str) -> str:
 
 
 def _parameter_traffic_cost(parameter: Parameter, read: int, written: int) -> Cost:
-    """Return the bytes of reading and of writing so many elements of the parameter's type, as a
-    cost.
+    """Return the bytes of reading and of writing these numbers of elements of the parameter's
+    type, as a cost.
     """
     width = parameter.nbytes // parameter.numel if parameter.numel else 0
     return Cost(bytes_read=read * width, bytes_written=written * width)

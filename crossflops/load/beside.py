@@ -41,7 +41,7 @@ class OnnxHelperProcess:
         ):
             self._child = os.fork()
         if not self._child:
-            _serve(first, requests, answers)
+            _serve_requests(first, requests, answers)
         os.close(requests)
         os.close(answers)
         self._open = True
@@ -53,9 +53,9 @@ class OnnxHelperProcess:
     def request(self, *words: Any, data: bytes = b"") -> None:
         """Send a request with its words (as marshal) and data to the process."""
         with contextlib.suppress(BrokenPipeError):  # there will be no answer
-            _send(self._requests, marshal.dumps(words))
+            _send_message(self._requests, marshal.dumps(words))
             if data:
-                _send(self._requests, data)
+                _send_message(self._requests, data)
 
     def infer(self, data: bytes, strict: bool, follow: bool) -> None:
         """Send the process a request for shape inference of a model; it answers this only once."""
@@ -139,7 +139,7 @@ def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes
     return infer_model_shapes(data, strict, follow)
 
 
-def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
+def _serve_requests(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
     """Serve requests as the forked child: answer each by a pipe, then exit.
 
     It holds nothing open by whose end others know that the command has ended.
@@ -149,18 +149,18 @@ def _serve(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
         os.closerange(0, low)
         os.closerange(low + 1, high)
         os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
-        _send(answers, first())
+        _send_message(answers, first())
         look_up(SCHEMA, "", "Identity", 1)  # makes all of them, while nobody waits
         while words := _receive_message(requests):
             name, *arguments = marshal.loads(words)
             if name == _INFER:
-                _send(
+                _send_message(
                     answers,
                     infer_shapes_within_limits(_receive_message(requests) or b"", *arguments),
                 )
                 trim_memory()  # the count comes now, and takes as much as inference did
             else:
-                _send(answers, marshal.dumps(look_up(name, *arguments)))
+                _send_message(answers, marshal.dumps(look_up(name, *arguments)))
     finally:
         os._exit(0)
 
@@ -177,7 +177,7 @@ def _limit_memory(more: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _send(pipe: int, message: bytes) -> None:
+def _send_message(pipe: int, message: bytes) -> None:
     """Write a message to a pipe: its length, then all of its bytes."""
     for part in (_LENGTH.pack(len(message)), message):
         left = memoryview(part)

@@ -59,7 +59,7 @@ def wrong_size(dims: tuple[int, ...], element_type: int, field: int, nbytes: int
 def wrong_dims(dims: tuple[int, ...]) -> str:
     """Return a text on why the sizes of a tensor are wrong (negative, too large), or ""."""
     if len(dims) > _MOST_DIMENSIONS:
-        return f"has {len(dims)} dimensions"
+        return f"has {len(dims)} dimensions, more than {_MOST_DIMENSIONS}"
     if min(dims, default=0) < 0:
         return f"has the negative dimension {min(dims)}"
     if prod(dims) > MOST_ELEMENTS:

@@ -92,7 +92,7 @@ _asked: list[Callable[..., Any]] = [look_up]  # the last one is
 
 
 def look_up_by(other: Callable[..., Any]) -> None:
-    """Call `other`, which asks another process, instead of `look_up` from now on."""
+    """From now on call `other`, which sends a request to another process, instead of `look_up`."""
     _asked.append(other)
 
 

@@ -177,7 +177,7 @@ def missing_rule_reason(op: Op) -> str:
     if known is not None:
         return f"{Op(_domain(op), op.type, op.since)}: {known.why}"
     if op.domain in _FOREIGN:
-        return f"{op} is {_FOREIGN[op.domain]} without an equal in ONNX"
+        return f"{op} is {_FOREIGN[op.domain]} without an equivalent in ONNX"
     domain = _domain(op)
     editions = _editions(_families(domain)).get((domain, op.type), ())
     older = f" before version {editions[-1][0]}: it is of {op.since}" if editions else ""

@@ -53,7 +53,7 @@ def spec_shape(spec: TensorSpec, rank: int | None = None, at_least: int = 0) -> 
     count = len(spec.shape)
     if count < at_least or (rank is not None and count != rank):
         needed = f"at least {at_least}" if rank is None else str(rank)
-        raise ValueError(f"{spec.name!r} has rank {count} where {needed} is needed")
+        raise ValueError(f"{spec.name!r} has rank {count}, but {needed} is needed")
     return spec.shape
 
 

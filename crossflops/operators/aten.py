@@ -48,7 +48,7 @@ from crossflops.operators.rule import (
 
 operator = Operators(TORCH)
 
-_TWICE = "it is a gradient itself, and gradients of gradients are not counted"
+_TWICE = "it is already a gradient, and gradients of gradients are not counted"
 _SIGMOIDS_AND_TANHS = Cost(specials=5)
 
 # The recurrences on packed sequences: gates, states, and the work of one unit beside the gates.
@@ -117,7 +117,10 @@ def _cells_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
                 inner += Cost(macs=stepped * wide * carried) + projected + unit * (rows * units)
         below = below or stated or not requested.isdisjoint(indices)
     unsure = packed and directions == 2 and not stated and not sizes_
-    doubt = "the number of its longest sequences is unknown: counted as if all were" * unsure
+    doubt = (
+        "the number of its longest sequences is unknown; counted as if all sequences were "
+        "the longest"
+    ) * unsure
     return Gradient(work, inner=inner, doubt=doubt)
 
 
@@ -453,13 +456,13 @@ for name in ("cummax", "cummin"):
         f"aten.{name}.default",
         "n(x) compares",
         page=f"{TORCH_PAGES}{name}.html",
-        backward="adds the gradients up at the places of the extremes: not derived",
+        backward="the sum of gradients at the positions of the extremes is not derived",
     )(lambda node: Cost(compares=input_element_count(node, 0)))
 operator(
     "prims.prod.default",
     "n(x)-n(Y) muls",
     page=f"{TORCH_PAGES}prod.html",
-    backward="PyTorch differentiates aten.prod, which this is part of: not derived",
+    backward="not derived, because PyTorch differentiates aten.prod, of which it is a part",
 )(lambda node: Cost(muls=max(input_element_count(node, 0) - output_element_count(node), 0)))
 operator(
     "aten.randperm.default",
@@ -689,14 +692,14 @@ operator(
     "of the unfolded n x n matrix: LU, then n(n-1)*(mul, sub), n divs",
     page=f"{TORCH_PAGES}linalg.tensorsolve.html",
     doubt=estimate_exactness,
-    backward="PyTorch differentiates it as a solution of the unfolded matrix: not derived",
+    backward="not derived, because PyTorch differentiates it as a solution of the unfolded matrix",
 )(lambda node: algebra.solve(_square_matrix_rows(node), 1))
 operator(
     "aten.linalg_tensorinv.default",
     "of the unfolded n x n matrix: n^2 divs, n(n-1)^2*(mul, sub)",
     page=f"{TORCH_PAGES}linalg.tensorinv.html",
     doubt=estimate_exactness,
-    backward="PyTorch differentiates it as an inverse of the unfolded matrix: not derived",
+    backward="not derived, because PyTorch differentiates it as an inverse of the unfolded matrix",
 )(lambda node: algebra.inverse(_square_matrix_rows(node)))
 
 
@@ -705,7 +708,7 @@ operator(
     "per column 2 triangular solves: n(n-1)*(mul, sub), 2n divs",
     page=f"{TORCH_PAGES}cholesky_solve.html",
     doubt=estimate_exactness,
-    backward="is two more solutions and a product, which are not derived",
+    backward="two more solutions and a product are not derived",
 )
 def cholesky_solve(node: Node) -> Cost:
     """Return the estimated cost of aten.cholesky_solve: two triangular solves for each column of
@@ -721,7 +724,7 @@ def cholesky_solve(node: Node) -> Cost:
     "aten._pdist_forward.default",
     "as _cdist_forward, for each of R(R-1)/2 pairs of rows",
     page=f"{TORCH_PAGES}nn.functional.pdist.html",
-    backward="adds up over the pairs of each row, which is not derived",
+    backward="the sum over the pairs of each row is not derived",
 )
 def pdist(node: Node) -> Cost:
     """Return the cost of aten._pdist_forward: the p-norm of the difference of each pair of rows of
@@ -772,7 +775,7 @@ def rounding(node: Node) -> Cost:
     ),
     "n(x)*(div, round, 2 compares, 2 adds, mul)",
     page=f"{TORCH_PAGES}fake_quantize_per_channel_affine.html",
-    backward="has gradients of its scale and zero point, which are not derived",
+    backward="the gradients of its scale and zero point are not derived",
 )
 def learnable_rounding_cost(node: Node) -> Cost:
     """Return the cost of rounding each element by a trained scale and zero point: as
@@ -905,8 +908,8 @@ for form in ("default", "periodic", "beta"):
     backward=_TWICE,
 )
 def convolution_backward(node: Node) -> Cost:
-    """Return the cost of those gradients of a convolution that `output_mask` asks for: of the
-    input, the weight and the bias.
+    """Return the cost of the gradients of a convolution that `output_mask` requests: of the input,
+    the weight and the bias.
 
     Each of the first two costs the MACs of the convolution, each position of dY (transposed: of
     x) times a kernel; that of the bias n(dY) - n(channels) adds. dY [N, M, o...], x [N, C, i...],
@@ -915,7 +918,7 @@ def convolution_backward(node: Node) -> Cost:
     """
     asked = node.attrs.get("output_mask")
     if not isinstance(asked, tuple) or len(asked) != 3:
-        raise ValueError(f"{node.op} does not say which gradients it computes")
+        raise ValueError(f"{node.op} does not declare which gradients it computes")
     gradient = input_element_count(node, 0)
     positions = input_element_count(node, 1) if integer(node, "transposed", 0) else gradient
     channels = spec_shape(input_spec(node, 0), at_least=2)[1]

@@ -216,7 +216,7 @@ def _has_score_mask(node: Node) -> bool:
     "S-S/Sk adds, S divs",
     domain=PREVIEW,
     requires=(sizes_constraint("Q[B,q,S,D] K[B,k,L,D] V[B,k,L,E]"), _key_sharing_constraint),
-    backward="its scores go through bodies of their own, which have no formula backward yet",
+    backward="the functions that change its scores have no backward formula yet",
 )
 def flex_attention(node: Node) -> Cost:
     """Return the cost of FlexAttention, prob_mod(softmax(score_mod(Q * K^T * scale))) * V: D + Dv
@@ -243,10 +243,10 @@ def _rotary_cache_constraint(node: Node) -> str:
     if len(dims) not in (3, 4):
         return f"{operand_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
     if sines is not None and sines != cosines:
-        return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
+        return f"{operand_label(node, 2)} does not have the shape of {operand_label(node, 1)}"
     heads = integer(node, "num_heads", 0) if len(dims) == 3 else 1
     if heads <= 0 or dims[-1] % heads:
-        return f"{operand_label(node, 0)} has {dims[-1]} at axis 2, and num_heads is {heads}"
+        return f"{operand_label(node, 0)} has {dims[-1]} at axis 2, but num_heads is {heads}"
     tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
     rotated = integer(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):

@@ -121,7 +121,7 @@ def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, befor
     reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
     has = f"{operand_label(node, data)} has {sizes.extents[index]} at axis {index + before}"
     padded = f" and {padding} of padding" if padding else ""
-    return f"{has}{padded}, and the window takes {reach}"
+    return f"{has}{padded}, but the window takes {reach}"
 
 
 def _has_auto_pad(node: Node) -> bool:
@@ -247,12 +247,12 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
             padding = max(full - result, 0)
         has = f"{operand_label(node, data)} has {extent} at axis {index + 2}"
         if result <= 0:
-            return f"{has}, and of {full} that result {padding} are padding"
+            return f"{has}, but of the {full} results {padding} are padding"
         if extents is None and stride <= more[index] < sizes.dilations[index]:
             continue  # as ONNX and PyTorch allow, though onnxruntime refuses it
         if not sizes.same and (result + padding - reach) // stride + 1 != extent:
             needed = (result + padding - reach) // stride + 1
-            return f"{has}, but a result of {result} in strides of {stride} needs {needed}"
+            return f"{has}, but a result of {result} with a stride of {stride} needs {needed}"
     return ""
 
 
@@ -281,7 +281,7 @@ def pads_within(node: Node) -> str:
     for index, pad in enumerate(pads):
         extent = kernel[index % len(kernel)]
         if pad >= extent:
-            return f"attribute 'pads' has {pad}, and the window takes {extent}"
+            return f"attribute 'pads' has {pad}, but the window has {extent}"
     return ""
 
 
@@ -421,7 +421,7 @@ def _offsets_constraint(node: Node) -> str:
         shape = dims_of(node, index)
         if shape is not None and shape[1:] != (channels, *extents):
             needed = "x".join(map(str, (channels, *extents)))
-            return f"{operand_label(node, index)} needs {needed} behind its first axis"
+            return f"{operand_label(node, index)} needs {needed} after its first axis"
     return ""
 
 

@@ -12,6 +12,7 @@ A formula sees one call: its operands and results by position and by name, and i
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from math import prod
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -232,6 +233,17 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         return f"formula {self.function.__name__!r} of {self.name} ({self.origin})"
 
+    @property
+    def class_names(self) -> frozenset[str]:
+        """The names of the class of a formula, "package.module.Class": as it is written, and as
+        the class itself has it, which may be imported from another module; empty for an operator.
+        """
+        kind = find_loaded_class(self.module) if self.module else None
+        names = {self.module.replace(":", ".")} if self.module else set()
+        if isinstance(kind, type):
+            names.add(plain_class_name(f"{kind.__module__}.{kind.__qualname__}"))
+        return frozenset(names)
+
     def is_same_as(self, other: "Formula") -> bool:
         """Return whether the other one is the same formula read again: the same function from the
         same source.
@@ -242,6 +254,20 @@ class Formula(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.origin.digest == other.origin.digest or own.__module__ == its.__module__
 
 
+_COLLECTORS: list[set[str]] = []
+
+
+@contextmanager
+def formula_names_in_use() -> Iterator[set[str]]:
+    """Yield a set that gets the name of each formula that counts a call in the block."""
+    names: set[str] = set()
+    _COLLECTORS.append(names)
+    try:
+        yield names
+    finally:
+        _COLLECTORS.remove(names)
+
+
 def formula_rule(formula: Formula) -> OperatorRule:
     """Return the rule that counts an operator by this formula; it raises FormulaError if the
     formula returns no valid cost.
@@ -249,6 +275,8 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
     def count_call(node: Node) -> Cost:
         """Return the cost that the formula gives for a node."""
+        for names in _COLLECTORS:
+            names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
     def judge(node: Node) -> Exactness:
@@ -260,7 +288,9 @@ def formula_rule(formula: Formula) -> OperatorRule:
         doubt = _call_function(formula, formula.doubt, OperatorCall(node, formula.names))
         if doubt not in DOUBTS:
             raise _formula_error(
-                formula, f"returns the unknown doubt {doubt!r}", f"return one of {DOUBTS}"
+                formula,
+                f"returns {doubt!r} as its doubt, which is not a known value",
+                f"return one of {DOUBTS}",
             )
         judged: Exactness = doubt
         return judged
@@ -272,8 +302,8 @@ def formula_rule(formula: Formula) -> OperatorRule:
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_count, pair)):
             raise _formula_error(
                 formula,
-                f"returns {_short_text(pair)} for its bytes",
-                "return two whole numbers, not negative: bytes read, bytes written",
+                f"returns {_short_text(pair)} as its bytes, which are not two counts",
+                "return two whole numbers of at least 0: bytes read and bytes written",
             )
         return pair[0], pair[1]
 
@@ -293,7 +323,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
         backward=(
             backward if callable(formula.backward)
             else no_gradient if formula.backward == "none"
-            else f"{formula.place} says nothing of the backward pass"
+            else f"{formula.place} does not declare a backward pass"
             if formula.origin.kind != "crossflops"
             else NOT_YET
         ),
@@ -319,8 +349,7 @@ def _call_function(formula: Formula, function: Callable[..., Any], *args: Any) -
         raise _formula_error(
             formula,
             f"raises {what} on {_call_text(args[0])}",
-            "correct the formula; for a call that it cannot count, write `raise "
-            "call.uncounted(reason)`",
+            "correct the formula; if it cannot count a call, write `raise call.uncounted(reason)`",
         ) from error
 
 
@@ -358,18 +387,22 @@ def _formula_cost(formula: Formula, function: Callable[..., Any], *args: Any) ->
 def _require_cost(formula: Formula, cost: object) -> Cost:
     """Return the value if it is a valid Cost without bytes. Raises FormulaError otherwise."""
     if not isinstance(cost, Cost):
-        raise _formula_error(formula, f"returns {_short_text(cost)}", "return a crossflops.Cost")
+        raise _formula_error(
+            formula,
+            f"returns {_short_text(cost)}, which is not a cost",
+            "return a crossflops.Cost",
+        )
     for kind in cost.__struct_fields__:
         amount = getattr(cost, kind)
         if not _is_count(amount):
             raise _formula_error(
                 formula,
-                f"returns {kind}={amount!r}",
-                "a count is a whole number, not negative: divide by //",
+                f"returns {kind}={amount!r}, which is not a count",
+                "return a whole number of at least 0; divide with //",
             )
     if cost.bytes_read or cost.bytes_written:
         raise _formula_error(
-            formula, "returns bytes in its cost", "give them by bytes= of the decorator"
+            formula, "returns bytes in its cost", "give the bytes with bytes= of the decorator"
         )
     return cost
 
@@ -389,7 +422,7 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
     if not isinstance(work, Gradient):
         raise _formula_error(
             formula,
-            f"returns {_short_text(work)} for its backward pass",
+            f"returns {_short_text(work)} for its backward pass, which is not a cost",
             "return a crossflops.Cost, or a crossflops.Gradient",
         )
     operands: dict[int, Cost] = {}
@@ -400,7 +433,7 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
             raise _formula_error(
                 formula,
                 f"has a gradient of {operand!r}, which is not an operand",
-                f"operands are {', '.join(names) or 'known by position'}",
+                f"write one of the operands: {', '.join(names) or 'their positions'}",
             )
         operands[position] = _require_cost(formula, cost)
     for part in (work.inner, work.recomputed):
@@ -428,7 +461,7 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
         return {formula.key: formula for formula in self.formulas}
 
     def add(self, formula: Formula) -> "FormulaRegistry":
-        """Return a registry that also has this formula, in place of an older version of it.
+        """Return a registry that also has this formula, and not an older version of it.
 
         Raises FormulaError where another formula is about the same operator.
         """
@@ -449,7 +482,8 @@ def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaErro
     (`subject`).
     """
     return FormulaError(
-        f"two formulas for {subject}: {first.place} and {second.place}", "remove one of the two"
+        f"two formulas count {subject}: {first.place} and {second.place}",
+        "remove one of the two",
     )
 
 
@@ -559,20 +593,26 @@ def _check_options(formula: Formula) -> None:
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
         raise _formula_error(
             formula,
-            f"has doubt={formula.doubt!r}, which is not known",
-            f"write doubt= as one of {DOUBTS}",
+            f"has doubt={formula.doubt!r}, which is not a known value",
+            f"write one of {DOUBTS}, or a function",
         )
     if not callable(formula.bytes) and formula.bytes not in TRAFFIC:
         raise _formula_error(
-            formula, f"has bytes={formula.bytes!r}", f"give one of {TRAFFIC}, or a function"
+            formula,
+            f"has bytes={formula.bytes!r}, which is not a known value",
+            f"write one of {TRAFFIC}, or a function",
         )
     if not callable(formula.backward) and formula.backward not in ("", "none"):
         raise _formula_error(
-            formula, f"has backward={formula.backward!r}", 'give a function, or "none"'
+            formula,
+            f"has backward={formula.backward!r}, which is not a function",
+            'write the name of a function, or "none"',
         )
     if formula.shapes and formula.reference is None:
         raise _formula_error(
-            formula, "has shapes= and no reference=", "add reference=, a function in plain PyTorch"
+            formula,
+            "has shapes=, but no reference=",
+            "add reference=, a function in plain PyTorch",
         )
 
 

@@ -39,7 +39,8 @@ GROUP = "crossflops.operators"
 KERNELS = "crossflops.operators.kernels"  # the formulas that the package brings
 _OWN = "crossflops.operators."
 _SHIPPED: Literal["crossflops"] = "crossflops"
-FOREIGN = "ffi_call."  # before the name of a target of `jax.ffi.ffi_call`
+# Before the name of a target of `jax.ffi.ffi_call`, and of a kernel of Pallas.
+CODE_CALLS = ("ffi_call.", "pallas_call.")
 _FILE_MODULE = "crossflops_formulas_"
 
 
@@ -361,11 +362,11 @@ def _keys(domain: str, kind: str) -> tuple[str, ...]:
     first.
 
     An operator of PyTorch has a namespace, a name and an overload: "mylib.flash.default". A call
-    of `jax.ffi` has the name of its target: "ffi_call.my_scan".
+    of `jax.ffi` has the name of its target, one of Pallas that of its kernel: "ffi_call.my_scan".
     """
-    if domain == "jax" and kind.startswith(FOREIGN):
-        target = kind.removeprefix(FOREIGN)
-        return (f"jax.{target}", f"jax.{FOREIGN.removesuffix('.')}")
+    if domain == "jax" and kind.startswith(CODE_CALLS):
+        primitive, _, called = kind.partition(".")
+        return (f"jax.{called}", f"jax.{primitive}")
     if domain != TORCH:
         return (f"{domain}.{kind}",)
     parts = kind.split(".")
@@ -401,6 +402,14 @@ def own_formulas() -> tuple[Formula, ...]:
     """Return all formulas of the user: of files, imported modules and distributions."""
     complete_formulas()
     return tuple(STATE.in_force)
+
+
+def formulas_of_request() -> tuple[Formula, ...]:
+    """Return the formulas that the request itself names: of its files, and of modules that it
+    names.
+    """
+    imported = (f for f in STATE.imported if f.function.__module__ in STATE.places)
+    return (*STATE.requested, *imported)
 
 
 def places_for_workers() -> tuple[str, ...]:

@@ -320,7 +320,7 @@ def _reflectors(node: Node) -> Cost:
     jax="householder_product",
     torch="linalg_householder_product",
     doubt=estimate_exactness,
-    backward="the way back through its reflections has no formula yet",
+    backward="the backward pass of its reflections has no formula yet",
 )
 def _orthogonal(node: Node) -> Cost:
     """Return the estimated cost of computing Q [m, n] from k Householder vectors, with k the
@@ -654,7 +654,7 @@ def _sparse_product(node: Node) -> Cost:
 @declare_function(
     "n(indices)*n(row) adds; mean: n(Y) divs; sqrt-n: n(Y) divs, a sqrt for each segment",
     tensorflow=tuple(f"SparseSegment{kind}" for kind in ("Sum", "Mean", "SqrtN")),
-    backward="adds the gradient of each segment to its rows, which is not derived",
+    backward="the sum of the gradient of each segment into its rows is not derived",
 )
 def _sparse_segments(node: Node) -> Cost:
     """Return the cost of summing, by segments, the table rows that indices select; divs for a
@@ -685,9 +685,7 @@ def _sparse_sum(node: Node) -> Cost:
     backward=no_gradient,
 )
 def _bincount_cost(node: Node) -> Cost:
-    """Return the cost of counting values: an add for each value; 0 if only presence is
-    asked for.
-    """
+    """Return the cost of counting values: an add for each value, 0 if only presence matters."""
     return Cost(adds=0 if node.attrs.get("binary_output") else input_element_count(node, 1))
 
 
@@ -733,7 +731,7 @@ def _window_element_count(node: Node) -> int:
 @declare_function(
     "n(dY)*(window-1) compares, n(dY) adds",
     jax="select_and_scatter_add",
-    backward="JAX gives it no gradient but that of a gather, which has no formula yet",
+    backward="its gradient in JAX is that of a gather, which has no formula yet",
 )
 def _select_scatter_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a max pool: the search for each maximum, and an add of dY
@@ -753,7 +751,7 @@ def _other_device_count(node: Node) -> int:
     """
     group = node.attrs.get("group")
     if not isinstance(group, int) or group < 1:
-        raise ValueError(f"{node.op} does not say among how many devices it is")
+        raise ValueError(f"{node.op} does not declare the number of devices")
     return group - 1
 
 

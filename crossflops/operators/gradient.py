@@ -51,8 +51,10 @@ Wanted: TypeAlias = frozenset[int]
 # Of a node, the places whose gradients are wanted (one at least) and its forward work.
 Backward: TypeAlias = Callable[[Node, Wanted, Cost], Gradient]
 NOT_YET = "its backward pass has no formula yet"
-FUSED = "onnxruntime fuses it, and it has no formula yet: count the model before fusion"
-QUANTIZED = "whole numbers have no gradient: count the model as it was before it was quantized"
+FUSED = (
+    "the operator was fused by onnxruntime and has no formula yet: count the model before fusion"
+)
+QUANTIZED = "integers have no gradient: count the model before quantization"
 
 
 def no_gradient(_node: Node, _wanted: Wanted, _forward: Cost) -> Gradient:

@@ -61,8 +61,8 @@ declare_legacy_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPAR
 
 
 def _crop_border_constraint(node: Node) -> str:
-    """Return what is wrong with the operands of Crop, or "" if nothing is: four borders that lie
-    in the image [N, C, H, W].
+    """Return what is wrong with the operands of Crop, or "" if nothing is: four borders inside the
+    image [N, C, H, W].
     """
     dims, border = dims_of(node, 0), ints(node, "border") or ()
     if dims is None or not border or (len(dims) == 4 == len(border)):
@@ -72,8 +72,8 @@ def _crop_border_constraint(node: Node) -> str:
         )
         return "" if inside else f"{operand_label(node, 0)} is smaller than its border"
     return (
-        f"{operand_label(node, 0)} has rank {len(dims)}, "
-        f"the border {len(border)} sizes: 4 are needed"
+        f"{operand_label(node, 0)} has rank {len(dims)}, and the border has {len(border)} sizes: "
+        "both must be 4"
     )
 
 

@@ -99,7 +99,8 @@ def _reflector_update_cost(length: int) -> Cost:
 
 
 def orthogonal(m: int, k: int, columns: int) -> Cost:
-    """Return the cost of the first `columns` columns of Q [m, m], from k Householder vectors.
+    """Return the cost of computing the first `columns` columns of the orthogonal matrix Q [m, m]
+    from k Householder vectors.
 
     Vector s changes only the columns from s on of the identity.
     """
@@ -118,7 +119,7 @@ def qr(m: int, n: int, columns: int) -> Cost:
 
 
 def _half_muls_half_adds(operations: int) -> Cost:
-    """Return a cost of so many operations, half of them muls and half adds."""
+    """Return a cost of this number of operations, half of them muls and half adds."""
     return Cost(muls=operations // 2, adds=operations - operations // 2)
 
 
@@ -322,7 +323,7 @@ def solution_column_count(node: Node) -> int:
     if spec_shape(output_spec(node))[: len(outer)] != outer or input_element_count(
         node, 1
     ) != output_element_count(node):
-        raise ValueError(f"{node.op}: the backward pass of sizes that are broadcast")
+        raise ValueError(f"{node.op}: the backward pass of broadcast sizes has no formula yet")
     return output_element_count(node) // (count * n) if count * n else 0
 
 

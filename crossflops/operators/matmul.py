@@ -241,7 +241,7 @@ def labels_agree(node: Node) -> str:
     """
     words = "".join(string_attribute(node, "equation").split()).partition("->")[0].split(",")
     if len(words) != len(node.inputs):
-        return f"the equation has {len(words)} terms for {len(node.inputs)} operands"
+        return f"the equation has {len(words)} terms, but the node has {len(node.inputs)} operands"
     sizes: dict[str, tuple[int, int]] = {}
     for index, word in enumerate(words):
         dims = dims_of(node, index)
@@ -250,7 +250,7 @@ def labels_agree(node: Node) -> str:
         try:
             row = _einsum_operand_labels(word, len(dims))
         except ValueError:
-            return f"{operand(node, index)} has rank {len(dims)}, and its labels are {word!r}"
+            return f"{operand(node, index)} has rank {len(dims)}, but its labels are {word!r}"
         for letter, extent in zip(row, dims, strict=True):
             first = dims[row.index(letter)]
             if extent != first:
@@ -258,7 +258,7 @@ def labels_agree(node: Node) -> str:
             known, owner = sizes.get(letter, (1, index))
             if 1 not in (extent, known) and extent != known:
                 has = f"{operand(node, index)} has {extent} for {letter!r}"
-                return f"{has}, and {operand(node, owner)} has {known}"
+                return f"{has}, but {operand(node, owner)} has {known}"
             if known == 1:
                 sizes[letter] = (extent, index)
     return ""
@@ -384,7 +384,7 @@ def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:
         for letter, dim in term.items():
             known = merged.get(letter, 1)
             if known != dim and 1 not in (known, dim):
-                raise ValueError(f"label {letter!r} of Einsum stands for {known} and for {dim}")
+                raise ValueError(f"label {letter!r} of Einsum has the sizes {known} and {dim}")
             merged[letter] = dim if known == 1 else known
     return merged
 

@@ -69,7 +69,7 @@ def rows_of(node: Node) -> int:
     """Return the number of rows of the input X [N, C]; 1 for a vector."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     if len(dims) > 2:
-        raise ValueError(f"X of {node.op} has rank {len(dims)} where at most 2 is needed")
+        raise ValueError(f"X of {node.op} has rank {len(dims)}, but at most 2 is supported")
     return dims[0] if len(dims) == 2 else 1
 
 
@@ -108,7 +108,7 @@ def _one_per_feature(node: Node) -> str:
         features = dims[min(1, len(dims) - 1)] if dims else 0
         if dims and count not in (0, 1, features):
             has = f"{operand_label(node, 0, 'X')} has {features} features"
-            return f"{has}, and attribute {name!r} has {count} numbers"
+            return f"{has}, but attribute {name!r} has {count} numbers"
     return ""
 
 
@@ -172,7 +172,9 @@ def _equal_rows_constraint(node: Node) -> str:
         )
     rows = {dims[0] if len(dims) > 1 else 1 for dims in operand_shapes(node) if dims}
     return (
-        f"its inputs have {sorted(rows)} rows, and need the same number" if len(rows) > 1 else ""
+        f"its inputs have {sorted(rows)} rows, but must have the same number"
+        if len(rows) > 1
+        else ""
     )
 
 
@@ -217,7 +219,7 @@ def _enough_weights(node: Node) -> str:
     if not dims or count >= columns * dims[-1]:
         return ""
     has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
-    return f"{has}, and there are {count} coefficients for {columns} columns of scores"
+    return f"{has}, but there are {count} coefficients for {columns} columns of scores"
 
 
 def _class_labels_constraint(node: Node) -> str:
@@ -226,7 +228,7 @@ def _class_labels_constraint(node: Node) -> str:
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if not names or names >= columns:
         return ""
-    return f"attribute 'intercepts' has {columns} numbers, and there are {names} labels of classes"
+    return f"attribute 'intercepts' has {columns} numbers, but there are {names} class labels"
 
 
 _ROWS = rank_constraint(0, (1, 2))
@@ -305,7 +307,7 @@ def _support_vectors_constraint(node: Node) -> str:
     if not dims or not vectors or count == vectors * dims[-1]:
         return ""
     has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
-    return f"{has}, and {vectors} support vectors of {count // vectors} are stored"
+    return f"{has}, but the {vectors} stored support vectors have {count // vectors}"
 
 
 _KERNEL = "LINEAR: C MACs; POLY, SIGMOID: C MACs, mul, add, special; RBF: 2C-1 adds, C+1 muls, exp"
@@ -426,7 +428,7 @@ def _below_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
             continue
         ahead = [child for child in children.get(node, ()) if child not in done]
         if node in open_ and any(child in open_ for child in ahead):
-            raise ValueError(f"node {node[1]} of tree {node[0]} is below itself")
+            raise ValueError(f"node {node[1]} of tree {node[0]} is its own descendant")
         if not ahead:
             todo.pop()
             done.add(node)
@@ -453,7 +455,7 @@ def forest_from_tables(node: Node) -> Forest:
     nodes = list(zip(columns[0], columns[1], strict=True))
     known, below = set(nodes), {child for pair in children.values() for child in pair}
     if not below <= known:
-        raise ValueError(f"a branch of {node.op} leads to a node that is not there")
+        raise ValueError(f"a branch of {node.op} leads to a node that does not exist")
     return measure([key for key in nodes if key not in below], children)
 
 
@@ -471,7 +473,7 @@ def forest_from_roots(node: Node) -> Forest:
     roots = integer_list_attribute(node, "tree_roots")
     inner = {child for pair in children.values() for child in pair if child[0] == 0}
     if not inner | {(0, root) for root in roots} <= set(children):
-        raise ValueError(f"a branch of {node.op} leads to a node that is not there")
+        raise ValueError(f"a branch of {node.op} leads to a node that does not exist")
     return measure([(0, root) for root in roots], children)
 
 
@@ -528,9 +530,7 @@ def _features_of_trees(node: Node) -> str:
     most = max((feature for feature in features if isinstance(feature, int)), default=-1)
     if most < dims[1]:
         return ""
-    return (
-        f"{operand_label(node, 0, 'X')} has {dims[1]} features, and a node asks for number {most}"
-    )
+    return f"{operand_label(node, 0, 'X')} has {dims[1]} features, but a node reads feature {most}"
 
 
 _OPERANDS = (rank_constraint(0, 2), _features_of_trees)

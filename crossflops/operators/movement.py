@@ -102,8 +102,8 @@ def reshape_constraint(node: Node) -> str:
     copied = not integer(node, "allowzero", 0)
     if min(target, default=0) < -1 or (not copied and {0, -1} <= set(target)):
         return (
-            f"the shape {_movement_shape_text(target)} is "
-            f"none that {operand_label(node, 0)} could have"
+            f"the shape {_movement_shape_text(target)} is not possible for "
+            f"{operand_label(node, 0)}"
         )
     if copied and any(not n and index >= len(shape) for index, n in enumerate(target)):
         return (
@@ -121,7 +121,7 @@ def reshape_constraint(node: Node) -> str:
 
 
 def _element_count_problem(node: Node, target: Shape, elements: int) -> str:
-    """Return the message that so many elements do not fill the target shape."""
+    """Return the message that this number of elements does not fill the target shape."""
     return (
         f"{operand_label(node, 0)} has {elements} elements, "
         f"which do not fill {_movement_shape_text(target)}"
@@ -161,12 +161,12 @@ def concat_inputs_problem(node: Node, indices: range) -> str:
     for index in known[1:]:
         other = dims_of(node, index) or ()
         if len(other) != len(shape):
-            needed = f"{len(shape)} is needed beside {operand_label(node, first)}"
+            needed = f"{len(shape)} is needed to match {operand_label(node, first)}"
             return f"{operand_label(node, index)} has rank {len(other)}, but {needed}"
         for at, (extent, due) in enumerate(zip(other, shape, strict=True)):
             if at != axis and extent != due:
                 has = f"{operand_label(node, index)} has {extent} at axis {at}"
-                return f"{has}, but {due} is needed beside {operand_label(node, first)}"
+                return f"{has}, but {due} is needed to match {operand_label(node, first)}"
     return ""
 
 
@@ -192,8 +192,10 @@ def split_constraint(node: Node) -> str:
             return f"{has}, which does not divide into {count} parts"
         return ""
     if sum(parts) != size:
-        return f"{has}, and the parts add up to {sum(parts)}"
-    return "" if len(parts) == count else f"{len(parts)} parts are given for {count} results"
+        return f"{has}, but the parts add up to {sum(parts)}"
+    if len(parts) == count:
+        return ""
+    return f"{len(parts)} parts are given, but there are {count} results"
 
 
 declare_movement("Split", rank_constraint(1, 1), split_constraint, keeps=True)
@@ -207,14 +209,16 @@ def split_to_sequence(node: Node) -> str:
     if wrong := axis_range_problem(node, axis):
         return wrong
     if min(node.values.get(1, ()), default=1) < (0 if parts else 1):
-        return f"{operand_label(node, 1)} is {node.values[1]}, and no part may be so long"
+        return (
+            f"{operand_label(node, 1)} is {node.values[1]}, which is not a valid length of a part"
+        )
     if not parts or 1 not in node.values:
         return ""
     total, size = sum(node.values[1]), shape[axis]
     if total == size:
         return ""
     has = f"{operand_label(node, 0)} has {size} at axis {axis % len(shape)}"
-    return f"{has}, and the parts add up to {total}"
+    return f"{has}, but the parts add up to {total}"
 
 
 declare_movement("SplitToSequence", split_to_sequence, since=11, traffic="view")
@@ -228,8 +232,8 @@ def transpose_constraint(node: Node) -> str:
     if shape is None or order is None or sorted(order) == list(range(len(shape))):
         return ""
     return (
-        f"{operand_label(node, 0)} has rank {len(shape)}, "
-        f"and perm = {list(order)} is no order of it"
+        f"{operand_label(node, 0)} has rank {len(shape)}, but perm = {list(order)} is not an "
+        "order of its axes"
     )
 
 
@@ -284,8 +288,8 @@ def expand_constraint(node: Node) -> str:
     for extent, requested in zip(shape[::-1], target[::-1], strict=False):
         if extent != requested and 1 not in (extent, requested):
             return (
-                f"{operand_label(node, 0)} has {extent} where the "
-                f"shape {_movement_shape_text(target)} has {requested}"
+                f"{operand_label(node, 0)} has {extent} , but the shape "
+                f"{_movement_shape_text(target)} has {requested}"
             )
     return ""
 
@@ -383,7 +387,7 @@ def slice_constraint(node: Node) -> str:
         return ""
     starts = known.get(1)
     if 3 not in known and starts is not None and starts[0] > len(shape):
-        return f"{operand_label(node, 1)} is longer than {operand_label(node, 0)} has axes"
+        return f"{operand_label(node, 1)} has more numbers than {operand_label(node, 0)} has axes"
     for index in axes_given(node, 3) or ():
         if wrong := axis_range_problem(node, index):
             return wrong
@@ -413,11 +417,11 @@ def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> st
     indices = dims_of(node, position)
     if not size and indices is not None and 0 not in indices:
         has = f"{operand_label(node, 0)} has 0 at axis {axis}"
-        return f"{has}, and {operand_label(node, position)} asks for {prod(indices)} of it"
+        return f"{has}, but {operand_label(node, position)} selects {prod(indices)} elements of it"
     for index in node.values.get(position, ()):
         if not -size <= index < size:
             has = f"{operand_label(node, 0)} has {size} at axis {axis}"
-            return f"{has}, and {operand_label(node, position)} asks for {index}"
+            return f"{has}, but {operand_label(node, position)} selects index {index}"
     return ""
 
 
@@ -427,13 +431,13 @@ def gather_elements_constraint(node: Node) -> str:
     """
     shape, indices, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", 0)
     if not shape or len(shape) != len(indices):
-        return f"{operand_label(node, 1)} has not the rank of {operand_label(node, 0)}"
+        return f"{operand_label(node, 1)} does not have the rank of {operand_label(node, 0)}"
     if wrong := axis_range_problem(node, axis):
         return wrong
     for at, (extent, index) in enumerate(zip(shape, indices, strict=True)):
         if at != axis % len(shape) and index > extent:
             has = f"{operand_label(node, 1)} has {index} at axis {at}"
-            return f"{has}, and {operand_label(node, 0)} only {extent}"
+            return f"{has}, but {operand_label(node, 0)} has only {extent}"
     return _gather_index_problem(node, 1, shape[axis], axis % len(shape))
 
 
@@ -464,7 +468,7 @@ def gather_nd_constraint(node: Node) -> str:
     if indices[-1] > len(shape) - batch:
         has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
         return (
-            f"{has}, and {operand_label(node, 0)} has {len(shape) - batch} axes behind batch_dims"
+            f"{has}, but {operand_label(node, 0)} has {len(shape) - batch} axes after batch_dims"
         )
     return ""
 
@@ -485,7 +489,7 @@ def scatter_nd_constraint(node: Node) -> str:
         return f"{operand_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
     if indices[-1] > len(shape):
         has = f"{operand_label(node, 1)} has {indices[-1]} at its last axis"
-        return f"{has}, and {operand_label(node, 0)} has {len(shape)} axes"
+        return f"{has}, but {operand_label(node, 0)} has {len(shape)} axes"
     requested = indices[:-1] + shape[indices[-1] :]
     if updates is None or updates == requested:
         return ""
@@ -501,7 +505,7 @@ def scatter_elements_constraint(node: Node) -> str:
     """
     indices, updates = dims_of(node, 1), dims_of(node, 2)
     if indices is not None and updates is not None and indices != updates:
-        return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
+        return f"{operand_label(node, 2)} does not have the shape of {operand_label(node, 1)}"
     return gather_elements_constraint(node)
 
 
@@ -554,7 +558,7 @@ def reverse_sequence_constraint(node: Node) -> str:
         return wrong
     if lengths != (shape[batch],):
         has = f"{operand_label(node, 0)} has {shape[batch]} at axis {batch}"
-        return f"{has}, and {operand_label(node, 1)} needs one length for each"
+        return f"{has}, but {operand_label(node, 1)} does not have one length for each"
     return ""
 
 
@@ -584,7 +588,7 @@ def max_unpool_constraint(node: Node) -> str:
     if shape is None:
         return ""
     if indices is not None and shape != indices:
-        return f"{operand_label(node, 1)} has not the shape of {operand_label(node, 0)}"
+        return f"{operand_label(node, 1)} does not have the shape of {operand_label(node, 0)}"
     if min(ints(node, "kernel_shape") or (1,)) < 1:
         return f"attribute 'kernel_shape' has {min(ints(node, 'kernel_shape') or ())}"
     if wished is None or wished == (len(shape),):
@@ -644,14 +648,14 @@ def tensor_scatter_constraint(node: Node) -> str:
     """
     cache, update, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", -2)
     if len(cache) != len(update):
-        return f"{operand_label(node, 1)} has not the rank of {operand_label(node, 0)}"
+        return f"{operand_label(node, 1)} does not have the rank of {operand_label(node, 0)}"
     if wrong := axis_range_problem(node, axis):
         return wrong
     axis %= len(cache)
     for at, (extent, new) in enumerate(zip(cache, update, strict=True)):
         if (new != extent and at != axis) or new > extent:
             has = f"{operand_label(node, 1)} has {new} at axis {at}"
-            return f"{has}, and {operand_label(node, 0)} has {extent}"
+            return f"{has}, but {operand_label(node, 0)} has {extent}"
     return ""
 
 
@@ -711,6 +715,6 @@ def onnx_dropout_cost(node: Node) -> Cost:
     mode = _dropout_mode(node)
     if mode < 0:
         raise ValueError(
-            "the value of training_mode decides whether Dropout drops, and is unknown"
+            "it is unknown whether Dropout drops, because the value of training_mode is unknown"
         )
     return DROPPED * input_element_count(node) if mode else ZERO

@@ -60,7 +60,7 @@ def ints(node: Node, name: str) -> Shape | None:
     if value is None:
         return None
     if not isinstance(value, tuple) or not all(isinstance(item, int) for item in value):
-        raise ValueError(f"attribute {name!r} of {node.op} is no list of integers")
+        raise ValueError(f"attribute {name!r} of {node.op} is not a list of integers")
     return tuple(map(int, value))
 
 
@@ -323,8 +323,8 @@ def equal(*indices: int) -> Constraint:
                 first = index
             elif shape != dims_of(node, first):
                 return (
-                    f"{operand_label(node, index)} has not "
-                    f"the shape of {operand_label(node, first)}"
+                    f"{operand_label(node, index)} does not have the shape of "
+                    f"{operand_label(node, first)}"
                 )
         return ""
 

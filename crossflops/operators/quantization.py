@@ -35,12 +35,14 @@ def scale_fits(node: Node) -> str:
         index = axis % len(dims)
         blocks = (*dims[:index], -(-dims[index] // block), *dims[index + 1 :])
         return (
-            "" if scale == blocks else f"{operand_label(node, 1)} has not one scale for each block"
+            ""
+            if scale == blocks
+            else f"{operand_label(node, 1)} does not have one scale for each block"
         )
     if scale == (dims[axis],):
         return ""
     has = f"{operand_label(node, 0)} has {dims[axis]} at axis {axis % len(dims)}"
-    return f"{has}, and {operand_label(node, 1)} needs one scale for each, or one for all"
+    return f"{has}, but {operand_label(node, 1)} does not have one scale for each, or one for all"
 
 
 def _zero_point_constraint(node: Node) -> str:
@@ -48,7 +50,7 @@ def _zero_point_constraint(node: Node) -> str:
     scale, zero = operand_shape(node, 1), operand_shape(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:
         return ""
-    return f"{operand_label(node, 2)} has not the shape of {operand_label(node, 1)}"
+    return f"{operand_label(node, 2)} does not have the shape of {operand_label(node, 1)}"
 
 
 SCALES = (scale_fits, _zero_point_constraint)

@@ -42,7 +42,7 @@ def recurrent_dimensions(node: Node, gates: int) -> Layer:
     first, second, inputs = spec_shape(input_spec(node, 0), rank=3)
     directions, rows, hidden = spec_shape(input_spec(node, 2), rank=3)
     if rows != gates * hidden:
-        raise ValueError(f"R of {node.op} has {rows} rows where {gates * hidden} are needed")
+        raise ValueError(f"R of {node.op} has {rows} rows, but {gates * hidden} are needed")
     return Layer(directions, first * second, inputs, hidden)
 
 
@@ -155,7 +155,9 @@ def _recurrent_backward(gates: int) -> Backward:
         without a formula.
         """
         if texts(node, "activations") and not _has_default_activations(node):
-            raise ValueError(f"the backward pass of {node.op} has formulas for usual activations")
+            raise ValueError(
+                f"the backward pass of {node.op} has formulas only for the default activations"
+            )
         if has_input(node, 7) or "clip" in node.attrs:
             raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
         layer = recurrent_dimensions(node, gates)

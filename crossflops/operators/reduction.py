@@ -166,8 +166,8 @@ def _largest_k_constraint(node: Node) -> str:
     if len(largest) != 1 or dims[index] >= largest[0]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[index]} at "
-        f"axis {index % len(dims)}, and k is {largest[0]}"
+        f"{operand_label(node, 0)} has {dims[index]} at axis {index % len(dims)}, but k is "
+        f"{largest[0]}"
     )
 
 
@@ -273,8 +273,8 @@ def _image_blocks_constraint(node: Node) -> str:
         return ""
     if prod(block) and dims[1] % prod(block):
         return (
-            f"{operand_label(node, 0)} has {dims[1]} at "
-            f"axis 1, no multiple of the block {prod(block)}"
+            f"{operand_label(node, 0)} has {dims[1]} at axis 1, which is not a multiple of the "
+            f"block {prod(block)}"
         )
     count, pads = len(image), ints(node, "pads") or (0,) * (2 * len(image))
     strides, dilations = (ints(node, name) or (1,) * count for name in ("strides", "dilations"))
@@ -284,7 +284,7 @@ def _image_blocks_constraint(node: Node) -> str:
         indices *= (extent + pads[at] + pads[at + count] - reach) // strides[at] + 1
     if dims[2] == indices:
         return ""
-    return f"{operand_label(node, 0)} has {dims[2]} at axis 2, and blocks lie at {indices} places"
+    return f"{operand_label(node, 0)} has {dims[2]} at axis 2, but blocks have {indices} positions"
 
 
 @operator(

@@ -146,7 +146,7 @@ def _resize_tap_count(reach: int, scale: Fraction) -> int:
 
 
 def _tap_sum_cost(taps: int) -> Cost:
-    """Return the cost of a weighted sum of `taps` elements: so many muls, and an add less."""
+    """Return the cost of a weighted sum of `taps` elements: `taps` muls and `taps` - 1 adds."""
     return Cost(muls=taps, adds=taps - 1)
 
 
@@ -246,7 +246,7 @@ def _affine_theta_constraint(node: Node) -> str:
     batch = (requested or theta)[0]
     if batch == theta[0]:
         return ""
-    return f"{operand_label(node, 0)} has {theta[0]} at axis 0, and the size begins with {batch}"
+    return f"{operand_label(node, 0)} has {theta[0]} at axis 0, but the size begins with {batch}"
 
 
 @operator(
@@ -279,8 +279,8 @@ _SPREAD = Cost(muls=4, adds=4)  # a gradient, weighed, is added to four neighbou
 
 
 def _roi_align_back(node: Node) -> Cost:
-    """Return the cost of the gradient of RoiAlign: dY goes back to the four neighbours of the
-    samples.
+    """Return the cost of the gradient of RoiAlign: dY is added to the four neighbours of each
+    sample.
 
     Boxes have no gradient (torchvision/csrc/ops/cpu/roi_align_kernel.cpp).
     """

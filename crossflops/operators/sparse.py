@@ -125,7 +125,7 @@ def sparse_product_cost(node: Node) -> Cost:
     """
     terms = integer(node, "terms")
     if terms < 0:
-        raise ValueError(f"how much {node.op} does was not observed")
+        raise ValueError(f"the work of {node.op} was not observed in a run")
     added = _sparse_operand_places(node)[0] > 0
     biased = node.op.type in _BIASED and len(node.inputs) > 2
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)

@@ -91,7 +91,7 @@ def dft(node: Node) -> Cost:
         spec_shape(output_spec(node), at_least=2),
     )
     if len(before) != len(after):
-        raise ValueError(f"DFT leads from rank {len(before)} to rank {len(after)}")
+        raise ValueError(f"DFT changes rank {len(before)} to rank {len(after)}")
     axis = _transform_axis(node, after)
     length = _transform_length(node, before, after, axis)
     rows = prod(after[:axis]) * prod(after[axis + 1 : -1])
@@ -135,10 +135,10 @@ def _frame_length_constraint(node: Node) -> str:
     if signal is None or frame is None:
         return ""
     if window_ is not None and window_ != (frame,):
-        return f"{operand_label(node, 2)} needs {frame} numbers, one for each of a frame"
+        return f"{operand_label(node, 2)} needs {frame} numbers, one for each sample of a frame"
     if signal[1] >= frame:
         return ""
-    return f"{operand_label(node, 0)} has {signal[1]} at axis 1, and a frame takes {frame}"
+    return f"{operand_label(node, 0)} has {signal[1]} at axis 1, but a frame has {frame}"
 
 
 def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:

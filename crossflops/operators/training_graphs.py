@@ -44,7 +44,7 @@ from crossflops.operators.rule import (
     Traffic,
 )
 
-_PART_OF_A_STEP = "the file holds its training step already: count it as it is, without --train"
+_PART_OF_A_STEP = "the file already contains a training step: count it without --train"
 operator = Operators(MICROSOFT, backward=_PART_OF_A_STEP)
 _BOTH = ("", MICROSOFT)  # some stood in ai.onnx first
 
@@ -307,7 +307,8 @@ def _dropout_gradient_formula(index: int) -> Formula:
         mode = node.values.get(index, (-1,))[0] if has_input(node, index) else 1
         if mode < 0:
             raise ValueError(
-                f"the value of training_mode decides whether {node.op} drops, and is unknown"
+                f"it is unknown whether {node.op} drops, because the value of training_mode is "
+                "unknown"
             )
         return MUL * (2 * input_element_count(node)) if mode else ZERO
 
@@ -442,7 +443,7 @@ def _overwriting(node: Node) -> Exactness:
 
 _declare_training_operator(
     "InPlaceAccumulatorV2",
-    "n adds; 0 where it is written over",
+    "n adds; 0 if the value is overwritten",
     lambda node: ADD * input_element_count(node),
     equal(0, 1),
     doubt=_overwriting,
@@ -555,13 +556,13 @@ _declare_training_operator(
 
 operator.without_rule(
     ("AdamWOptimizer", "SGDOptimizerV2"),
-    "its weights come as a sequence of tensors, whose sizes are not known",
+    "its weights are a sequence of tensors, whose sizes are unknown",
 )
 operator.without_rule(
     ("PythonOp", "PythonOpGrad", "TritonOp", "ExternalOp"),
-    "the code of another program is inside",
+    "it runs code of another program",
 )
-operator.without_rule("ATen", "the code of another program is inside", domain="org.pytorch.aten")
+operator.without_rule("ATen", "it runs code of another program", domain="org.pytorch.aten")
 operator.without_rule(
     ("LSTMTraining", "LSTMGrad", "GRUTraining", "GRUGrad", "ResizeGrad"),
     "its gradient has no formula yet: count the forward model with --train",
@@ -571,15 +572,15 @@ operator.without_rule(
         *("NcclAllReduce", "NcclAllGather", "NcclReduceScatter", "Send", "Recv", "MegatronF"),
         *("MegatronG", "AdasumAllReduce"),
     ),
-    "what is sent between devices is not counted",
+    "communication between devices is not counted",
 )
 operator.without_rule(("HorovodAllReduce", "HorovodBarrier"),
-                      "what is sent between devices is not counted", domain="")  # fmt: skip
+                      "communication between devices is not counted", domain="")  # fmt: skip
 operator.without_rule(
     ("SummaryScalar", "SummaryHistogram", "SummaryMerge", "SummaryText"),
     "text for a log is not counted",
 )
 operator.without_rule(
     ("GistBinarizeEncoder", "GistBinarizeDecoder", "GistPack1Encoder", "GistPack1Decoder"),
-    "a compression that belongs to one device",
+    "it is a compression for one kind of device",
 )

@@ -12,7 +12,7 @@ from crossflops.operators.rule import MICROSOFT, TRAINING, Operators
 
 operator = Operators()
 
-_CONTROL = "the node costs nothing by itself: its body is counted, run by run"
+_CONTROL = "the node itself costs nothing; its body is counted for each iteration"
 
 
 def scan_axes_constraint(node: Node) -> str:
@@ -31,7 +31,7 @@ def scan_axes_constraint(node: Node) -> str:
             first = index, dims[axis]
         elif dims[axis] != first[1]:
             has = f"{operand_label(node, index)} has {dims[axis]} at axis {axis}"
-            return f"{has}, but {first[1]} is needed beside {operand_label(node, first[0])}"
+            return f"{has}, but {first[1]} is needed to match {operand_label(node, first[0])}"
     return ""
 
 
@@ -51,21 +51,19 @@ operator.without_rule(
         *("DisentangledAttention_TRT", "EfficientNMS_TRT"),
         *("MultilevelCropAndResize_TRT", "PyramidROIAlign_TRT"),
     ),
-    "a plugin of TensorRT, whose equation is not in its schema",
+    "it is a plugin of TensorRT without an equation in its schema",
 )
-operator.without_rule("GRUUnit", "it was dropped before it had a specification")
-operator.without_rule(
-    "Gradient", "what is differentiated is another part of the graph", domain=TRAINING
-)
+operator.without_rule("GRUUnit", "it was removed from ONNX before it had a specification")
+operator.without_rule("Gradient", "it differentiates another part of the graph", domain=TRAINING)
 
 
 added = partial(operator.without_rule, domain=MICROSOFT)  # by onnxruntime
 
 added(
     ("BeamSearch", "GreedySearch", "Sampling", "WhisperBeamSearch"),
-    "how long it generates depends on data",
+    "the length of the generated text depends on data",
 )
-added(("EPContext", "Snpe"), "the model of another program is inside")
+added(("EPContext", "Snpe"), "it runs a model of another program")
 added(("Tokenizer", "WordConvEmbedding", "MurmurHash3"), "text and media are not counted")
 added(
     (
@@ -79,12 +77,12 @@ added(
         *("DynamicSparseAttention", "SparsePagedAttention"),
         *("SparseAttentionIndexer", "PackedSparseAttentionIndexer"),
     ),
-    "which keys take part depends on data",
+    "the selection of keys depends on data",
 )
 added(
     ("LongformerAttention", "QOrderedLongformerAttention"),
-    "how many tokens attend globally depends on data",
+    "the number of tokens with global attention depends on data",
 )
-added("DecoderAttention", "whether keys come from the cache depends on data")
-added(("QuantizeBFP", "DequantizeBFP"), "the block floating point format belongs to one device")
+added("DecoderAttention", "the use of the cache depends on data")
+added(("QuantizeBFP", "DequantizeBFP"), "the block floating point format is that of one device")
 added("AttnLSTM", "its attention has no equation in the specification")

@@ -96,6 +96,11 @@ CUSTOM_FUNCTION = Patch(
     "torch", "torch.autograd.function:Function", ("apply",),
     "record custom autograd functions, and run their backward", _TORCH,
 )  # fmt: skip
+CUSTOM_FUNCTION_BASE = Patch(
+    "torch", "torch.autograd.function:_SingleLevelFunction", ("apply",),
+    "see custom functions that a model applies by a method that it took before", _TORCH,
+    is_optional=True, in_text=False,
+)  # fmt: skip
 CUSTOM_BACKWARD = Patch(
     "torch", "torch.autograd.function:BackwardCFunction", ("apply", "apply_boxed"),
     "see what the backward of a custom function runs", _TORCH,

@@ -112,8 +112,8 @@ class Adapter(Protocol):
 
         Returns:
             The total and the inclusive amounts by module path, at the tool's own grain, as
-            integers (`crossflops.plugins.adapter.exact`); `setting` is the one in force while the
-            tool ran.
+            integers (`crossflops.plugins.adapter.exact_number`); `setting` is the one in force
+            while the tool ran.
 
         Raises:
             Exception: The tool's own answer: it becomes a Failure.
@@ -143,13 +143,13 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 # Numbers as tools print them, turned into numbers that can be compared exactly.
 
 
-def exact(value: Any) -> Amount:
+def exact_number(value: Any) -> Amount:
     """Return a number that a tool printed: as an int if it is whole, else as a float.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
 
-    >>> exact(4111514624.0), exact(2.5)
+    >>> exact_number(4111514624.0), exact_number(2.5)
     (4111514624, 2.5)
     """
     try:
@@ -214,7 +214,7 @@ __all__ = ["positional"]
 
 
 def ran(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting) -> None:
-    """Run the forward pass of a PyTorch model, or a whole training step if the setting asks for
+    """Run the forward pass of a PyTorch model, or a whole training step if the setting requests
     one.
 
     The model is changed: see `frontends.pytorch.observe.training_step.run`.

@@ -228,7 +228,7 @@ def inventory(tools: Sequence[str]) -> Inventory:
         }
         plugins = ()
     else:
-        answers = {name: _offer(name) for name in tools if name in plugins}
+        answers = {name: _read_plugin_offer(name) for name in tools if name in plugins}
     owner = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return Inventory(
         version=find_distribution_version("crossflops"),
@@ -238,7 +238,7 @@ def inventory(tools: Sequence[str]) -> Inventory:
     )
 
 
-def _offer(tool: str) -> Offer | Failure:
+def _read_plugin_offer(tool: str) -> Offer | Failure:
     """Return what the plugin of a tool offers (convention, distribution, version), or
     its failure.
     """

@@ -43,8 +43,8 @@ class CallPasses(msgspec.Struct, frozen=True):
     beside: tuple[str, ...] = ()
 
 
-SECOND_ORDER = "a second-order gradient ran through it"
-WITHIN = "a backward pass started inside it, at a value that it does not return"
+SECOND_ORDER = "a second-order gradient was computed through it"
+WITHIN = "a backward pass started inside it, from a value that it does not return"
 TO_INNER = "the gradient of a value inside it was requested"
 BATCHED = "vmap ran its backward pass for a batch of gradients"
 TO_TANGENTS = "torch.autograd.forward_ad ran it to compute forward-mode derivatives"

@@ -299,11 +299,11 @@ def _explicit_attributes(model: Any, domain: str, operator: str, opset: int) -> 
         if node.op_type == operator and domain_of(node.domain) == domain
         for attribute in node.attribute
         if attribute.name not in defaults
-        or not _says_default(attribute, defaults[attribute.name].default_value)
+        or not _has_default_value(attribute, defaults[attribute.name].default_value)
     )
 
 
-def _says_default(attribute: Any, default: Any) -> bool:
+def _has_default_value(attribute: Any, default: Any) -> bool:
     """Return whether an ONNX attribute has the type and the value of this default."""
     same = ("type", "i", "f", "s")
     return all(getattr(attribute, name) == getattr(default, name) for name in same)

@@ -233,7 +233,7 @@ class Recurrent(nn.Module):
         self.layout, self.outputs = layout, outputs
 
     def forward(self, x: Any, h: Any = None, c: Any = None) -> Any:
-        """Return the outputs Y and those last states that the node asks for; a missing first state
+        """Return the outputs Y and the last states that the node requests; a missing first state
         is zeros.
         """
         time = 1 if self.layout else 0
@@ -307,11 +307,11 @@ def _fill_direction_weights(layer: nn.RNNBase, facts: NodeFacts, direction: int)
 def _initial_state_positions(facts: NodeFacts) -> tuple[int, ...]:
     """Return the input positions of a node's initial states; () if all of them are zeros."""
     indices = (5, 6) if facts.operator == "LSTM" else (5,)
-    zeros = [not facts.has(index) or _zero(facts.constant(index)) for index in indices]
+    zeros = [not facts.has(index) or _is_all_zero(facts.constant(index)) for index in indices]
     return () if all(zeros) else tuple(index for index in indices if index < len(facts.given))
 
 
-def _zero(value: Any) -> bool:
+def _is_all_zero(value: Any) -> bool:
     """Return whether an array is given and all its elements are zero."""
     return value is not None and not np.any(value)
 
@@ -343,7 +343,7 @@ def _reject_unsupported(facts: NodeFacts) -> None:
     for index in (1, 2, 3):
         if facts.has(index) and facts.constant(index) is None:
             raise _lacking_feature_error(facts, "weights that are computed")
-    if facts.has(7) and not _zero(facts.constant(7)):
+    if facts.has(7) and not _is_all_zero(facts.constant(7)):
         raise _lacking_feature_error(facts, "peepholes")
     if facts.has(4) and not _has_full_sequences(facts):
         raise _lacking_feature_error(facts, "lengths for each sequence")

@@ -55,17 +55,17 @@ def _backtrack_pairs(
     pairs_back: list[tuple[int, int]] = []
     i, j = len(paired) - 1, second - 1
     while i >= 0 and j >= 0:
-        if _bit(paired[i], j):
+        if _bit_is_set(paired[i], j):
             pairs_back.append((i, j))
             i, j = i - 1, j - 1
-        elif _bit(from_above[i], j):
+        elif _bit_is_set(from_above[i], j):
             i -= 1
         else:
             j -= 1
     return pairs_back[::-1]
 
 
-def _bit(row: NDArray[np.uint8], index: int) -> bool:
+def _bit_is_set(row: NDArray[np.uint8], index: int) -> bool:
     """Return whether bit number `index` is 1 in a row of packed bits."""
     return bool(row[index >> 3] >> (7 - (index & 7)) & 1)
 
@@ -100,9 +100,7 @@ class _Table:
 
 
 def _path_number(paths: dict[str, int], path: str) -> int:
-    """Return the number that stands for a module path, 0 for the empty path; a new path gets the
-    next number.
-    """
+    """Return the number of a module path, 0 for the empty path; a new path gets the next one."""
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
@@ -337,7 +335,10 @@ def _groups_of_runs(
     anchors = sorted(equal), sorted(taken)
     own = [i for i in range(len(first)) if i not in equal]
     other = [j for j in range(len(second)) if j not in taken]
-    gaps = _gaps(own, anchors[0]), _gaps(other, anchors[1])
+    gaps = (
+        _positions_between_anchors(own, anchors[0]),
+        _positions_between_anchors(other, anchors[1]),
+    )
     near = partner.keys() - equal, set(partner.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
@@ -354,7 +355,7 @@ def _groups_of_runs(
                 yield Group(run, (index,))
 
 
-def _gaps(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
+def _positions_between_anchors(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
     """Return {number of anchors before an index: these indices}; both lists are sorted."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
@@ -445,7 +446,7 @@ def pair_operations(
     """Return the differences between the operations of both models, for each group of
     contractions, each with its cause.
     """
-    owners = _homes(groups, 0, first), _homes(groups, 1, second)
+    owners = _group_indices(groups, 0, first), _group_indices(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
     pairs = dict(alignment_pairs(len(own), len(other), operation_scores(own, other, partner)))
@@ -475,7 +476,7 @@ def pair_operations(
     )
 
 
-def _homes(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
+def _group_indices(groups: Sequence[Group], side: int, layers: AlignableModel) -> list[int]:
     """Return for each operation of a model the index of the group that has its contraction; `side`
     is 0 for the first model, 1 for the second.
     """

@@ -10,7 +10,7 @@ import msgspec
 from crossflops.ir.graph import Node, TensorSpec
 from crossflops.ir.profile import Amount
 from crossflops.ir.reconciliation import ParamsExplanation, ParamsReconciliation
-from crossflops.ir.trace import Module, Parameter, Trace, subtree
+from crossflops.ir.trace import Module, Parameter, Trace, subtree_parameters
 from crossflops.reconcile.walk import OTHER_FILE
 from crossflops.rules.rule import Parameters
 
@@ -102,7 +102,7 @@ def _multiplicities_by_rule(rules: Parameters, trace: Trace) -> dict[int, int]:
     for module in _outermost_ruled_modules(rules, trace.modules):
         if rules.called and module not in called:
             continue
-        for inner in subtree(module, trace.modules):
+        for inner in subtree_parameters(module, trace.modules):
             times_of[inner.storage] = times_of.get(inner.storage, 0) + 1
     return times_of
 
@@ -234,8 +234,8 @@ def _parameter_explanation(
 
 
 def _elements_by_convention(rules: Parameters, spec: TensorSpec) -> int:
-    """Return the number of elements that the tool counts for a tensor; a scalar has a number of
-    its own.
+    """Return the number of elements that the tool counts for a tensor; some tools count a scalar
+    as 0 elements.
     """
     return prod(spec.shape) if spec.shape else rules.scalar
 

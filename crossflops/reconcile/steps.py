@@ -149,7 +149,7 @@ def _intermediate_contractions(
 
 
 def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
-    """Return how many times as many output positions the second contraction has."""
+    """Return the ratio of output positions of the second contraction to those of the first."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 
@@ -235,23 +235,29 @@ def _window_changes(
     if inputs.ratio != 1:
         yield (
             INPUT,
-            _after(first, before, first.strides),
+            _positions_after_window(first, before, first.strides),
             f"input {_equal_sizes_text(first.before)} -> {_equal_sizes_text(before)}",
         )
     if before != second.before:
         note = f"input {_equal_sizes_text(before)} -> {_equal_sizes_text(second.before)}"
         cause = STRIDE if strided else PADDING
-        yield cause, _after(first, second.before, first.strides), note if strided else ""
+        yield (
+            cause,
+            _positions_after_window(first, second.before, first.strides),
+            note if strided else "",
+        )
     if first.strides != second.strides:
         note = f"stride {_equal_sizes_text(first.strides)} -> {_equal_sizes_text(second.strides)}"
-        yield STRIDE, _after(first, second.before, second.strides), note
+        yield STRIDE, _positions_after_window(first, second.before, second.strides), note
     if first.dilations != second.dilations:
         note = (
             f"dilation {_equal_sizes_text(first.dilations)} "
             f"-> {_equal_sizes_text(second.dilations)}"
         )
         yield DILATION, _product_of_sizes(second.after), note
-    resized = _after(first, second.before, second.strides) != _product_of_sizes(second.after)
+    resized = _positions_after_window(first, second.before, second.strides) != _product_of_sizes(
+        second.after
+    )
     differ = (
         _sizes_with_padding(first) != _sizes_with_padding(second)
         and inputs.ratio == 1
@@ -271,7 +277,9 @@ def _window_changes(
         )
 
 
-def _after(window: Window, before: tuple[int, ...], strides: tuple[int, ...]) -> int:
+def _positions_after_window(
+    window: Window, before: tuple[int, ...], strides: tuple[int, ...]
+) -> int:
     """Return the number of output positions of a convolution with this window, but with input
     sizes `before` and these strides.
 

@@ -34,6 +34,7 @@ from crossflops.render.pages.papers import paper_table_heads, paper_table_rows
 from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.profile import ProfileView
 from crossflops.render.pages.summary import Unit
+from crossflops.render.pages.sweep import SWEEP_HEADS, sweep_cells
 from crossflops.render.pages.view import ReportTable
 from crossflops.render.terminal import escape_control_chars, plain_page_text
 from crossflops.report.audit import Audit
@@ -49,6 +50,7 @@ from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.recorded import UNCOUNTED
 from crossflops.report.report import Report
+from crossflops.report.sweep import Sweep
 from crossflops.report.view import view as view_table
 from crossflops.rules.conditions import Condition
 from crossflops.rules.rule import Convention, formula_equation
@@ -63,6 +65,7 @@ class Renderer(Protocol):
 
 
 FORMATS: dict[str, Renderer] = {}
+PARQUET = ".parquet"  # which is no text
 _Renderer = TypeVar("_Renderer", bound=Renderer)
 
 
@@ -75,6 +78,11 @@ def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
         return renderer
 
     return declare
+
+
+def file_suffixes() -> tuple[str, ...]:
+    """Return the suffixes of all files that a result can be written to."""
+    return (*FORMATS, PARQUET)
 
 
 def suffix(file: Path) -> str:
@@ -90,6 +98,11 @@ def suffix(file: Path) -> str:
 def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
     """Return a result as the bytes of a file, in the format of the file name's suffix."""
     end = suffix(file)
+    if end == PARQUET:
+        from crossflops.render.parquet import encode_parquet
+
+        table = main_table(content, unit)
+        return encode_parquet(table.heads, table.rows)
     data = FORMATS[end](content, unit=unit).encode()
     return gzip_bytes(data) if end.endswith(COMPRESSED) else data
 
@@ -285,6 +298,8 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
             return _struct_table(rules)
         case Machine():
             return _build_table(("device", "precision", "peak"), _machine_peak_rows(content))
+        case Sweep():
+            return _build_table(SWEEP_HEADS, map(sweep_cells, content.rows))
         case PaperTable():
             return _build_table(paper_table_heads(content), paper_table_rows(content))
     raise UnknownNameError(

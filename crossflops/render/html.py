@@ -21,6 +21,7 @@ from crossflops.render.figures.bars import tool_bars
 from crossflops.render.figures.bars import training_step_bars as step_bars
 from crossflops.render.figures.canvas import Canvas, svg
 from crossflops.render.figures.comparison import waterfall
+from crossflops.render.figures.published import draw_published_figures
 from crossflops.render.figures.roofline import roofline
 from crossflops.render.layout import Noun, page_with_figures, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
@@ -315,6 +316,7 @@ _DRAWN: dict[str, Callable[[Any], Canvas | None]] = {
     "waterfall": waterfall,
     "roofline": roofline,
     "step": step_bars,
+    "published": draw_published_figures,
 }
 _FIRST = "Result"  # the heading of what stands before any other
 _SECTIONS_WITH_A_LIST = 4  # from so many on, the sections are listed at the top

@@ -118,7 +118,9 @@ class Figure(msgspec.Struct, frozen=True):
     above it.
     """
 
-    drawing: Literal["bars", "waterfall", "roofline", "step", "modules", "nodes", "table", "cite"]
+    drawing: Literal[
+        "bars", "waterfall", "roofline", "step", "modules", "nodes", "table", "cite", "published",
+    ]  # fmt: skip
     noun: Any
     title: str = ""
     instead: "tuple[Block, ...]" = ()

@@ -125,7 +125,7 @@ def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs
     for named_as_is in page_without_figures(content, unit).blocks:
         if isinstance(named_as_is, Table) and (named_as_is.detail or not named_as_is.rows):
             continue
-        block = _legible(named_as_is)
+        block = _to_legible_block(named_as_is)
         if _should_separate_blocks(before, block):
             lines.append("")
         lines += _block_lines(block, width, colour)
@@ -151,7 +151,7 @@ def _should_separate_blocks(before: Block | None, block: Block) -> bool:
     )
 
 
-def _legible(block: Block) -> Block:
+def _to_legible_block(block: Block) -> Block:
     """Return the block with names escaped and shortened, and no line break within numbers."""
     match block:
         case Title(parts):
@@ -202,7 +202,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
     """Return a note that names the columns left out of a table, and how to show them."""
-    wide = _natural(table.brief(), _GAPS[-1]) + _indent(table)
+    wide = _natural_width(table.brief(), _GAPS[-1]) + _indent(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
     return Text(f"left out at {width} columns: {', '.join(lost)}; {config}", "   ", "dim")
@@ -259,7 +259,7 @@ def _straight_table(block: Table, width: int) -> list[str] | None:
 
 def _widths(table: Table, gap: int, room: int) -> list[int] | None:
     """Return the width of each column such that the table fits; None if it cannot fit."""
-    widths = [_widest(table, column, False) for column in range(len(table.columns))]
+    widths = [_column_width(table, column, False) for column in range(len(table.columns))]
     if not widths or not all(widths):  # empty, or marks that stand on no letter
         return None
     over = sum(widths) + gap * (len(widths) - 1) - room
@@ -377,7 +377,7 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
     from rich.text import Text as RichText
 
     table, gap, broken = _fit_table_to_room(table, room)
-    tight = _natural(table, gap, _SQUEEZED, broken) > room
+    tight = _natural_width(table, gap, _SQUEEZED, broken) > room
     numbers_fit = tight and _with_narrow_words(table, gap, broken) <= room
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
     for location, column in enumerate(table.columns):
@@ -401,30 +401,30 @@ def _split_digit_groups(cell: str) -> str:
 
 def _split_table_columns(table: Table, room: int) -> list[Table]:
     """Return one table, or several with part of the columns each (the first ones in all)."""
-    if not table.stub or _narrowest(table) <= room:
+    if not table.stub or _least_width(table) <= room:
         return [table]
     stub = list(range(table.stub))
     parts: list[list[int]] = []
     for location in range(table.stub, len(table.columns)):
         longer = [*stub, *(parts[-1] if parts else []), location]
-        if parts and _narrowest(table.only(longer)) <= room:
+        if parts and _least_width(table.only(longer)) <= room:
             parts[-1].append(location)
         else:
             parts.append([location])
     return [table.only([*stub, *part]) for part in parts]
 
 
-def _narrowest(table: Table) -> int:
+def _least_width(table: Table) -> int:
     """Return the least width of a table: with narrow gaps and wrapped heads."""
     gap, broken = _LAYOUTS[-1]
-    return _natural(table, gap, broken=broken)
+    return _natural_width(table, gap, broken=broken)
 
 
 def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
     """Return a table that fits `room`, the gap between its columns, and whether heads wrap."""
     while True:
         for gap, broken in _LAYOUTS:
-            if _natural(table, gap, broken=broken) <= room:
+            if _natural_width(table, gap, broken=broken) <= room:
                 return table, gap, broken
         spare = max(table.columns, key=lambda column: column.spare)
         if not spare.spare:
@@ -432,9 +432,9 @@ def _fit_table_to_room(table: Table, room: int) -> tuple[Table, int, bool]:
         table = table.without_column(spare)
 
 
-def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
+def _natural_width(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = False) -> int:
     """Return the width of a table, with at most `flowing` for each column that wraps."""
-    widths = [_widest(table, location, broken) for location in range(len(table.columns))]
+    widths = [_column_width(table, location, broken) for location in range(len(table.columns))]
     requested = [
         min(width, flowing) if column.flows else width
         for column, width in zip(table.columns, widths, strict=True)
@@ -445,13 +445,13 @@ def _natural(table: Table, gap: int, flowing: int = _FLOWING, broken: bool = Fal
 def _with_narrow_words(table: Table, gap: int, broken: bool) -> int:
     """Return the width of a table whose columns of text are as narrow as possible."""
     widths = (
-        _widest(table, location, broken) if column.right else _NARROW_WORD
+        _column_width(table, location, broken) if column.right else _NARROW_WORD
         for location, column in enumerate(table.columns)
     )
     return sum(widths) + gap * (len(table.columns) - 1)
 
 
-def _widest(table: Table, location: int, broken: bool) -> int:
+def _column_width(table: Table, location: int, broken: bool) -> int:
     """Return the width of a column, in terminal columns, including its head."""
     head = _head(table, location) if broken else (table.columns[location].head,)
     return max(_widest_cell(table, location), *map(cell_len, () if table.bare else head), 0)

@@ -6,7 +6,7 @@ from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 
 _REASONS = (
     "possible reasons: the peak was measured on a busier machine or with fewer threads, the "
-    "time is only that of a launch, or counted work was not done"
+    "time is only that of a launch, or the run skipped counted work"
 )
 
 

@@ -100,7 +100,7 @@ class BudgetRule(msgspec.Struct, frozen=True, kw_only=True):
         if self.relative:
             if baseline is None:
                 raise InputError(
-                    f"the budget {self.text!r} needs a baseline, and no baseline exists",
+                    f"the budget {self.text!r} needs a baseline, but no baseline exists",
                     "write a baseline with `crossflops check --update`",
                 )
             exact = Fraction(baseline) * (1 + self.number)
@@ -192,7 +192,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     record: RecordedCount | None = None
     is_new: bool = False
     moved_from: str = ""
-    message: str = "needs a baseline, and no baseline exists"
+    message: str = "needs a baseline, but no baseline exists"
     hint: str = "`crossflops check --update` writes one"
     name: str = "baseline"
     remedy: str = (
@@ -266,7 +266,7 @@ def _hold_parts(
     if not names and part.kind == "operator" and _is_operator(part.pattern):
         names = [part.pattern]
     if not names:
-        hint = nearest_name_hint(part.pattern, known, _some(known, part.kind))
+        hint = nearest_name_hint(part.pattern, known, _hint_of_names(known, part.kind))
         message = f"no {part.kind} of the model matches {part.pattern!r}"
         rows = [_error_row(target, rule, message, hint) for rule in part.rules]
         return [replace(row, part=f"{part.kind} {part.pattern}") for row in rows]
@@ -293,7 +293,7 @@ def _is_operator(name: str) -> bool:
     return any(name in (op.type, str(op)) for op in all_operator_rules())
 
 
-def _some(names: Sequence[str], kind: str) -> str:
+def _hint_of_names(names: Sequence[str], kind: str) -> str:
     """Return a hint such as "known: a, b ..." with the first names, or "known: no KIND" without
     any.
     """
@@ -349,7 +349,7 @@ def _hold_rule(
     old = None if record is None else record.values.get(rule.name)
     limit = None if _is_free(rule, before) else rule.limit(old)
     unseen = () if allowed or rule.name in NO_WORK else now.uncounted
-    grew, kind = _grew(rule.name, now, record) if record is not None else ((), "")
+    grew, kind = _parts_that_grew(rule.name, now, record) if record is not None else ((), "")
     return Check(
         target=target,
         rule=rule.text,
@@ -424,7 +424,9 @@ def _is_within_budget(rule: BudgetRule, now: RecordedCount, before: Earlier) -> 
     return rule.holds(value, rule.limit(old))
 
 
-def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[Growth, ...], str]:
+def _parts_that_grew(
+    name: str, now: RecordedCount, before: RecordedCount
+) -> tuple[tuple[Growth, ...], str]:
     """Return (parts in which a number grew, kind of number): the number itself, one that stands
     for it, or "" if no part has either.
 
@@ -438,7 +440,7 @@ def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[G
         by = now.values[name] - before.values.get(name, now.values[name])
         return tuple(Growth(node, by) for node in now.shares.get(name, {}) if by > 0), name
     if name == RESIDUAL:
-        return _larger(now.shares.get(name, {}), before.shares.get(name, {})), name
+        return _larger_parts(now.shares.get(name, {}), before.shares.get(name, {})), name
     old = {kind for row in before.modules.values() for kind in row}
     new = {kind for row in now.modules.values() for kind in row}
     for kind in (name, *_SPLIT_AS.get(name, ())):
@@ -447,11 +449,11 @@ def _grew(name: str, now: RecordedCount, before: RecordedCount) -> tuple[tuple[G
                 {path: row.get(kind, 0) for path, row in record.modules.items()}
                 for record in (now, before)
             )
-            return _larger(*numbers), kind
+            return _larger_parts(*numbers), kind
     return (), ""
 
 
-def _larger(now: Mapping[str, Amount], before: Mapping[str, Amount]) -> tuple[Growth, ...]:
+def _larger_parts(now: Mapping[str, Amount], before: Mapping[str, Amount]) -> tuple[Growth, ...]:
     """Return the parts whose amount grew, each with the difference, the largest first."""
     rows = (Growth(path, value - before.get(path, 0)) for path, value in now.items())
     return tuple(sorted((row for row in rows if row.by > 0), key=lambda row: -row.by))

@@ -54,7 +54,7 @@ def build_consensus(report: Report) -> Consensus:
     )
 
 
-def _grades(report: Report) -> list[str]:
+def _inexact_grades(report: Report) -> list[str]:
     """Return the grades of inexact nodes with MACs, ["estimate", "bound"] or a part of it, the
     weakest first.
     """
@@ -68,12 +68,12 @@ def _caveats(report: Report) -> list[str]:
     """
     caveats = []
     if report.uncounted:
-        kinds = _some(sorted({row.op for row in report.uncounted}), "operator")
+        kinds = _join_names(sorted({row.op for row in report.uncounted}), "operator")
         caveats.append(
             f"{count_with_noun(len(report.uncounted), 'node')} could not be counted "
             f"({kinds}); their work is unknown, not zero"
         )
-    return caveats + [_WEAKER[grade][1] for grade in _grades(report)]
+    return caveats + [_WEAKER[grade][1] for grade in _inexact_grades(report)]
 
 
 def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, ...]) -> str:
@@ -81,7 +81,7 @@ def _sentence(report: Report, tools: tuple[Position, ...], caveats: tuple[str, .
     tools agree.
     """
     macs = report.scope.macs
-    about = [*(_WEAKER[grade][0] for grade in _grades(report)), ""][0]
+    about = [*(_WEAKER[grade][0] for grade in _inexact_grades(report)), ""][0]
     about = "at least" if report.uncounted and not about else about
     value = (
         f"{exact_amount(macs)} multiply-accumulates (MACs; "
@@ -129,7 +129,7 @@ def _consensus_operators(report: Report) -> str:
     there are none.
     """
     rows = sorted((row for row in report.by_op if row.macs), key=lambda row: -row.macs)
-    return f" ({_some([row.op for row in rows], 'operator')})" if rows else ""
+    return f" ({_join_names([row.op for row in rows], 'operator')})" if rows else ""
 
 
 def _counter_description(report: Report) -> str:
@@ -149,12 +149,12 @@ def _agreement(tools: tuple[Position, ...]) -> list[str]:
     clauses = []
     for stand, condition in (
         ("agrees", ""),
-        ("agrees after", " when operations outside of contractions are taken away"),
+        ("agrees after", " after operations outside of contractions are subtracted"),
     ):
         names = [f"{tool.tool} {release(tool.version)}" for tool in tools if tool.stand == stand]
         if names:
             verb = "agrees" if len(names) == 1 else "agree"
-            clauses.append(f"{_some(names, 'tool')} {verb}{condition}")
+            clauses.append(f"{_join_names(names, 'tool')} {verb}{condition}")
     return clauses
 
 
@@ -163,7 +163,7 @@ def _why_this_one(tools: tuple[Position, ...]) -> str:
     stands = [tool.stand for tool in tools if tool.stand != "failed"]
     same, after = stands.count("agrees"), stands.count("agrees after")
     if not stands:
-        return "MACs of contractions are what tools have in common; no tool was run on this model"
+        return "all tools count the MACs of contractions; no tool was run on this model"
     if same or after:
         return (
             f"{same + after} of {count_with_noun(len(stands), 'tool')} count these MACs, "
@@ -195,7 +195,9 @@ def _position_reason(tool: Position, macs: int) -> str:
 def _consensus_causes(causes: tuple[Explanation, ...]) -> str:
     """Return a text with the causes and their amounts, the largest first."""
     rows = sorted(causes, key=lambda row: -abs(row.amount))
-    return _some([f"{row.cause} {_short_amount_with_sign(row.amount)}" for row in rows], "cause")
+    return _join_names(
+        [f"{row.cause} {_short_amount_with_sign(row.amount)}" for row in rows], "cause"
+    )
 
 
 def _short_amount_with_sign(amount: Amount) -> str:
@@ -203,11 +205,11 @@ def _short_amount_with_sign(amount: Amount) -> str:
     return f"{'-' if amount < 0 else '+'}{short_amount(abs(amount))}"
 
 
-def _some(names: list[str], content: str) -> str:
+def _join_names(names: list[str], content: str) -> str:
     """Return the names joined by commas; of a long list only the first ones and the number of the
     others.
 
-    >>> _some(["a", "b", "c", "d"], "tool"), _some(["a", "b", "c", "d", "e"], "tool")
+    >>> _join_names(["a", "b", "c", "d"], "tool"), _join_names(["a", "b", "c", "d", "e"], "tool")
     ('a, b, c, d', 'a, b, c and 2 more tools')
     """
     rest = len(names) - _NAMED

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.operators import is_counted_by_package
-from crossflops.operators.formula_sources import FOREIGN
+from crossflops.operators.formula_sources import CODE_CALLS
 from crossflops.operators.rule import TORCH
 from crossflops.report.report import CustomOperatorRow
 
@@ -166,7 +166,7 @@ def operator_name(node: Node) -> str:
     if domain == TORCH:
         namespace, _, rest = kind.partition(".")
         return f"{namespace}::{rest.partition('.')[0]}"
-    return f"{domain}::{kind.removeprefix(FOREIGN)}"
+    return f"{domain}::{kind.partition('.')[2] if kind.startswith(CODE_CALLS) else kind}"
 
 
 def _function_name(name: str) -> str:

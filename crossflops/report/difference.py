@@ -258,7 +258,7 @@ def _placements(first: Report, second: Report) -> tuple[_Placement, _Placement]:
             twin = known.get(_node_identity(row)) if own.get(_node_identity(row)) is row else None
             if twin is not None and _is_within(twin.path, row.path):
                 placed.rows[at] = row._replace(path=twin.path)
-                _move(row.work, row.path, twin.path, placed, other)
+                _move_work(row.work, row.path, twin.path, placed, other)
                 moved[twin.path] = None
         if moved:
             placed.modules[""] = (other.modules[""][0], placed.modules[""][1])
@@ -296,7 +296,7 @@ def _is_within(path: str, outer: str) -> bool:
     return path != outer and (not outer or path.startswith(f"{outer}."))
 
 
-def _move(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
+def _move_work(work: Work, start: str, end: str, placed: _Placement, other: _Placement) -> None:
     """Move the work from the module `start` to its submodule `end` in `placed`; missing submodules
     are added from `other`.
     """
@@ -317,8 +317,8 @@ def _ancestor_paths(path: str) -> Iterator[str]:
 
 
 def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement) -> None:
-    """Move parameters from parent modules to the submodules that nodes were moved to (`moved`), as
-    many as the other report has there.
+    """Move parameters from parent modules to the submodules that nodes were moved to (`moved`), up
+    to the number that the other report has there.
 
     A report does not say which node uses which parameters.
     """
@@ -332,7 +332,7 @@ def _move_parameters(moved: Iterable[str], placed: _Placement, other: _Placement
         for start in (*_ancestor_paths(end), ""):
             amount = min(-excess(end), excess(start) if start in placed.modules else 0)
             if amount > 0:
-                _move(Work(params=amount), start, end, placed, other)
+                _move_work(Work(params=amount), start, end, placed, other)
 
 
 def _to_plain_rows(rows: Mapping[str, _NodeRow]) -> Rows:

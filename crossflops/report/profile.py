@@ -292,8 +292,8 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
         return sum(parts) if parts else None
 
     def rate(self, macs: Amount, seconds: float | None) -> float | None:
-        """Return the FLOP/s of so many MACs in these seconds, 2 x MACs / seconds; None without
-        seconds.
+        """Return the FLOP/s of this number of MACs in these seconds, 2 x MACs / seconds; None
+        without seconds.
         """
         return 2 * macs / seconds if seconds else None
 

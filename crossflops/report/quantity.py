@@ -157,7 +157,7 @@ def short_count_with_noun(count: int, content: str) -> str:
 
 
 def _decimal_text(value: Fraction, decimals: int) -> str:
-    """Return a fraction as text, rounded to so many decimals."""
+    """Return a fraction as text, rounded to this number of decimals."""
     scaled = round(value * 10**decimals)
     integer, rest = divmod(scaled, 10**decimals)
     return f"{exact_amount(integer)}.{rest:0{decimals}}"

@@ -185,8 +185,8 @@ def _implausibility(reading: FigureReading) -> tuple[object, ...]:
 
 
 def _cause_groups(number: ConventionNumber) -> Iterator[Mapping[str, Amount]]:
-    """Yield {cause: amount} for each single cause of a number that is work, then for each pair of
-    the largest causes.
+    """Yield {cause: amount} for each single cause whose amount is work, then for each pair of the
+    largest of these causes.
     """
     amounts: dict[str, Amount] = {}
     for cause in number.causes:

@@ -104,10 +104,10 @@ def record_count(
         places=tuple(
             UncountedPlace(_node_record_path(row, modules), row.op) for row in report.uncounted
         ),
-        module_doubts=_weakest(
+        module_doubts=_least_exact_by_name(
             (_node_record_path(row, modules), row.exactness) for row in report.nodes
         ),
-        operator_doubts=_weakest((row.op, row.exactness) for row in report.nodes),
+        operator_doubts=_least_exact_by_name((row.op, row.exactness) for row in report.nodes),
     )
 
 
@@ -212,7 +212,7 @@ def _node_record_path(node: NodeRow | UncountedRow, modules: Mapping[str, Any]) 
     return node.path if node.path in modules else node.node
 
 
-def _weakest(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _least_exact_by_name(grades: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return {name: least exact grade}, without names whose grades are all "exact"."""
     weakest: dict[str, str] = {}
     for name, grade in grades:
@@ -293,7 +293,7 @@ def module_numbers(record: RecordedCount, path: str) -> RecordedCount:
         kind: sum(row.get(kind, 0) for row in modules.values()) for kind in kinds
     }
     inside = [is_inside(location.path) for location in record.places]
-    doubts = _weakest(
+    doubts = _least_exact_by_name(
         ("", grade) for name, grade in record.module_doubts.items() if name in modules
     )
     return _part_record(record, values, modules, inside, doubts.get("", ""))

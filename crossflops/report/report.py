@@ -193,6 +193,28 @@ class PerToken(msgspec.Struct, frozen=True):
         return cls(tokens, macs, flops)
 
 
+class PipelinePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a pipeline, with the amounts of one of its `times` runs.
+
+    `target` is what the pipeline's file names, and `inputs` are those of a run, as on the command
+    line. A part with the same model as an earlier one, by target and arguments, has the name of
+    that in `weights_of`: its `params` are those of the earlier part. `uncounted` is the number of
+    nodes that have no count.
+    """
+
+    name: str
+    target: str
+    times: int
+    inputs: tuple[str, ...]
+    macs: int
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    params: int
+    uncounted: int
+    weights_of: str = ""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A count, and after `compare` also the tools' numbers and the reasons of their differences.
 
@@ -200,7 +222,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     when read. `module` is the one that the rows are about, where that is not the model;
     `request` is what was asked, `made_with` are versions of what made the count, `weights` say
     whether the model had any. `custom_operators` are those that formulas of one's own, or their
-    own bodies, count. `warnings` are sentences: what the reader of the count should know of the
+    own bodies, count. `parts` are those of a pipeline: the other rows have all of their runs.
+    `warnings` are sentences: what the reader of the count should know of the
     model, such as sizes that override those of a file.
     """
 
@@ -235,6 +258,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     custom_operators: tuple[CustomOperatorRow, ...] | UnsetType = UNSET
     llm: FormulaReport | UnsetType = UNSET
     workload: Workload | UnsetType = UNSET
+    parts: tuple[PipelinePart, ...] | UnsetType = UNSET
     warnings: tuple[str, ...] = ()
 
     @property

@@ -216,13 +216,13 @@ def _ledger_totals(graph: Graph, ledger: Ledger) -> Totals:
         params=graph.params,
         constant_macs=constant,
         converter_macs=sum(count.converter_macs for count in ledger.counted),
-        active_params=_active(graph, ledger),
+        active_params=_active_parameters(graph, ledger),
         unchosen_macs=_unchosen_macs(graph, ledger) or UNSET,
         exactness={
-            "macs": _weakest(
+            "macs": _least_exact(
                 c.exactness for c in ledger.counted if c.cost.macs or _has_function_calls(c.node)
             ),
-            "flops": _weakest(
+            "flops": _least_exact(
                 c.exactness for c in ledger.counted if c.cost.flops or _has_function_calls(c.node)
             ),
         },
@@ -237,7 +237,7 @@ def _has_function_calls(node: Node) -> bool:
     return any(inner.choice == "function" or _has_function_calls(inner) for inner in inside)
 
 
-def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
+def _least_exact(exactnesses: Iterable[Exactness]) -> Exactness:
     """Return the least exact of the grades: "estimate" if there is one, else "bound", else
     "exact".
     """
@@ -248,7 +248,7 @@ def _weakest(exactnesses: Iterable[Exactness]) -> Exactness:
     return "exact"
 
 
-def _active(graph: Graph, ledger: Ledger) -> int | UnsetType:
+def _active_parameters(graph: Graph, ledger: Ledger) -> int | UnsetType:
     """Return the number of parameters that one token uses, without the experts that it does not
     choose; UNSET if it uses all.
     """

@@ -307,10 +307,10 @@ def captured() -> Condition:
 
     Example:
         >>> str(captured())
-        'called by a reference taken before the tool began'
+        'called by a reference taken before the tool started'
     """
     return Condition(
-        "called by a reference taken before the tool began",
+        "called by a reference taken before the tool started",
         lambda site: _is_reached_by(site, "reference"),
         watched="operator",
     )

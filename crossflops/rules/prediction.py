@@ -361,7 +361,9 @@ class _Walk:
         watched = (self.convention.sees, self.setting)
         calls = [call for call in self.trace.observed if (call.level, call.setting) == watched]
         if not calls:
-            raise ValueError(f"the trace holds no {self.convention.sees} calls ({self.setting})")
+            raise ValueError(
+                f"the trace contains no {self.convention.sees} calls ({self.setting})"
+            )
         failed = next((call for call in calls if call.target == UNWATCHED), None)
         if failed is not None:
             raise WatchError(

@@ -269,8 +269,8 @@ class Rules:
         return self._rule("core", about, cause, more)
 
     def adds(self, *about: "About", cause: str, **more: Any) -> Callable[[_Function], _Function]:
-        """Return a decorator: the decorated function gives what the tool counts for these calls
-        besides MACs, in the tool's unit.
+        """Return a decorator: the decorated function returns what the tool counts for these calls
+        in addition to MACs, in the tool's unit.
 
         Args:
             about: The calls: names or patterns of classes, functions or operators, and conditions.

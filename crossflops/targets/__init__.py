@@ -44,6 +44,11 @@ def load_target_source(
     `target.build_target`. Raises TargetError, InputError, MissingExtraError.
     """
     refuse_url(target)
+    if is_pipeline(target):
+        raise InputError(
+            f"{target} is a pipeline of several models, which only count and table take",
+            f"use `crossflops count {target}`",
+        )
     if inputs_file is not None and specs:
         raise InputError("--input and --inputs cannot be combined", "leave out one of the two")
     if sizes and (specs or inputs_file is not None):
@@ -114,6 +119,11 @@ def _choose_input_specs(
 def is_file(target: str) -> bool:
     """Return whether the target is an ONNX file."""
     return target.lower().endswith(".onnx")
+
+
+def is_pipeline(target: str) -> bool:
+    """Return whether the target is a file that lists the parts of a pipeline."""
+    return target.lower().endswith(".toml")
 
 
 def from_object(model: Any, inputs: Any) -> Source:

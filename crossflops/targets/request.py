@@ -12,7 +12,13 @@ from crossflops.frontends.inputs import ProvidedInputs, parse_inputs
 from crossflops.frontends.named import SIZES
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.trace import Setting
-from crossflops.targets import from_object, is_file, load_target_source, model_source
+from crossflops.targets import (
+    from_object,
+    is_file,
+    is_pipeline,
+    load_target_source,
+    model_source,
+)
 from crossflops.targets.target import build_target, may_be_pickled
 
 
@@ -28,7 +34,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `loss` of what the model returns: "" for the sum of all float outputs. `weights` says whether
     a target of PyTorch is built with numbers; None: where shapes do not decide. With `shapes` the
     report has those of every module. With a `prompt` of so many tokens a language model is counted
-    as it generates, `generate` new tokens for each request; its batch is in `sizes`.
+    as it generates, `generate` new tokens for each request; its batch is in `sizes`. Its prompt
+    begins with so many `images`, whose side is in `sizes` as well. Its cache has the precision
+    `cache_dtype`, "" for that of the model. With a `draft` model, another target, that proposes
+    `draft_tokens` tokens in a round, `acceptance` says how many hold.
     """
 
     target: str | None
@@ -54,6 +63,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     shapes: bool = False
     prompt: int | None = None
     generate: int | None = None
+    images: int | None = None
+    cache_dtype: str = ""
+    draft: str = ""
+    draft_tokens: int | None = None
+    acceptance: str = ""
 
     @classmethod
     def from_arguments(cls, target: Any, inputs: Any = (), **options: Any) -> "Request":
@@ -115,7 +129,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
             model, _ = build_target(request.target, request.arguments, request.allow_pickle)
             return request._with_model_source(from_object(model, inputs))
         raise InputError(
-            "an ONNX file is counted from the shapes of its inputs, and values are given",
+            "an ONNX file is counted from the shapes of its inputs, but values are given",
             'give the shapes as text: ["x=1x3x224x224"]',
         )
 
@@ -148,6 +162,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def is_file(self) -> bool:
         """Whether the model is an ONNX file, which no framework can run."""
         return self.target is not None and is_file(self.target)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Whether the target is a file that lists the parts of a pipeline."""
+        return self.target is not None and is_pipeline(self.target)
 
     @property
     def superfluous_options(self) -> tuple[str, ...]:
@@ -245,7 +264,7 @@ _OF_FILES = ("dims", "trips", "branches")
 _LAYOUTS = (3, 4, 5)  # ranks of images, whose channels stand behind the batch or at the end
 
 
-def second(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
+def second_request(target: Any, own_options: Mapping[str, Any], first: Request) -> Request:
     """Build the request of a second model; if it has no inputs, it gets those of the first model.
 
     Inputs that are taken over are tried as they are, then with the channels moved to the end or

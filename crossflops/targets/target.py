@@ -31,6 +31,7 @@ from crossflops.frontends import (
     building,
     building_without_values,
     candidate_targets,
+    hint_for_other,
     library_of,
     load_with_retry,
     names_like,
@@ -113,14 +114,14 @@ def _resolve_and_build(
         return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
     index, colon, name = target.rpartition(":")
     if not colon or not index or not name:
-        raise _unreadable(target)
+        raise _unreadable_target_error(target)
     value = _target_attribute(_import_target_module(index), name, target)
     full = _is_model(value, arguments)
     if full:
         _refuse_arguments(arguments, target)
     with nullcontext() if values or full else building_without_values(_imports(value)):
         model = value if full else _call_target(value, arguments, target)
-    if isinstance(model, tuple) and len(model) == 2:
+    if isinstance(model, tuple) and len(model) == 2 and not hint_for_other(model):
         return _with_inputs(*model)
     return _with_inputs(model, None)
 
@@ -191,9 +192,33 @@ def refuse_url(target: str) -> None:
         )
 
 
-def _unreadable(target: str) -> TargetError:
+# Files of other formats by their suffix: what they are, and what to count instead.
+_SOURCE = "count the model from which it was made: file.py:callable, or an ONNX file of it"
+_ELSEWHERE = {
+    ".pte": ("is a program of ExecuTorch, which crossflops does not read", _SOURCE),
+    ".pdmodel": (
+        "is a model of PaddlePaddle",
+        "convert it: paddle2onnx --model_dir FOLDER --model_filename FILE --save_file model.onnx",
+    ),
+    ".pdiparams": (
+        "has the weights of a model of PaddlePaddle",
+        "convert the model: paddle2onnx --model_dir FOLDER --save_file model.onnx",
+    ),
+    ".mlmodel": ("is a model of Core ML", _SOURCE),
+    ".mlpackage": ("is a model of Core ML", _SOURCE),
+    ".engine": ("is an engine of TensorRT, which is compiled for one GPU", _SOURCE),
+    ".plan": ("is an engine of TensorRT, which is compiled for one GPU", _SOURCE),
+    ".msgpack": ("has weights of Flax, and no model", "give the file.py:callable that builds it"),
+    ".ckpt": ("has weights, and no model", "give the file.py:callable that builds the model"),
+}
+
+
+def _unreadable_target_error(target: str) -> TargetError:
     """Return the error that says why a target cannot be read, with similar names as its hint."""
     path = Path(target)
+    if path.suffix in _ELSEWHERE and path.exists():
+        kind, hint = _ELSEWHERE[path.suffix]
+        return TargetError(f"{target} {kind}", hint)
     if target and path.is_dir():
         return TargetError(f"{target} is a folder without a SavedModel", _HINT)
     if path.suffix == ".py" and path.is_file():

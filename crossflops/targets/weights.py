@@ -53,4 +53,4 @@ def build_without_values(load: Callable[[bool], Source], weights: str | None) ->
 
 def real_weights_error(reason: str) -> InputError:
     """Return the error of a request for "fake" weights on a model that needs values."""
-    return InputError(f"the model needs its weights: {reason}", ValuesNeededError(reason).hint)
+    return InputError(f"the model needs its weights: {reason}", "leave out --weights fake")

@@ -454,7 +454,7 @@ def _conv_block(filters: int, kernel: int, stride: int, padding: str, dilation: 
     """Return a block (a function that makes a layer) for a Flax convolution."""
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return (Flax convolution for so many input channels, its output channels)."""
+        """Return (Flax convolution for this number of input channels, its output channels)."""
         layer = nnx.Conv(
             channels, filters, (kernel, kernel), strides=stride, padding=padding,
             kernel_dilation=dilation, rngs=rngs,
@@ -468,7 +468,9 @@ def _nnx_depthwise_block(kernel: int, bias: bool) -> Block:
     """Return a block (a function that makes a layer) for a depthwise Flax convolution."""
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return (depthwise Flax convolution for so many input channels, its output channels)."""
+        """Return (depthwise Flax convolution for this number of input channels, its output
+        channels).
+        """
         size = (kernel, kernel)
         layer = nnx.Conv(
             channels, channels, size, feature_group_count=channels, use_bias=bias, rngs=rngs
@@ -484,7 +486,7 @@ def _nnx_transpose_block(kernel: int, padding: str) -> Block:
     """
 
     def block(nnx: Any, rngs: Any, channels: int) -> tuple[Layer, int]:
-        """Return (transposed Flax convolution for so many input channels, its 4 output
+        """Return (transposed Flax convolution for this number of input channels, its 4 output
         channels).
         """
         size = (kernel, kernel)

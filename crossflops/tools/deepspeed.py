@@ -178,7 +178,7 @@ def plane_convolution(call: Site) -> int:
     name="transposed",
     source="_conv_trans_flops_compute",
 )
-@with_formula("N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight taken for Co")
+@with_formula("N x Ci x (Ci // g) x prod(k) x prod(i): the first axis of the weight used as Co")
 def plane_transposed(call: Site) -> int:
     """Return the MACs that DeepSpeed of 2021 counts for a transposed convolution, where it uses
     the first axis of the weight as the number of output channels.

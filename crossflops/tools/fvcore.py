@@ -77,7 +77,7 @@ unseen = fvcore.rules("operator")
 
 
 @traced.contraction("aten::_convolution", cause=_EXPORT, source=f"{_HANDLES}: conv_flop_jit")
-@with_formula("x[0] x n(W) x prod(y[2:]), x in the place of y when transposed")
+@with_formula("x[0] x n(W) x prod(y[2:]), x instead of y when transposed")
 def convolution(call: Site) -> int:
     """Return the MACs that fvcore counts for a convolution: batch size x number of weight elements
     x output positions (input positions if it is transposed).
@@ -124,7 +124,7 @@ def bmm(call: Site) -> int:
     cause="matmul.broadcast-batch-lost",
     source=f"{_HANDLES}: matmul_flop_jit",
 )
-@with_formula("prod(A) x B[-1]: batch axes that only B has are lost")
+@with_formula("prod(A) x B[-1]: batch axes that only B has are ignored")
 def matmul(call: Site) -> int:
     """Return the MACs that fvcore counts for a matrix product: number of elements of the first
     operand x last axis of the second.

@@ -133,7 +133,7 @@ def opcounter_convolution_macs(node: Node) -> int:
 
 @nodes.contraction(_PRODUCTS, cause="matmul.broadcast-batch-lost")
 @with_formula(
-    "n(A) Y[-1]: batches that only B has are lost, and of a vector B Y[-1] is an axis of A"
+    "n(A) Y[-1]: batch axes that only B has are ignored; if B is a vector, Y[-1] is an axis of A"
 )
 def matmul(node: Node) -> int:
     """Return the MACs that onnx_opcounter counts for a matrix product: number of elements of the

@@ -566,7 +566,7 @@ _ALIKE = ("TopK",)  # all results have one shape
 
 
 @with_formula(
-    "The graph with the shapes of the tool in place of the true ones, None for unknown ones"
+    "The graph with the shapes of the tool instead of the true shapes, None for unknown shapes"
 )
 def with_onnx_tool_shapes(graph: Graph) -> Graph:
     """Return a copy of the graph with the shapes that onnx-tool infers, None for unknown ones.
@@ -798,7 +798,7 @@ def _check_nameless_shapes(
     for index in order:
         if "" in inputs[index]:
             raise ValueError(
-                f"{nodes[index].key} takes a tensor without a name that another makes"
+                f"{nodes[index].key} reads a tensor without a name that another node makes"
             )
         if any(name in made and name not in there for name in inputs[index]):
             raise ValueError(f"{nodes[index].key} comes before its inputs")

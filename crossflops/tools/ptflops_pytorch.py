@@ -92,9 +92,7 @@ def ptflops_chain_counts(modules: Modules) -> dict[int, int]:
     return child_paths(modules, _SUPPORTED)
 
 
-@with_formula(
-    "The same chains from every module: print_model_with_flops shows what each accumulates"
-)
+@with_formula("The same chains from every module: print_model_with_flops shows the sum of each")
 def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
     """Return how often ptflops counts each module below each other one, as {module index: {index
     below it: count}}.
@@ -118,7 +116,7 @@ def _is_alone(call: Call) -> bool:
 
 
 @with_formula(
-    "len(x), x what the model is given by position, 1 if nothing is; summed over its calls"
+    "len(x), x the first positional input of the model, or 1 without one; summed over its calls"
 )
 def ptflops_batch_size(trace: Trace) -> int:
     """Return the batch size by which ptflops divides its sum: the first axis of the model's first
@@ -570,7 +568,7 @@ def _interpolation_mode_condition(nearest: bool) -> Condition:
     cause="upsample.nearest",
     name="F.interpolate.nearest",
 )
-@with_formula("prod(size) x N C, or n(input) x scale ^ axes: a float where the scale is one")
+@with_formula("prod(size) x N C, or n(input) x scale ^ axes: a float if the scale is a float")
 def interpolation(call: Site) -> Amount:
     """Return the operations that ptflops counts for an interpolation: the number of result
     elements. It is a float if one float scale is given.
@@ -660,7 +658,7 @@ tensors.adds(_ELEMENTWISE, cause="elementwise.add-function", name="elementwise")
 
 
 @tensors.adds(_ELEMENTWISE, cause="elementwise.broadcast-shape", name="elementwise.misaligned")
-@with_formula("n of the shapes aligned to the left - n(y)")
+@with_formula("n of the shapes aligned from the left - n(y)")
 def elementwise_misaligned(call: Site) -> int:
     """Return how many more operations ptflops counts for an elementwise function because it
     broadcasts shapes from the left: elements of that shape - elements of the true result.

@@ -313,7 +313,7 @@ def functional_window_positions(
 
 
 @_products.contraction(_MATMUL, cause=BROADCAST, source="_matmul_flops_compute")
-@with_formula("prod(A) x B[-1]: batch axes that only B has are lost")
+@with_formula("prod(A) x B[-1]: batch axes that only B has are ignored")
 def matmul(call: Site) -> int:
     """Return the MACs that the tool counts for torch.matmul: number of elements of the first
     operand x last axis of the second.
@@ -619,7 +619,7 @@ def _hook_layer_shapes(call: Site) -> list[list[tuple[int, ...]]]:
 
 @hooks.contraction(HOOKED, cause="rnn.fused", stands_for=layers.operators_of_layers(HOOKED))
 @with_formula(
-    "T x B x (n(W_ih) + n(W_hh)), summed over layers; of two directions the first, twice"
+    "T x B x (n(W_ih) + n(W_hh)), summed over layers; for two directions, twice the first one"
 )
 def recurrent(call: Site) -> int:
     """Return the MACs that the tool counts for a recurrent layer or cell: steps x batch size x

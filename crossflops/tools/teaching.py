@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 CAUSE = "operator.taught"
 _PREFIX = "taught."
 _DERIVED = gradients_of(""), score_rerun_key(""), rerun_of("")
-_NO_MECHANISM = "the tool has no mechanism for formulas of a user"
-_NO_ADAPTER = "the tool has such a mechanism, and its plugin does not use it"
+_NO_MECHANISM = "the tool has no mechanism for formulas of users"
+_NO_ADAPTER = "the tool has such a mechanism, but its plugin does not use it"
 
 
 def lessons_for(
@@ -57,11 +57,11 @@ def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: 
     if not is_able:
         return _NO_ADAPTER
     if teaching.takes == "module" and not formula.module:
-        return f"{teaching.mechanism} takes modules, and this formula is about an operator"
+        return f"{teaching.mechanism} accepts only modules, but this formula is for an operator"
     if teaching.takes == "operator" and formula.module:
-        return f"{teaching.mechanism} takes operators, and this formula is about a module"
+        return f"{teaching.mechanism} accepts only operators, but this formula is for a module"
     if teaching.takes == "operator" and "." in formula.name.partition("::")[2]:
-        return f"{teaching.mechanism} takes all overloads of an operator, and not one"
+        return f"{teaching.mechanism} accepts all overloads of an operator, not a single one"
     return ""
 
 

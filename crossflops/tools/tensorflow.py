@@ -91,7 +91,7 @@ _PRODUCTS = ("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
 @_zero_if_open
-@with_formula("n(out) x filter area x filter[in], which is one group's")
+@with_formula("n(out) x filter area x filter[in], which belongs to one group")
 def convolution(call: Site) -> int:
     """Return the MACs that TensorFlow counts for a convolution: result elements x filter positions
     x input channels of one group.
@@ -476,9 +476,9 @@ for name, operators, cause, reason in (
         "loops",
         ("tf2onnx.Loop",),
         "control.loop-body-once",
-        "an operation in a loop stands once in the graph",
+        "an operation in a loop is in the graph once",
     ),
-    ("branches", ("tf2onnx.If",), "control.branch", "both branches stand in the graph"),
+    ("branches", ("tf2onnx.If",), "control.branch", "both branches are in the graph"),
 ):
     rules.misses(
         name,

@@ -110,7 +110,7 @@ def _thop_kernel_positions(call: Site) -> int:
 @new.contraction(layers.TRANSPOSED, cause="conv.transpose-output-size", name="transposed")
 @new.contraction(layers.CONVOLUTIONS, cause="conv.unbatched-axis")
 @new.contraction(_FILTERS, under(VMAP), cause="function.vmap", name="convolution.vmapped")
-@with_formula("n(y) x (x.shape[1] // groups) x K: the second axis is taken for the channels")
+@with_formula("n(y) x (x.shape[1] // groups) x K: the second axis is used as the channels")
 def convolution(call: Site) -> int:
     """Return the MACs that thop counts for a convolution, transposed or not: result elements x
     (second input axis // groups) x kernel positions.

@@ -59,7 +59,7 @@ def flop_counter_addmm_macs(call: Site) -> int:
     return prod(call.shape("1")) * call.shape("2")[-1]
 
 
-@with_formula("x.shape[0] x n(w) x prod(y.shape[2:]), x in place of y when transposed")
+@with_formula("x.shape[0] x n(w) x prod(y.shape[2:]), x instead of y when transposed")
 def convolution(call: Site) -> int:
     """Return the MACs that the tool counts for a convolution: batch size x number of weight
     elements x output positions (input positions if it is transposed).

@@ -178,7 +178,7 @@ for name, formula in (
 
 @begun.adds("aten::mul", cause="elementwise.add-function", name="mul")
 @begun.adds("aten::add", cause="elementwise.add-function", name="add")
-@with_formula("n(x), x the first operand, whatever the shape of the result")
+@with_formula("n(x), x the first operand, for any shape of the result")
 def first_elements(call: Site) -> int:
     """Return the operations that torch.profiler counts for mul and add: the number of elements of
     the first operand.

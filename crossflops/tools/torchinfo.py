@@ -20,7 +20,7 @@ from crossflops.ir.trace import (
     Times,
     Trace,
     child_paths,
-    subtree,
+    subtree_parameters,
 )
 from crossflops.rules.conditions import (
     HOOKS,
@@ -83,7 +83,7 @@ _SCRIPTED = "torch.jit._script.ScriptModule"
 _Line = tuple[int, int, bool]  # a module, its depth, and whether it stands further up as well
 
 
-@with_formula("weights that layers share, once more for each of these layers")
+@with_formula("weights that layers share, again for each of these layers")
 def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     """Return the parameters that torchinfo counts more than once, and those that it leaves out
     because they are pruned, as {cause: number, negative if left out}.
@@ -96,7 +96,7 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
     """
     lines = _torchinfo_summary_lines(trace)
     sizes = {
-        module: sum(map(_torchinfo_parameter_elements, subtree(module, trace.modules)))
+        module: sum(map(_torchinfo_parameter_elements, subtree_parameters(module, trace.modules)))
         for module in {module for module, _, _ in lines}
     }
     provided = [0] * len(lines)
@@ -107,7 +107,7 @@ def leaves_and_leftovers(trace: Trace) -> dict[str, int]:
             below = _lines_beneath_module(lines, index)
             provided[index] -= sum(provided[other] for other in below if not lines[other][2])
         total += 0 if again else max(provided[index], 0)
-    stored = subtree(0, trace.modules)
+    stored = subtree_parameters(0, trace.modules)
     masked = sum(
         _torchinfo_parameter_elements(parameter) - parameter.numel for parameter in stored
     )

@@ -41,7 +41,8 @@ for name, about, source in (
     (
         "undefined-tensor",
         recorded_as("of a tensor that was not created", undefined=True),
-        "torchprofile/ir.py: Variable.__post_init__: the type of a tensor never made is None",
+        "torchprofile/ir.py: Variable.__post_init__: the type of a tensor that was not created "
+        "is None",
     ),
     (
         "complex-constant",

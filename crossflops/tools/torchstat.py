@@ -88,7 +88,7 @@ def _torchstat_class_positions(modules: Modules) -> dict[str, int]:
     return indices
 
 
-@with_formula("Once for a module of a class that a registered module without children has")
+@with_formula("Once for a module whose class is the class of a registered module without children")
 def torchstat_wrapper_counts(modules: Modules) -> dict[int, int]:
     """Return {module index: 1 or 0}: 1 if the module's class is one that torchstat wraps, because
     a registered module without children has it.
@@ -100,7 +100,8 @@ def torchstat_wrapper_counts(modules: Modules) -> dict[int, int]:
 
 
 @with_formula(
-    "Once for a module with a base whose `__call__` was replaced, and its own later or never"
+    "Once for a module with a base class whose `__call__` was replaced before that of its own "
+    "class, or alone"
 )
 def torchstat_base_wrapper_counts(modules: Modules) -> dict[int, int]:
     """Return {module index: 1 or 0}: 1 if torchstat wraps a base of the module's class before that
@@ -328,7 +329,7 @@ def torchstat_transposed_macs(call: Site) -> int:
 
 @madd.adds(_TRANSPOSED, has("bias"), cause="bias.conv", name="transposed.bias")
 @madd.adds(_TRANSPOSED, cause=_FIRST, name="transposed.first", factor=-1)
-@with_formula("H W x Co, a sum for each position of the input")
+@with_formula("H W x Co, one sum for each position of the input")
 def torchstat_transposed_adds(call: Site) -> int:
     """Return the number of sums in the column MAdd for a transposed convolution of one example:
     input positions x output channels.
@@ -413,7 +414,7 @@ def one(call: Site) -> int:
 
 
 @flops.adds(_UPSAMPLE, cause="upsample.nearest", name="upsample")
-@with_formula("N Ho Wo: the channels are lost")
+@with_formula("N Ho Wo: the channels are ignored")
 def torchstat_upsample_positions(call: Site) -> int:
     """Return the operations in the column Flops for nn.Upsample: batch size x output positions,
     without the channels.

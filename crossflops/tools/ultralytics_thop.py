@@ -446,7 +446,7 @@ def softmax(call: Site) -> int:
 
 
 @hooked.adds(_LOG_SOFTMAX, cause="softmax")
-@with_formula("rows x 3 f: one logarithm more for each row")
+@with_formula("rows x 3 f: one additional logarithm for each row")
 def log_softmax(call: Site) -> int:
     """Return the operations that the tool counts for nn.LogSoftmax: 3 f per row of f elements,
     which is one logarithm more than for a softmax.
@@ -455,7 +455,7 @@ def log_softmax(call: Site) -> int:
 
 
 @hooked.adds(_SOFTMIN, cause="softmax")
-@with_formula("rows x (3 f - 1) + n(x): all elements are negated first")
+@with_formula("rows x (3 f - 1) + n(x): the tool also counts the negation of all elements")
 def softmin(call: Site) -> int:
     """Return the operations that the tool counts for nn.Softmin: those of a softmax, plus one
     negation for each input element.

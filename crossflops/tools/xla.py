@@ -468,7 +468,7 @@ def _xla_branches(call: Call) -> Sequence[Branch]:
     return cast(Sequence[Branch], call.settings.get("branches", ()))
 
 
-@with_formula("The instructions of a program as the analysis counts them")
+@with_formula("The instructions of a program that the analysis counts")
 def read_xla_program(calls: Sequence[Call], trace: Trace) -> list[Call]:
     """Return the instructions of a program as XLA's analysis counts them; those of a compiled
     program are compared with the lowered program.

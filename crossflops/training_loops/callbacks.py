@@ -142,7 +142,7 @@ class ProfiledStep:
             self._profiler = None
 
     def refuse(self, why: object) -> None:
-        """Warn why there is no profile, and profile no later step; the training goes on."""
+        """Warn why there is no profile, and profile no later step; the training continues."""
         self._is_over = True
         warnings.warn(f"no profile: {why}", CrossflopsWarning, stacklevel=3)
 

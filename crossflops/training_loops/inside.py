@@ -134,7 +134,7 @@ class _ChosenStep:
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
         """Handle the step of an optimizer: count it; if that raises, give up the profile and let
-        the training go on.
+        the training continue.
         """
         try:
             self._count(optimizer)

@@ -18,7 +18,7 @@ import msgspec
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write_file
 from crossflops.profiling.compiled import explain_unseen
-from crossflops.profiling.ranks import Round, sharing
+from crossflops.profiling.ranks import Round, sharing_processes
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
 from crossflops.tools.registry import conventions_from_texts
@@ -227,7 +227,9 @@ class FlopsProfiler:
             return
         heard, missing = meeting.collect_steps()
         others = [msgspec.json.decode(step, type=RankStep) for step in heard.values()]
-        ranks = Ranks(steps=(own, *others), missing=missing, sharing=sharing(self._model))
+        ranks = Ranks(
+            steps=(own, *others), missing=missing, sharing=sharing_processes(self._model)
+        )
         self._profile = msgspec.structs.replace(profile, ranks=ranks)
 
     def _count_step(self) -> "ShownProfile":
@@ -339,7 +341,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     """Write a page to the file `target` in the format of its suffix, or to stdout as text if it is
     None.
     """
-    from crossflops.render.formats import FORMATS, content_file_bytes, suffix
+    from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
     from crossflops.render.terminal import terminal_page_text
 
     if target is None:
@@ -348,7 +350,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     path = Path(target)
     text = (
         content_file_bytes(content, path)
-        if suffix(path) in FORMATS
+        if suffix(path) in file_suffixes()
         else f"{terminal_page_text(content)}\n".encode()
     )
     write_file(path, text, "give another output_file")
@@ -395,6 +397,6 @@ def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
         memory_how="PyTorch's allocator, in addition to what was allocated before",
         notes=tuple(notes),
         warnings=tuple(warnings),
-        sharing=sharing(model),
+        sharing=sharing_processes(model),
         world_size=int(os.environ.get("WORLD_SIZE", "1") or 1),
     )

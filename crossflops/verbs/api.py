@@ -18,6 +18,8 @@ from crossflops.targets.request import Request, is_empty_input
 from crossflops.targets.target import imports_restored
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from crossflops.facade import (
         ShownAudit,
         ShownBench,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         ShownMatches,
         ShownProfile,
         ShownReport,
+        ShownSweep,
         ShownTable,
     )
     from crossflops.verbs.export import Files
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
         | ShownProfile
         | ShownIdentification
         | ShownAudit
+        | ShownSweep
     )
 
 __all__ = [
@@ -60,6 +64,7 @@ __all__ = [
     "identify",
     "profile",
     "render",
+    "sweep",
     "table",
 ]
 
@@ -129,6 +134,11 @@ def count(
     shapes: bool = False,
     prompt: int | None = None,
     generate: int | None = None,
+    images: int | None = None,
+    cache_dtype: str = "",
+    draft: str = "",
+    draft_tokens: int | None = None,
+    acceptance: str | float = "",
     batch: int | None = None,
     seq: int | None = None,
     image_size: int | None = None,
@@ -140,7 +150,7 @@ def count(
 
     Args:
         target: A model object, or a target string: "model.onnx", "package.module:callable",
-            "file.py:callable".
+            "file.py:callable", or "pipeline.toml", which lists several models.
         inputs: Tensors (one, a tuple, a dict of keyword arguments, or `(args, kwargs)`), or texts
             such as "1x3x224x224".
         inputs_file: An .npz file with the values of the inputs.
@@ -167,6 +177,14 @@ def count(
         prompt: The tokens of a prompt: a language model, given by a target string, is counted as
             it generates, and the report has a `workload`. The tables are those of the prefill.
         generate: The number of new tokens of each request. It needs `prompt`, and the other way.
+        images: The number of images in each prompt of a vision-language model, in addition to the
+            tokens of `prompt`; `image_size` is their side.
+        cache_dtype: The precision of keys and values in the cache, such as "fp8"; by default that
+            of the model.
+        draft: The target string of a draft model, for speculative decoding.
+        draft_tokens: The tokens that it proposes in a round.
+        acceptance: How many of them are accepted on average, such as 2.5 or "5/2", or the chance
+            of each one: "80%".
         batch: The batch of a model that is given by its name, and the number of requests.
         seq: The tokens of the usual input of a model that is given by its name.
         image_size: The side in pixels of the usual image of a model that is given by its name.
@@ -192,16 +210,18 @@ def count(
         (64, 136, 16)
     """
     from crossflops.facade import ShownReport
-    from crossflops.verbs.count import native_count
+    from crossflops.verbs.count import count_target
 
     request = Request.from_arguments(
         target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments, dims=dims,
         trips=trips, branches=branches, vary=vary, observe=observe, as_=as_, train=train,
         frozen=tuple(frozen), trainable=tuple(trainable), optimizer=optimizer, loss=loss,
         weights=weights, shapes=shapes, prompt=prompt, generate=generate,
+        images=images, cache_dtype=cache_dtype, draft=draft, draft_tokens=draft_tokens,
+        acceptance=str(acceptance),
         sizes=_size_options(batch, seq, image_size), allow_pickle=allow_pickle,
     )  # fmt: skip
-    return ShownReport.of(native_count(request)[0])
+    return ShownReport.of(count_target(request))
 
 
 @imports_restored()
@@ -1037,6 +1057,67 @@ def _size_options(batch: int | None, seq: int | None, image_size: int | None) ->
     return {name: size for name, size in sizes.items() if size is not None}
 
 
+@accepting_formulas
+def sweep(
+    suite: str | Path | Mapping[str, Any],
+    *,
+    store: str | Path,
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    compare_to: str | Path = "",
+    jobs: int | None = None,
+    timeout: float = TIMEOUT,
+    executor: "Executor | None" = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> "ShownSweep":
+    """Return the number of each tool for each model and input of a suite, each counted once and
+    kept in a store.
+
+    Args:
+        suite: A TOML file, or a dict of the same form: {"model": [{"target": "model.onnx"}]}. A
+            model has target, and input, arg, dim, batch, seq, image_size, family and train; tools
+            and as (conventions) stand there, or beside "model" for all.
+        store: The folder of the rows. What it has is not counted again: a sweep that was ended
+            continues. A row holds for the versions of everything that it depends on.
+        only: Patterns of targets.
+        limit: The largest number of models and inputs, the first ones.
+        compare_to: The folder of another store, whose numbers may differ: see `changes`.
+        jobs: The number of models that are counted in parallel, each in a process; None for what
+            the machine allows.
+        timeout: The seconds that a model, and each tool on it, may take.
+        executor: An executor of `concurrent.futures` that counts the models in place of such
+            processes, such as `distributed.Client(...).get_executor()`.
+        on_progress: A function that gets a line about each model.
+
+    Returns:
+        The rows. A tool without a number has a row with its failure.
+
+    Raises:
+        InputError: The suite is invalid, a pattern matches no model, or a folder is not a store.
+        UnknownNameError: A tool is not installed, or a convention is unknown.
+
+    Example:
+        A MatMul of 4x8 by 8x2, 8 x (2 x 8 - 1) FLOPs, and a Relu of its 8 elements:
+
+        >>> import crossflops
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> suite = {"tools": [], "as": ["exact-2k-1"], "model": [{"target": "model.onnx"}]}
+        >>> with ThreadPoolExecutor(1) as executor:
+        ...     result = crossflops.sweep(suite, store="sweeps", executor=executor)
+        >>> [(row.tool, row.total) for row in result.rows]
+        [('native', 64), ('exact-2k-1', 128)]
+    """
+    from crossflops.facade import with_page
+    from crossflops.verbs.sweep.sweep import SweepChoice, run_sweep
+
+    choice = SweepChoice(
+        store=str(store), only=tuple(only), limit=limit, jobs=jobs, timeout=timeout,
+        compare_to=str(compare_to), executor=executor,
+    )  # fmt: skip
+    result: ShownSweep = with_page(run_sweep(suite, choice, on_progress or _ignore_api_progress))
+    return result
+
+
 @imports_restored()
 @accepting_formulas
 def diff(
@@ -1124,7 +1205,7 @@ def diff(
 
 
 def _refuse_model_options(**options: Any) -> None:
-    """Raise InputError if an option about models is given beside saved reports."""
+    """Raise InputError if an option about models is given together with saved reports."""
     for name, value in options.items():
         if value:
             from crossflops.errors import InputError
@@ -1277,7 +1358,7 @@ def render(
     module: str | None = None,
     consensus: bool = False,
 ) -> "SavedAnswer":
-    """Read a saved result, which can then be shown, asked and written in any format.
+    """Read a saved result, which can then be shown, queried and written in any format.
 
     Args:
         report: A file that a verb wrote with `-o FILE.json`, or `save("FILE.json")`.

@@ -82,7 +82,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
     """
     if request.given is not None:
         raise InputError(
-            "--batch changes the shapes of the inputs, and values are given",
+            "--batch changes the shapes of the inputs, but values are given",
             'give the shapes as text, such as ["1x3x224x224"]',
         )
     if not request.is_file:
@@ -191,9 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     native = count_source(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
     write_program(native, path, "convert the model to ONNX, and give the file")
-    notes = (
-        ("the weights are random: only their shapes are taken from the model",) if hollow else ()
-    )
+    notes = ("the weights are random; only their shapes are those of the model",) if hollow else ()
     return Runnable(
         request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
     )
@@ -261,7 +259,7 @@ def _as_it_runs(request: Request, otherwise: CountedModel | None) -> tuple[Count
             raise
         return otherwise, f"sizes and branches that depend on data are unknown: {error.message}"
     native = count_source(settled.source(), request.setting, ())
-    return native, f"sizes, iterations and branches are taken from a run on {run.inputs}"
+    return native, f"sizes, iterations and branches are those of a run on {run.inputs}"
 
 
 def _depends_on_data(native: CountedModel) -> bool:
@@ -426,9 +424,7 @@ def _run_in_worker(ready: Runnable, conditions: Conditions, profiled: bool) -> R
 
 
 def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
-    """Return the order that tells a worker how to run an ONNX file, with or without the
-    profiler.
-    """
+    """Return the order for a worker to run an ONNX file, with or without the profiler."""
     return FileOrder(
         path=ready.path, dims=ready.dims, specs=ready.specs, inputs_file=ready.inputs_file,
         allocated=ready.hollow, batch=ready.batch, optimization=conditions.optimization,
@@ -439,9 +435,7 @@ def _file_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Orde
 
 
 def _model_order(ready: Runnable, conditions: Conditions, profiled: bool) -> Order:
-    """Return the order that tells a worker how to run a model of a framework, with or without the
-    profiler.
-    """
+    """Return the order for a worker to run a framework model, with or without the profiler."""
     request = ready.request
     assert request.target is not None
     into_folder = profiled and runtime_frontend(conditions.runtime).traces_into_folder
@@ -512,7 +506,7 @@ def measure_batches(
         refuse_training(request, conditions)
     if conditions.runtime != ONNX and conditions.optimization != Conditions().optimization:
         raise InputError(
-            "--optimization can be used only with onnxruntime, and --runtime is "
+            "--optimization can be used only with onnxruntime, but --runtime is "
             f"{conditions.runtime}",
             "leave out --optimization, or leave out --runtime",
         )
@@ -686,7 +680,8 @@ _DTYPES = {  # precision of a peak -> that of the count
 
 
 def own_peak(threads: int, measure_anew: bool = False) -> BenchPeak | str:
-    """Return the measured peak of this machine with so many threads, or a text why there is none.
+    """Return the measured peak of this machine with this number of threads, or a text why it has
+    none.
 
     Measured with all CPUs, and its FP32 rate with one: with fewer than all, and more than one, the
     rate of one times their number is taken, which is the most that they can do. With
@@ -825,8 +820,7 @@ def _bench_warnings(bench: Bench, ready: Runnable, ran: Ran) -> Iterator[str]:
     measurement = bench.measurement
     if measurement is not None and not measurement.settled:
         yield (
-            "the run times did not become stable: there is other work on the machine, or "
-            "there were too few runs"
+            "the run times did not become stable: the machine is busy, or there were too few runs"
         )
     uncounted: set[str] = {node.node.key for node in ready.counted.ledger.uncounted}
     if ready.step is not None:
@@ -931,8 +925,8 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> tuple[ExecutedG
             break
     if best is None or 2 * best[0] < len(names):
         what = (
-            "kernels are matched to nodes by name only: the graph at no optimization level "
-            "of onnxruntime has these names"
+            "kernels are matched to nodes by name only, because the graph of no optimization "
+            "level of onnxruntime has these names"
         )
         return guess_executed_graph(ready.counted.graph.nodes, ran), what
     what = (

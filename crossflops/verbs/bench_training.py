@@ -49,7 +49,7 @@ def step_report(request: Request, optimizer: str) -> tuple[Report, CountedModel]
     if frontend is None or frontend.name != "torch":
         title = frontend.title if frontend is not None else "no known framework"
         raise InputError(
-            f"--train requires a PyTorch model, and this is a model of {title}", _NOT_TRAINED
+            f"--train requires a PyTorch model, but this is a model of {title}", _NOT_TRAINED
         )
     name = optimizer.lower()
     known = name if name in OPTIMIZERS else ""

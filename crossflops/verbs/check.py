@@ -50,7 +50,7 @@ _LFS = b"version https://git-lfs"
 def refuse_contradictions(
     targets: Sequence[str], update: bool, against: str | None, if_budgeted: bool
 ) -> None:
-    """Raise InputError if options of `check` have no effect beside others, or if the git
+    """Raise InputError if options of `check` have no effect with other options, or if the git
     repository does not have the revision `against`.
     """
     if against is not None:
@@ -444,7 +444,7 @@ def _file_bytes(budget: Budget) -> int:
 
     if budget.model is not None or not budget.request().is_file:
         raise InputError(
-            f"a rule about {FILE_BYTES} needs an ONNX file, and {budget.target} is not one",
+            f"a rule about {FILE_BYTES} needs an ONNX file, but {budget.target} is not one",
             f"use {MODEL_BYTES}, the bytes of its parameters",
         )
     folder = Path(budget.target).parent
@@ -504,8 +504,8 @@ def _with_residuals(budget: Budget, report: Report, on_progress: Callable[[str],
 
 
 def _read_baseline(path: Path, anew: bool) -> Baseline:
-    """Return the baseline in the file; an empty one if the file is missing, or, with `anew`,
-    invalid.
+    """Return the baseline in the file; an empty one if the file is missing, or if, with `anew`, it
+    is invalid.
 
     Raises InputError for a broken file, and always for one of a newer schema.
     """
@@ -516,7 +516,7 @@ def _read_baseline(path: Path, anew: bool) -> Baseline:
         schema = _decode_baseline_schema(data)
         if schema != SCHEMA:
             raise InputError(
-                f"{path} has schema {schema!r}, and this release reads schema {SCHEMA}",
+                f"{path} has schema {schema!r}, but this release reads schema {SCHEMA}",
                 "install the release of crossflops that wrote it, or a newer one",
             )
         return msgspec.json.decode(data, type=Baseline)

@@ -1,5 +1,6 @@
 """Make the native count of a model: normalize it, run it if requested, count it, and warn."""
 
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,10 +58,13 @@ _RUNS_DEAD = (
     "{} of these MACs are inside activation checkpoints; recomputing them, and the backward "
     "pass of reentrant checkpoints through them, is not counted"
 )
-_DEAD_UNKNOWN = "no output depends on {} nodes whose work is unknown; the first is {!r}: {}"
+_DEAD_UNKNOWN = (
+    "{} nodes whose work is unknown are ignored, because no output depends on them; "
+    "the first is {!r}: {}"
+)
 _OBSERVABLE = (
-    "the output sizes of node {} depend on values, and nodes after it are not counted; "
-    "--observe takes the sizes from one run in onnxruntime"
+    "the output sizes of node {} depend on values, so nodes after it are not counted; --observe "
+    "reads the sizes from one run in onnxruntime"
 )
 _NAMED = 3  # modules in a warning
 _DRAWS = "the file draws random numbers without a seed: sizes can differ in another run"
@@ -300,7 +304,7 @@ def _dead_macs(counted: CountedModel) -> int | UnsetType:
     return sum(row.cost.macs for row in dead if isinstance(row, CountedNode))
 
 
-def _tell_dead_nodes(graph: Graph) -> None:
+def _warn_of_dead_nodes(graph: Graph) -> None:
     """Warn if an ONNX file has nodes on which no output depends."""
     dead = count_dead(graph)
     for kind, unit in (("macs", "MACs"), ("flops", "FLOPs")):
@@ -393,7 +397,7 @@ def fold_by_convention(
     """
     if convention.formula is not None:
         raise InputError(
-            f"{convention.tool} is a formula over the config of a language model, and this model "
+            f"{convention.tool} is a formula over the config of a language model, but this model "
             "has no such config",
             f"use `crossflops count hf:config.json --as {convention.tool}`",
         )
@@ -404,12 +408,12 @@ def fold_by_convention(
         own = framework_title(counted.trace.framework)
         raise InputError(
             f"the convention {convention.tool} is for models of "
-            f"{framework_title(convention.framework)}, and this model is from {own}",
+            f"{framework_title(convention.framework)}, but this model is from {own}",
             f"choose a convention for models of {own}, or one for any framework (exact-2k-1)",
         )
     if not counted.trace.calls:
         raise InputError(
-            f"{convention.tool} counts calls of modules and functions, and a file does not "
+            f"{convention.tool} counts calls of modules and functions, but a file does not "
             "record these",
             "give the model as file.py:callable",
         )
@@ -507,9 +511,21 @@ def build_for(request: Request) -> ModelBuild:
     )
 
 
+def count_target(request: Request) -> Report:
+    """Return the report of a request about one model, or about a pipeline of several.
+
+    Raises what `native_count` raises.
+    """
+    if request.is_pipeline:
+        from crossflops.verbs.pipeline import count_pipeline
+
+        return count_pipeline(request)
+    return native_count(request)[0]
+
+
 @imports_restored()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
-    """Return (report, counted model) of a request, with everything that it asks for: conventions,
+    """Return (report, counted model) of a request, with everything that it requests: conventions,
     training step, workload.
 
     `build` is the model of the request, where the caller has more to ask of it.
@@ -523,8 +539,9 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         from crossflops.verbs.workload import count_generation
 
         return count_generation(request)
+    _refuse_generation_options(request)
     conventions = _request_conventions(request)
-    with collecting_warnings() as sentences:
+    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
         settled, formulas, run = _settle_sizes(request)
         if build is None or settled is not request:
             build = build_for(settled)
@@ -535,7 +552,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
                 sentence = _RUNS_DEAD.format(sum(inside.values()))
                 warnings.warn(sentence, CrossflopsWarning, stacklevel=2)
         if request.is_file:
-            _tell_dead_nodes(native.graph)
+            _warn_of_dead_nodes(native.graph)
         if request.is_file and not request.observe and (sizes := _node_with_open_sizes(native)):
             warnings.warn(_OBSERVABLE.format(sizes), CrossflopsWarning, stacklevel=2)
         if request.train:
@@ -547,6 +564,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
             from crossflops.report.view import with_shapes
 
             report = with_shapes(report, native.graph, native.trace)
+        warn_of_unmatched(native)
     typed = {
         "vary": request.vary or None,
         "observe": request.observe or None,
@@ -565,6 +583,45 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
         warnings=(*report.warnings, *sentences),
     )
     return report, native
+
+
+@contextmanager
+def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
+    """Yield a function that issues a warning if formulas that the request names match no call of a
+    counted model; those that count a call inside the block are known to match one.
+    """
+    sources: Any = sys.modules.get("crossflops.operators.formula_sources")
+    if sources is None or not sources.formulas_of_request():
+        yield lambda native: None
+        return
+    from crossflops.operators.formula import formula_names_in_use
+    from crossflops.verbs.unmatched_formulas import formula_mismatch_messages
+
+    with formula_names_in_use() as used:
+
+        def warn_of_unmatched(native: CountedModel) -> None:
+            """Issue a warning for formulas of the request that match no call of this model."""
+            for message in formula_mismatch_messages(native.graph, native.trace, used):
+                warnings.warn(message, CrossflopsWarning, stacklevel=2)
+
+        yield warn_of_unmatched
+
+
+def _refuse_generation_options(request: Request) -> None:
+    """Raise InputError for options of generated text where one pass is counted."""
+    options: dict[str, object] = {
+        "--images": request.images,
+        "--cache-dtype": request.cache_dtype,
+        "--draft": request.draft,
+        "--draft-tokens": request.draft_tokens,
+        "--acceptance": request.acceptance,
+    }
+    for flag, value in options.items():
+        if value:
+            raise InputError(
+                f"{flag} requires --prompt and --generate: one pass without a cache is counted",
+                f"add --prompt N --generate N, or leave out {flag}",
+            )
 
 
 def flags_of_training(request: Request) -> dict[str, Any]:

@@ -62,7 +62,9 @@ class DeviceQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def subject_names(self) -> tuple[str, ...]:
-        """The options that say which device is meant: at most one, unless they contradict."""
+        """Return the names of the options that select a device: at most one, unless they
+        contradict each other.
+        """
         names = [name for name in _QUESTIONS if getattr(self, name)]
         return tuple(names[:1] if {"here", "measure"} >= set(names) else names)
 

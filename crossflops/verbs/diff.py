@@ -79,7 +79,7 @@ def _read_report_file(source: Path) -> Report:
         raise InputError(f"{source} is not a valid report: {error}", _HINT) from error
     if report.schema != SCHEMA:
         raise InputError(
-            f"{source} has schema {report.schema!r}, and this release reads schema {SCHEMA}",
+            f"{source} has schema {report.schema!r}, but this release reads schema {SCHEMA}",
             "write the report again with this release",
         )
     return report

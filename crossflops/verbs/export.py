@@ -69,7 +69,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     if isinstance(source.model, OnnxFile):
         if requested.verify:
             raise InputError(
-                "--verify compares a file with its model, and TARGET is an ONNX file",
+                "--verify compares a file with its model, but TARGET is an ONNX file",
                 "give the model that the file was exported from",
             )
         return Files(_export_from_file(source, request.setting, requested))
@@ -82,13 +82,13 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     )
     files = Files(_from_model(source, request.setting, requested))
     if requested.to == "onnx":
-        _tell_unloadable(files[0])
+        _warn_if_unloadable(files[0])
     if ran is not None:
         files.agreement = compare_with_onnxruntime(files[0], ran)
     return files
 
 
-def _tell_unloadable(file: Path) -> None:
+def _warn_if_unloadable(file: Path) -> None:
     """Warn if the exported ONNX file cannot be loaded by a runtime."""
     from crossflops.export.loading import describe_unloadable
     from crossflops.frontends.onnx.binding import warn_about_file

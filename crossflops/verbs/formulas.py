@@ -35,8 +35,8 @@ def ask_formulas(
     answers = reconcile_formulas(conventions, architecture, tokens, sequences, report.macs)
     if answers.closed_form_macs != answers.native_macs:
         warnings.warn(
-            f"the graph has {answers.native_macs} MACs, and the formula over its config "
-            f"gives {answers.closed_form_macs}: every residual contains the difference",
+            f"the graph has {answers.native_macs} MACs, and the formula over its config gives "
+            f"{answers.closed_form_macs}, so each residual contains this difference",
             CrossflopsWarning,
             stacklevel=2,
         )
@@ -51,7 +51,7 @@ def _token_shape(report: Report) -> tuple[int, int]:
         if spec.name == _IDS and len(spec.shape) == 2:
             return spec.shape[0], spec.shape[1]
     raise InputError(
-        f"formulas require tokens, and the model has no input with the name {_IDS}",
+        f"formulas require tokens, but the model has no input with the name {_IDS}",
         f"give the tokens as {_IDS}: --input {_IDS}=1x128:int64",
     )
 

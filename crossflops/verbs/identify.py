@@ -206,25 +206,27 @@ def _trials(
             continue
         ratio = Fraction(side, _image_side(model) or side) ** 2
         low, high = min(ratio, ratio**2) * _LESS, max(ratio, ratio**2) * _MORE
-        if any(low <= factor <= high for factor in _growth(figure, model)):
+        if any(low <= factor <= high for factor in _figure_ratios(figure, model)):
             yield trial
         else:
             far.append(str(side))
     if far:
         out_of_reach.append(
-            f"image sizes {', '.join(far)}: the work there is between proportional to the pixels "
-            "and to their square, which the figure is not"
+            f"image sizes {', '.join(far)}, because the figure is outside of the possible range "
+            "there (work grows at least with the number of pixels, and at most with its square)"
         )
     if not request.is_file:
         yield from _setting_trials(request)
     for batch in BATCHES:
-        if any(abs(factor / batch - 1) <= _BATCH_SLACK for factor in _growth(figure, model)):
+        if any(
+            abs(factor / batch - 1) <= _BATCH_SLACK for factor in _figure_ratios(figure, model)
+        ):
             batched = _batch_trial(request, model, batch)
             if batched is not None:
                 yield batched
 
 
-def _growth(figure: PublishedFigure, model: ModelNumbers) -> list[Fraction]:
+def _figure_ratios(figure: PublishedFigure, model: ModelNumbers) -> list[Fraction]:
     """Return the ratios figure / number and figure / (2 x number), for each number of the model
     that counts work.
     """

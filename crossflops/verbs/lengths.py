@@ -122,7 +122,9 @@ def _fit_piece(
     neighbors = range(first, min(first + HIGHEST + 2, last))
     values = [count(size) for size in neighbors]
     for enough in range(len(neighbors), 2, -1):
-        degrees = [degree(neighbors[:enough], column, 1) for column in _columns(values[:enough])]
+        degrees = [
+            degree(neighbors[:enough], column, 1) for column in _values_by_kind(values[:enough])
+        ]
         if None not in degrees:
             short = _interpolate_piece(
                 neighbors[:enough], values[:enough], first, neighbors[enough - 1]
@@ -141,7 +143,7 @@ def _fit_up_to(
     for order in range(1, HIGHEST + 1):
         sizes = range(first, min(first + order, last) + 1)
         piece = _interpolate_piece(sizes, [count(size) for size in sizes], first, last)
-        if all(_holds(count, piece, size) for size in checked_sizes):
+        if all(_piece_holds(count, piece, size) for size in checked_sizes):
             return piece
         if first + order >= last:
             break
@@ -156,17 +158,17 @@ def _interpolate_piece(
     """
     terms = tuple(
         interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
-        for column in _columns(values)
+        for column in _values_by_kind(values)
     )
     return PolynomialPiece(first, last, terms)
 
 
-def _columns(values: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def _values_by_kind(values: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Return the values by kind of count: one tuple for each kind, with a value for each size."""
     return list(zip(*values, strict=True))
 
 
-def _holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
+def _piece_holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
     """Return whether the polynomials of the piece give the counts at this size."""
     counted = count(size)
     return all(
@@ -176,15 +178,15 @@ def _holds(count: Counter, piece: PolynomialPiece, size: int) -> bool:
 
 
 def _extend_piece(count: Counter, piece: PolynomialPiece, beyond: int) -> PolynomialPiece:
-    """Return a copy of the piece that goes on to the last length before `beyond` at which it still
+    """Return a copy of the piece that extends to the last length before `beyond` at which it still
     holds.
     """
     low, high = piece.last, beyond
-    if high > low + 1 and not _holds(count, piece, low + 1):
+    if high > low + 1 and not _piece_holds(count, piece, low + 1):
         high = low + 1
     while high > low + 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _holds(count, piece, middle) else (low, middle)
+        low, high = (middle, high) if _piece_holds(count, piece, middle) else (low, middle)
     return msgspec.structs.replace(piece, last=low)
 
 
@@ -196,7 +198,7 @@ def fit_prompts(count: Counter, first: int, last: int) -> tuple[Terms | None, ..
     at least one is a check.
     """
     sizes = sorted({first, first + 1, first + 2, (first + last) // 2, last} & {*range(last + 1)})
-    columns = _columns([count(size) for size in sizes])
+    columns = _values_by_kind([count(size) for size in sizes])
     return tuple(
         interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
         if degree(sizes, column, 1) is not None

@@ -30,11 +30,11 @@ def framework_versions(is_file: bool) -> dict[str, str]:
         known = (pair for frontend in FRONTENDS for pair in frontend.versions)
         names += [name for module, name in known if module in sys.modules]
     folders = tuple(sys.path)
-    return {name: text for name in names if (text := _distribution_version(name, folders))}
+    return {name: text for name in names if (text := distribution_version(name, folders))}
 
 
 @functools.lru_cache(maxsize=64)
-def _distribution_version(name: str, folders: tuple[str, ...]) -> str:
+def distribution_version(name: str, folders: tuple[str, ...]) -> str:
     """Return the version of an installed distribution, "" if it is not installed; it is cached.
 
     The name of its folder says it. `importlib.metadata`, whose import takes a tenth of the time of

@@ -83,7 +83,8 @@ def read_published_table(path: Path, library: str = "") -> PublishedTable:
     for number, cells in table[1:]:
         if len(cells) < len(heads):
             raise InputError(
-                f"{path}, line {number}, has {len(cells)} cells, and the head has {len(heads)}",
+                f"{path}, line {number}, has {len(cells)} cells, but the first line has "
+                f"{len(heads)} columns",
                 "add the missing cells, or quote cells that contain a comma",
             )
         row_name = f"{path}, line {number}"

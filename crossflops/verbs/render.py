@@ -14,25 +14,29 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import SCHEMA, Report
+from crossflops.report.sweep import Sweep
 from crossflops.verbs.compare.questions import answer_report_questions
 
 SavedResult: TypeAlias = (
-    Report | Bench | EfficiencyReport | TrainingProfile | Identification | Audit
+    Report | Bench | EfficiencyReport | TrainingProfile | Identification | Audit | Sweep
 )
 _HINT = "give a file written by `crossflops count`, `compare` or `bench` with -o FILE.json"
-Found = TypeVar("Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit)
+Found = TypeVar(
+    "Found", Report, Bench, EfficiencyReport, TrainingProfile, Identification, Audit, Sweep
+)
 _KINDS: tuple[tuple[str, type[Any]], ...] = (  # a key that only this kind of result has
     ("curve", Bench),
     ("latencies", TrainingProfile),
     ("efficiency", EfficiencyReport),
     ("candidates", Identification),
     ("contradictions", Audit),
+    ("compared_to", Sweep),
 )
 
 
 def read_saved_result(path: Path) -> SavedResult:
-    """Return the result that a file has, of whatever verb wrote it. Raises CrossflopsError for
-    a file that cannot be read, or that is no such result.
+    """Return the result in a file that any verb wrote. Raises CrossflopsError if the file cannot
+    be read or is not such a result.
     """
     data = _read_report_bytes(path)
     kind: type[Any] = next((kind for key, kind in _KINDS if _has_json_key(data, key)), Report)
@@ -94,7 +98,7 @@ def _decode_report(path: Path, data: bytes, kind: type[Found]) -> Found:
         raise CrossflopsError(f"{path} is not a valid report: {error}", _HINT) from error
     if report.schema != SCHEMA:
         raise CrossflopsError(
-            f"{path} has schema {report.schema!r}, and this release reads schema {SCHEMA}",
+            f"{path} has schema {report.schema!r}, but this release reads schema {SCHEMA}",
             "write the report again with this release",
         )
     return report

@@ -57,7 +57,7 @@ def revision_of(text: str) -> tuple[str, str]:
     if ":" in target:
         refuse_unknown(before)
         return before, target
-    if not _git("cat-file", "-e", f"{before}:./{target}").returncode:
+    if not _run_git("cat-file", "-e", f"{before}:./{target}").returncode:
         return before, target
     is_kept = is_file(target) or target.endswith((".json", ".json.gz"))
     if is_kept and before not in _LIBRARIES and not Path(text).exists():
@@ -74,10 +74,10 @@ def revision_of(text: str) -> tuple[str, str]:
 
 def refuse_unknown(revision: str) -> None:
     """Raise InputError if git does not know the revision, with a hint how to fetch it."""
-    if not _git("rev-parse", "--verify", "--quiet", "--end-of-options",
+    if not _run_git("rev-parse", "--verify", "--quiet", "--end-of-options",
                 f"{revision}^{{commit}}").returncode:  # fmt: skip
         return
-    status = _git("rev-parse", "--git-dir").returncode
+    status = _run_git("rev-parse", "--git-dir").returncode
     if status == _NOT_INSTALLED:
         raise InputError(
             f"{revision!r} looks like a git revision, but git is not installed", "install git"
@@ -88,7 +88,7 @@ def refuse_unknown(revision: str) -> None:
             "change to a folder of the repository, or leave out the revision",
         )
     message = f"unknown git revision {revision!r}"
-    is_shallow = _git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
+    is_shallow = _run_git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
     if is_shallow:
         message += ": this is a shallow clone"
     raise InputError(message, _missing_revision_remedy(revision, is_shallow))
@@ -102,8 +102,8 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
         return (
             f"name one commit: `git merge-base {both[1]} {both[2]}` prints their common ancestor"
         )
-    names = _git("for-each-ref", "--format=%(refname:short)", "refs").stdout.split()
-    remotes = _git("remote").stdout.split()
+    names = _run_git("for-each-ref", "--format=%(refname:short)", "refs").stdout.split()
+    remotes = _run_git("remote").stdout.split()
     for remote in remotes:
         if f"{remote}/{revision}" in names:
             return f"write {remote}/{revision}, which exists in this clone"
@@ -128,7 +128,7 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
 
 def _files_at(revision: str) -> list[str]:
     """Return the paths of the model files below this folder at a git revision."""
-    listed = _git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
+    listed = _run_git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
     return [name for name in listed if is_file(name)]
 
 
@@ -149,11 +149,11 @@ def path_at_revision(revision: str, path: str) -> str | None:
             "--update` on that file and `crossflops check` on the new one",
         )
     name = os.path.relpath(index, here)
-    if not _git("cat-file", "-e", f"{revision}:./{name}").returncode:
+    if not _run_git("cat-file", "-e", f"{revision}:./{name}").returncode:
         return name
     enclosing = [folder.as_posix() for folder in index.relative_to(top).parents][:-1]
     listed = (
-        _git("ls-tree", "--full-tree", "-z", revision, "--", *enclosing) if enclosing else None
+        _run_git("ls-tree", "--full-tree", "-z", revision, "--", *enclosing) if enclosing else None
     )
     for row in listed.stdout.split("\0") if listed is not None else ():
         if row.startswith(_OF_SUBMODULE):
@@ -173,11 +173,11 @@ def old_names(revision: str, paths: Iterable[str]) -> dict[str, str]:
     files = [path for path in paths if Path(path).is_file()]
     with tempfile.TemporaryDirectory(prefix="crossflops-") as folder:
         index = Path(folder, "index")
-        known = Path(_git("rev-parse", "--git-path", "index").stdout.strip())
+        known = Path(_run_git("rev-parse", "--git-path", "index").stdout.strip())
         if known.is_file():
             index.write_bytes(known.read_bytes())
-        _git("add", "--intent-to-add", "--force", "--", *files, index=index)
-        listed = _git(
+        _run_git("add", "--intent-to-add", "--force", "--", *files, index=index)
+        listed = _run_git(
             "diff", "--name-status", "-M", "-z", "--no-relative", "--diff-filter=R", revision,
             index=index,
         )  # fmt: skip
@@ -192,7 +192,7 @@ def files_called(name: str) -> list[str]:
     """Return the paths of all files in the git repository with this name, relative to this
     folder.
     """
-    listed = _git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
+    listed = _run_git("ls-files", "-co", "--exclude-standard", "-z", "--full-name", "--",
                   f":(top,glob)**/{name}")  # fmt: skip
     paths = (repository() / path for path in listed.stdout.split("\0") if path)
     here = Path.cwd().resolve()
@@ -222,7 +222,7 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
         tree = Path(temporary, top.name)
         # without hooks, and whole where the reader's own tree is sparse
         settings = ("-c", f"core.hooksPath={os.devnull}", "-c", "core.sparseCheckout=false")
-        made = _git(*settings, "worktree", "add", "--detach", str(tree), revision)
+        made = _run_git(*settings, "worktree", "add", "--detach", str(tree), revision)
         if made.returncode:
             raise InputError(
                 f"git cannot check {revision} out: {made.stderr.strip()}", _CHECKOUT_HINT
@@ -231,7 +231,7 @@ def checking_out_revision(revision: str) -> Iterator[Path]:
             folder = tree / Path.cwd().resolve().relative_to(top)
             yield folder
         finally:
-            _git("worktree", "remove", "--force", str(tree))
+            _run_git("worktree", "remove", "--force", str(tree))
 
 
 def count_in(request: Request, folder: Path, revision: str) -> Report:
@@ -310,10 +310,10 @@ def _paths_inside_repository(paths: list[str], top: Path) -> Iterator[Path]:
 
 def repository() -> Path:
     """Return the path of the git repository's top folder."""
-    return Path(_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
+    return Path(_run_git("rev-parse", "--show-toplevel").stdout.strip()).resolve()
 
 
-def _git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess[str]":
+def _run_git(*words: str, index: Path | None = None) -> "subprocess.CompletedProcess[str]":
     """Run a git command, with another index file if one is given; return its exit status and
     output.
     """

@@ -13,6 +13,7 @@ from crossflops.report.efficiency import EfficiencyReport
 from crossflops.report.identification import Identification
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import Report
+from crossflops.report.sweep import Sweep
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 # The type of the report that each verb writes, of those that `render` reads.
@@ -24,6 +25,7 @@ REPORT_TYPES: Mapping[str, type] = {
     "profile": TrainingProfile,
     "identify": Identification,
     "audit": Audit,
+    "sweep": Sweep,
 }
 
 

@@ -50,7 +50,7 @@ def count_row(name: str, request: Request, tools: Sequence[str]) -> CountedRow:
 
 def _count_with_tools(request: Request, tools: Sequence[str]) -> Report:
     """Return the report of a model, with the totals by the conventions of these tools."""
-    return count.native_count(msgspec.structs.replace(request, as_=tuple(tools)))[0]
+    return count.count_target(msgspec.structs.replace(request, as_=tuple(tools)))
 
 
 def _refusal(request: Request, tool: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def serve(result: str, requests: BinaryIO, say: Say, answered: Callable[[Wait], 
     threading.Thread(target=_listen, args=(requests, released), daemon=True).start()
 
     def wait() -> None:
-        """Tell the parent that this process is ready, and wait until it says "go"."""
+        """Send the parent the message that this process is ready, and wait for its line "go"."""
         say("ready")
         released.wait()
 

@@ -227,7 +227,9 @@ def _fork_workers(
             os.read(gate, 1)  # which ends when nobody holds the other end
             source = sources[order.job.model]
             _run_forked_worker(
-                order, {*native, gate}, partial(worker.ask, adapter=adapter, source=source)
+                order,
+                {*native, gate},
+                partial(worker.run_when_permitted, adapter=adapter, source=source),
             )
         numbers[process] = model_index
         say(f"forked {model_index} {process}")

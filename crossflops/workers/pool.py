@@ -177,8 +177,8 @@ class Workers:
                 workers.append(self._worker(model_index, job))
         self._active = list(workers)
         # Parents first: whoever is started alone is listened to by a thread, and no fork has one.
-        for siblings in sorted(_siblings(workers), key=_is_alone):
-            if len(siblings) < self._fewest or _is_alone(siblings):
+        for siblings in sorted(_forkable_groups(workers), key=_need_own_processes):
+            if len(siblings) < self._fewest or _need_own_processes(siblings):
                 self._start_alone(siblings)
             elif self._fork:
                 self._start_parent(siblings)
@@ -278,7 +278,7 @@ class Workers:
         self._scratch.close()
 
     def _start_ready_workers(self) -> None:
-        """Let released workers that are ready run, as many as CPUs are free.
+        """Start the released workers that are ready, up to the number of free CPUs.
 
         It is called by whatever thread has news. Those that read a file come last, and of a large
         one when all others have ended: each holds the weights for itself, and several times, where
@@ -327,7 +327,7 @@ class Workers:
         return self._folder / f"model{model}"
 
 
-def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
+def _forkable_groups(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
     """Yield groups of workers that one fork server can fork: of the same Python, framework and
     ONNX file.
     """
@@ -339,8 +339,8 @@ def _siblings(workers: Sequence[Worker]) -> Iterator[list[Worker]]:
     yield from groups.values()
 
 
-def _is_alone(siblings: Sequence[Worker]) -> bool:
-    """Return whether the tools of this group need a process of their own each."""
+def _need_own_processes(siblings: Sequence[Worker]) -> bool:
+    """Return whether each tool of this group needs its own process."""
     return siblings[0].order.job.own_process
 
 

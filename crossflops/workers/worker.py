@@ -62,10 +62,12 @@ def answer_job(job: Job, wait: Wait) -> Profile | Failure:
     except BaseException as problem:  # a tool may well call sys.exit
         print_traceback(problem)
         return tool_failure(job.tool, stage, problem, hint)
-    return ask(job, wait, adapter, source)
+    return run_when_permitted(job, wait, adapter, source)
 
 
-def ask(job: Job, wait: Wait, adapter: Adapter, source: Source) -> Profile | Failure:
+def run_when_permitted(
+    job: Job, wait: Wait, adapter: Adapter, source: Source
+) -> Profile | Failure:
     """Wait for permission, then run the loaded tool on the model; return its profile or failure.
 
     Where values turn out to be needed, on one that is built with them, if nobody forbade it.
@@ -140,9 +142,7 @@ def build_job_source(job: Job) -> Source:
 
 
 def _unpack_job_source(job: Job) -> Source:
-    """Return the caller's model from its file; its weights become fake if the job asks
-    for that.
-    """
+    """Return the caller's model from its file, with fake weights if the job requests them."""
     source = Source(*jobs.unpack(Path(job.pickle_path or "")))
     frontend = frontend_of(source.model)
     if job.weights != FAKE or frontend is None:

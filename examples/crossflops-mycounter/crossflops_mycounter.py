@@ -67,7 +67,7 @@ CAUSES = (
         title="a FLOP for each row of a linear layer",
         page="mycounter 1.1 adds one FLOP for each row that a linear layer is given. Nothing is "
         "computed there, and no other tool has it.",
-        recognise="The amount is the number of rows, whatever the width of the layer.",
+        recognise="The amount is the number of rows, for any width of the layer.",
     ),
 )
 

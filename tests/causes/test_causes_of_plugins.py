@@ -36,9 +36,9 @@ def test_a_plugin_brings_its_own(plugins):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("OURS_TWICE", "another bears that id"),
-        ("NO_CAUSES", "is no Cause"),
-        ("MISSING", "do not load"),
+        ("OURS_TWICE", "which already exists"),
+        ("NO_CAUSES", "is not a Cause"),
+        ("MISSING", "cannot load the causes"),
     ],
 )
 def test_a_broken_plugin_is_named_and_costs_no_other(plugins, name, words):

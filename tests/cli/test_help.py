@@ -96,6 +96,7 @@ def folder(tmp_path, monkeypatch):
     graph = "agraph (float[1,3] x, float[3,4] w) => (float[1,4] y) { y = MatMul(x, w) }"
     for name in ("model", "other"):
         saved(tmp_path, with_weights(graph, "w"), f"{name}.onnx")
+    (tmp_path / "suite.toml").write_text('tools = []\n[[model]]\ntarget = "model.onnx"\n')
     (tmp_path / "crossflops.toml").write_text('[budgets."model.onnx"]\nrules = ["macs <= 1G"]\n')
     monkeypatch.chdir(tmp_path)
     assert main(["count", "model.onnx", "-o", "report.json"]) == 0

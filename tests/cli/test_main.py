@@ -201,7 +201,7 @@ def test_the_module_is_the_command():
     assert done.returncode == 2
     assert done.stderr == (
         "error: x.pdf has the suffix '.pdf', which is not a known format\n"
-        "hint: choose one of .json, .md, .txt, .tex, .html, .csv, .json.gz\n"
+        "hint: choose one of .json, .md, .txt, .tex, .html, .csv, .json.gz, .parquet\n"
     )
 
 

@@ -107,7 +107,7 @@ def test_tools_fits_on_eighty_columns(line):
     [
         ("2.13.0+cpu", "2.13.0", "0.28.0+cpu", "ok", "ok"),
         ("2.13.0+cu130", "2.13.0", "0.28.0+cu130", "ok", "ok"),
-        ("2.13.0+cpu", "2.13.0", "0.28.0+cu130", "ok", "with the shim"),
+        ("2.13.0+cpu", "2.13.0", "0.28.0+cu130", "ok", "which replaces the missing parts"),
         ("2.12.0", "2.13.0", "0.28.0+cu130", "broken", "requires torch 2.13.0, but torch 2."),
     ],
 )
@@ -232,7 +232,8 @@ def test_explain_finds_by_words(line):
     data = json.loads(line("explain", "relu twice", "--json")[1])
     assert "functional.double-counted" in [cause["id"] for cause in data["causes"]]
     assert line("explain", "native")[1].startswith("native · ")
-    assert line("explain", "Residual")[1].startswith("residual · what no cause explains\n")
+    title = "residual · the difference that no cause explains\n"
+    assert line("explain", "Residual")[1].startswith(title)
     assert line("explain", "torch", "flop", "counter")[1].startswith("torch-flop-counter@")
 
 

@@ -119,7 +119,8 @@ def test_a_packed_recurrence_of_two_directions_is_named():
     _, native = native_count(Request.from_arguments(Packed(), torch.rand(5, 3, 4)))
     exact = count_training_step(native.graph, TrainedWeights(native.trace, (), ()))
     assert [row.reason for row in exact.unknown] == [
-        "the number of its longest sequences is unknown: counted as if all were"
+        "the number of its longest sequences is unknown; counted as if all sequences were the "
+        "longest"
     ]
     # forward 10 rows, 2 ways of 9 gates by 4 + 3; backward that of the weights, and 7 rows by 3
     assert total_work(exact).forward.macs == 10 * 2 * 9 * 7
@@ -497,7 +498,11 @@ def test_what_turns_the_gradient_of_a_weight_is_named():
     reasons = [row.reason for row in step.uncounted]
     assert (
         reasons
-        == ["the model turns the gradient of its weight on or off: counted as before the run"] * 2
+        == [
+            "the model switches the gradient of its weight on or off while it runs; counted as it "
+            "was before the run"
+        ]
+        * 2
     )
 
 

@@ -317,7 +317,7 @@ def test_what_a_reentrant_checkpoint_detaches_at_its_end_is_named():
     model, x = Detaching(None), torch.randn(2, 3)
     model.last = nn.Linear(6, 7).requires_grad_(False)
     step = native_count(Request.from_arguments(model, x, train=True))[0].training
-    named = "output of a reentrant checkpoint is detached; counted as if attached"
+    named = "the output of a reentrant checkpoint is detached; counted as if it were attached"
     assert [row.reason for row in step.uncounted] == [named]
     backward = step.backward_input_macs + step.backward_weight_macs + step.recomputed_macs
     forward, ran = executed.step(model, (x,))
@@ -375,7 +375,7 @@ def test_what_is_not_followed_is_named(model):
     step = step_of(model)
     assert step.recomputed_macs == 0
     assert [row.reason for row in step.uncounted] == [
-        "unknown how much of it a checkpoint recomputes"
+        "it is unknown how much of it a checkpoint recomputes"
     ] * 2
 
 

@@ -155,7 +155,7 @@ def test_what_hands_no_gradient_on_and_leaves_no_trace_is_named():
     model = Layers(lambda s, x: Stop.apply(x))
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert [row.reason for row in step.uncounted] == [
-        "in an autograd.Function that returns no gradient; counted as if it did"
+        "in an autograd.Function that returns no gradient; counted as if it returned one"
     ]
 
 
@@ -218,7 +218,8 @@ def test_what_does_not_run_without_values_is_named(function, reason):
     step = crossflops.count(model, torch.rand(2, 4), train=True).training
     assert (step.backward_input_macs, step.backward_weight_macs) == (80, 120)
     named = (
-        "in an autograd.Function, which has a custom backward; counted as if derived automatically"
+        "in an autograd.Function, which has a custom backward pass; counted as if it were derived "
+        "automatically"
     )
     assert [row.reason for row in step.uncounted] == [f"{named} ({reason})"]
 

@@ -204,11 +204,11 @@ def test_what_a_tool_does_not_take_is_named(folder):
         for profile in report.profiles
     }
     modules_only = (
-        "custom_ops of thop.profile takes modules, and this formula is about an operator"
+        "custom_ops of thop.profile accepts only modules, but this formula is for an operator"
     )
     assert refused == {
         "thop": {modules_only},
-        "torchinfo": {"the tool has no mechanism for formulas of a user"},
+        "torchinfo": {"the tool has no mechanism for formulas of users"},
     }
 
 

@@ -368,7 +368,7 @@ def hooked_value(model, x):
     return x
 
 
-HOOKED = "a hook is called with its gradient: what that does is not counted"
+HOOKED = "a hook receives its gradient; the work of the hook is not counted"
 
 
 @pytest.mark.parametrize("place", ["value", "module", "parameter"])

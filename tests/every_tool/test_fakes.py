@@ -119,12 +119,16 @@ def test_a_tool_that_reads_values_is_given_some(target, monkeypatch):
     asked = Job(
         tool="reads", setting=Setting(), target=target("plain"), inputs=SPECS, weights=None
     )
-    answer = worker.ask(asked, lambda: None, ReadsWeights(), worker.build_job_source(asked))
-    reason = "running it reads values (aten._local_scalar_dense.default)"
+    answer = worker.run_when_permitted(
+        asked, lambda: None, ReadsWeights(), worker.build_job_source(asked)
+    )
+    reason = "running the model reads values (aten._local_scalar_dense.default)"
     assert (answer.total, answer.setting.fake) == (1, UNSET)
     assert answer.weights == WeightsKind("real", reason)
     forced = msgspec.structs.replace(asked, weights="fake")
-    failed = worker.ask(forced, lambda: None, ReadsWeights(), worker.build_job_source(forced))
+    failed = worker.run_when_permitted(
+        forced, lambda: None, ReadsWeights(), worker.build_job_source(forced)
+    )
     assert isinstance(failed, Failure)
     assert failed.message == reason
 

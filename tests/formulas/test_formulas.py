@@ -154,7 +154,7 @@ def test_a_call_that_a_formula_cannot_tell_is_uncounted(model: str, tmp_path: Pa
 def test_two_formulas_for_one_operator_are_refused(model: str, own: str, tmp_path: Path) -> None:
     """The error names both files; the same file twice is one."""
     other = written(tmp_path, OWN.replace("2 * b", "3 * b"), "other.py")
-    with pytest.raises(FormulaError, match=r"two formulas for mylib::Flash: .*own.py.*other.py"):
+    with pytest.raises(FormulaError, match=r"two formulas count mylib::Flash: .*own.py.*other.py"):
         crossflops.count(model, formulas=[own, other])
     assert crossflops.count(model, formulas=[own, own]).macs == FLASH_MACS
     assert not STATE.requested
@@ -205,7 +205,7 @@ def test_a_registry_is_a_value() -> None:
     empty = FormulaRegistry()
     one = empty.add(Formula(name="a::b", function=first, origin=origin))
     assert (len(empty), len(one)) == (0, 1)
-    with pytest.raises(FormulaError, match="two formulas for a::b"):
+    with pytest.raises(FormulaError, match="two formulas count a::b"):
         one.add(Formula(name="a::b", function=second, origin=origin))
     assert [formula.function for formula in one] == [first]
 

@@ -289,7 +289,7 @@ def scan(call):
         ),
         ("inner=Cost(macs=(s - 1)", "inner=Cost(macs=(s + 1)", "autograd of the reference runs"),
         ("Cost(macs=s * n * d * d, a", "Cost(macs=s * n * d / 1, a", "returns macs="),
-        ("reference=plain,", "", "has shapes= and no reference="),
+        ("reference=plain,", "", "has shapes=, but no reference="),
     ],
 )
 def test_a_formula_is_held_against_its_reference(

@@ -71,8 +71,8 @@ def test_masked_layers_are_counted_dense_and_their_blocks_stated(freeze):
     report = crossflops.count(model, torch.randn(1, 256, 16), train=not freeze)
     assert report.macs == 2 * LAYER
     note = (
-        "FlexAttention is counted dense, 4194304 MACs; a kernel that skips the blocks that its "
-        "masks leave out runs 12 of 16 blocks, 3145728 MACs"
+        "FlexAttention is counted without block sparsity, 4194304 MACs; a kernel that skips "
+        "masked blocks runs 12 of 16 blocks, 3145728 MACs"
     )
     assert note in report.to_json()  # three of four blocks, of two heads in two layers
 

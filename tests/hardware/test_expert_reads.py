@@ -130,7 +130,7 @@ def test_experts_of_a_list_are_those_of_the_count(tokens, chosen, model):
     """48 weights of four bytes for each that has tokens; the 8 bytes of k are no weight."""
     own = experts_of_a_list(tokens, [2] * chosen)
     assert sum(weights for weights, *_ in moved(own, model).values()) == chosen * 48 * 4
-    assert "as the router chose on those inputs" in describe_experts(own)
+    assert "to which the router sent tokens of these inputs" in describe_experts(own)
 
 
 def test_what_is_assumed_of_experts_is_said():
@@ -139,5 +139,5 @@ def test_what_is_assumed_of_experts_is_said():
     taken = tensor("y", 3, 6, 4)
     own = graph([node("Gather", [stack, numbers], [taken])], [numbers], [taken])
     assert "routed evenly" in describe_experts(mixture(1, 8, 2))
-    assert "up to all" in describe_experts(replace(own, idle_params=6))
+    assert "at most all experts" in describe_experts(replace(own, idle_params=6))
     assert describe_experts(own) == ""

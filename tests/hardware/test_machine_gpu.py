@@ -113,7 +113,7 @@ def test_no_driver_is_one_sentence(driver):
     driver(nvml(**H100 | {"nvmlInit": init}))
     assert gpus() == (
         (),
-        ("NVML answers: NVML Shared Library Not Found; there is no NVIDIA GPU or no driver",),
+        ("NVML reports: NVML Shared Library Not Found; there is no NVIDIA GPU or no driver",),
     )
 
 
@@ -132,7 +132,7 @@ def test_a_driver_that_fails_later_is_said(driver):
         raise DriverError("GPU is lost")
 
     driver(nvml(**H100 | {"nvmlDeviceGetCount": count}))
-    assert gpus() == ((), ("NVML answers: GPU is lost",))
+    assert gpus() == ((), ("NVML reports: GPU is lost",))
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_vector_dots_are_no_peak_beside_matrix_units(monkeypatch):
         def run(self, kind, seconds, threads=1):
             return loop
 
-    kinds = [set(machine._dots(Program(), loop, 2, cpu)) for cpu in cpus]
+    kinds = [set(machine._measure_dot_products(Program(), loop, 2, cpu)) for cpu in cpus]
     assert kinds == [{"bf16", "int8"}, set()]
     assert "AMX is not measured" in machine._missing_units_note(cpus[1])
     assert machine._missing_units_note(cpus[0]) == machine._missing_units_note(None) == ""

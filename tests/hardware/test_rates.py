@@ -108,7 +108,7 @@ def test_more_than_the_peak_is_a_warning_with_reasons():
     assert utilization.ratio == pytest.approx(1.33)
     text = " | ".join(utilization.warnings)
     assert "133.0 % of the peak is impossible" in text
-    for reason in ("precision", "timing", "sparsity", "several devices", "not done"):
+    for reason in ("precision", "timing", "sparsity", "several devices", "skipped counted work"):
         assert reason in text
 
 

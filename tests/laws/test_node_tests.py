@@ -18,7 +18,7 @@ from tests.onnx_files import ledger_of, saved
 # What stays uncounted when every shape is known, and the words of the reason.
 STATED = {
     **not_counted(),
-    "Dropout": "the value of training_mode decides",
+    "Dropout": "the value of training_mode is unknown",
     **dict.fromkeys(("Loop", "SequenceMap"), "the number of iterations depends on data"),
 }
 # The branches of this body hold sizes that even a run does not bring to light.

@@ -72,7 +72,8 @@ VALUES = {
     "--causal": "half", "--window": "3", "--devices": "4", "--dp": "3", "--tensor-parallel": "2",
     "--pp": "2",
     "--params": "7M", "--layers": "3", "--hidden": "48", "--heads": "3", "--head-dim": "5",
-    "--workload": "workload.json", "--cache-dtype": "fp8",
+    "--workload": "workload.json", "--cache-dtype": "fp8", "--draft": "hf:draft.json",
+    "--images": "1", "--draft-tokens": "4", "--acceptance": "2",
     "--prefill-tokens-per-second": "90", "--decode-tokens-per-second": "80",
     "--kv-heads": "2", "--context": "77", "--param-bytes": "1", "--cache-bytes": "1",
     "--bytes": "weights-once", "--bytes-per-example": "1M", "--what-if": "batch=64",
@@ -87,7 +88,7 @@ VALUES = {
     "--write-trace": "trace.json", "--step": "2", "--by-tool": "exact-2k-1", "--digits": "9",
     "--max-increase": "2%", "--junit": "j.xml", "--code-quality": "q.json",
     "--to": "onnx", "--search": "v100", "--clock": "3GHz", "--units": "3", "--fma": "5",
-    "--bus": "7", "--channels": "3", "--transfers": "4", "--jobs": "2",
+    "--compare-to": "earlier", "--bus": "7", "--channels": "3", "--transfers": "4", "--jobs": "2",
 }  # fmt: skip
 OF_VERB = {
     ("devices", "--precision"): "fp64",
@@ -103,6 +104,7 @@ WAYS = {
         "fixed.onnx", "fixed.onnx --json", "named.onnx --dim rows=2",
         "named.onnx --input 2x4 --json",
         "fixed.onnx --train --json", "loop.onnx --trips l=2", "fixed.onnx --by node --json",
+        "pipeline.toml --json",
     ),
     "compare": ("fixed.onnx --no-tools", "fixed.onnx --no-tools --against other.onnx --json"),
     "explain": ("norm.batch",),
@@ -134,6 +136,7 @@ WAYS = {
     "table": ("fixed.onnx --json", "named.onnx --dim rows=2"),
     "identify": ("42 fixed.onnx --json", "24 named.onnx --dim rows=2"),
     "audit": ("published.csv --json",),
+    "sweep": ("suite.toml --store rows --json",),
     "diff": ("fixed.onnx other.onnx --input 2x4 --json", "count.json other.json --json",
              "fixed.onnx other.json --json"),
     "check": ("", "fixed.onnx", "fixed.onnx other.onnx --json --if-budgeted"),
@@ -161,8 +164,11 @@ OF_A_MODEL = {"efficiency": OF_OTHER_TARGETS | OF_LANGUAGE, "check": {"--against
 # Of these some options change nothing in the files that are asked about here: see their own tests.
 OF_FILES = {
     "count", "compare", "profile", "table", "diff", "export", "render", "identify", "audit",
+    "sweep",
 }  # fmt: skip
-OF_TOOLS = {"--compare", "--latency", "--observe", "--measure", "--no-tools", "--bench"}
+OF_TOOLS = {
+    "--compare", "--latency", "--observe", "--measure", "--no-tools", "--bench", "--dask", "--ray",
+}  # fmt: skip
 
 
 def options_of(verb):
@@ -210,7 +216,9 @@ def folder(tmp_path, monkeypatch):
         "mine.toml": "[devices.mine]\npeaks = {fp16 = 1e12}\nbandwidth = 1e9\n",
         "m.py": "def loss(outputs):\n    return outputs\n",
         "own.py": FORMULA,
+        "pipeline.toml": '[[part]]\ntarget = "fixed.onnx"\ntimes = 3\n',
         "published.csv": "model,macs\nfixed.onnx,42\nother.onnx,100\n",
+        "suite.toml": 'tools = []\n[[model]]\ntarget = ["fixed.onnx", "other.onnx"]\n',
         "crossflops.toml": '[budgets."fixed.onnx"]\nrules = ["macs <= 4G"]\n',
     }
     for name, text in texts.items():
@@ -219,6 +227,7 @@ def folder(tmp_path, monkeypatch):
     run(["count", "other.onnx", "-o", "other.json"])
     write_workload_report(tmp_path / "workload.json", (tmp_path / "count.json").read_bytes())
     run(["efficiency", "fixed.onnx", "--roofline", *PEAK.split(), "-o", "rates.json"])
+    run(["sweep", "suite.toml", "--store", "earlier"])
     step = "fixed.onnx --fwd-ms 1 --bwd-ms 2 --peak-tflops 1 -o step.json"
     run(["profile", *step.split()])
     return tmp_path

@@ -226,8 +226,8 @@ def test_what_cannot_be_known_is_uncounted_with_a_reason(one, words):
     ("one", "words"),
     [
         (to_node("Softmax", [X], [X], axis=5), "axis 5 is out of range"),
-        (to_node("Einsum", [X], [X], equation="ij,jk"), "2 terms for 1 operands"),
-        (to_node("Einsum", [X, X], [X], equation="ij,jk"), "2 for 'j', and .* has 3"),
+        (to_node("Einsum", [X], [X], equation="ij,jk"), "2 terms, but the node has 1 operands"),
+        (to_node("Einsum", [X, X], [X], equation="ij,jk"), "2 for 'j', but .* has 3"),
         (
             to_node("Conv", [(1, 4, 9, 9), (8, 3, 3, 3)], [(1, 8, 7, 7)]),
             "3 at axis 1, but 4 is needed",

@@ -161,7 +161,10 @@ def test_the_loops_are_what_they_say():
             to_node(f"{ML}LinearRegressor", [X], [(2, 1)], coefficients=(1.0,)),
             "3 features, .* 1 coef",
         ),
-        (to_node(f"{ML}SVMRegressor", [X], [(2, 1)], n_supports=2), "3 features, and 2 support"),
+        (
+            to_node(f"{ML}SVMRegressor", [X], [(2, 1)], n_supports=2),
+            "3 features, but the 2 stored support",
+        ),
         (to_node(f"{ML}Normalizer", [(1, 2, 3)], [(1, 2, 3)]), "rank 3, but needs 1 or 2"),
         (
             to_node(f"{ML}Scaler", [X], [X], offset=(1.0, 2.0)),

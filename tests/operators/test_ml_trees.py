@@ -95,8 +95,8 @@ def test_ensemble_of_version_5_by_hand(attrs, expected):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"nodes_truenodeids": (0, 0, 3)}, "below itself"),
-        ({"nodes_truenodeids": (7, 0, 3)}, "not there"),
+        ({"nodes_truenodeids": (0, 0, 3)}, "its own descendant"),
+        ({"nodes_truenodeids": (7, 0, 3)}, "does not exist"),
         ({"nodes_trueleafs": (0, 1)}, "equally long"),
         ({"aggregate_function": 9}, "aggregate_function"),
         ({"post_transform": "ROOT"}, "post_transform"),

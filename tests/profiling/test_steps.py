@@ -69,7 +69,7 @@ def test_a_gradient_of_a_gradient_is_named():
         (out.square().mean() + gradient.square().sum()).backward()
 
     lines, macs = named(net, step)
-    assert lines == ["Sequential: a second-order gradient ran through it: not counted"]
+    assert lines == ["Sequential: a second-order gradient was computed through it: not counted"]
     # forward, back to the input alone, back to the input and to all weights
     assert macs == 4 * sum(sizes) * (1 + 1 + 2)
     assert macs < steps.dispatched(step)
@@ -95,7 +95,7 @@ def test_a_gradient_that_begins_within_a_model_is_named():
 
     lines, macs = named(net, step)
     assert lines == [
-        "Leaves: a backward pass started inside it, at a value that it does not return: "
+        "Leaves: a backward pass started inside it, from a value that it does not return: "
         "not counted"
     ]
     assert macs == 4 * (steps.WIDTH * 8 + 8 * 2)

@@ -62,8 +62,8 @@ def test_the_sentence_can_be_cited(found):
         "for one forward pass at input 1x3x224x224 float32, in evaluation mode, "
         "contractions only (Conv, Gemm), no biases, normalizations or activations; "
         "counted by crossflops 0.1.0 on the ONNX graph (opset 23) exported by torch 2.13; "
-        "torch-flop-counter 2.13 agrees; thop 0.1.1, fvcore 0.1.5 agree when operations "
-        "outside of contractions are taken away."
+        "torch-flop-counter 2.13 agrees; thop 0.1.1, fvcore 0.1.5 agree after operations "
+        "outside of contractions are subtracted."
     )
     assert agreement.reason.startswith("3 of 3 tools count these MACs, 2 of them plus other")
     assert stands(found) == {

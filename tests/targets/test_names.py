@@ -100,8 +100,9 @@ def test_a_library_that_is_not_there_is_named(monkeypatch, target):
         ),
         (
             ImportError("\nNet requires the timm library but it was not found.\nInstall timm"),
-            "Net requires the timm library but it was not found.",
-            "install the package that this message names",
+            "lib:net needs a package that is not installed: Net requires the timm library but it "
+            "was not found.",
+            "install the package that the message names",
         ),
     ],
 )
@@ -163,9 +164,12 @@ def test_an_image_has_the_side_that_is_asked_for():
 
 
 def test_every_prefix_belongs_to_one_library():
-    """The five of the manual."""
+    """The nine of the manual."""
     prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.libraries()]
-    assert sorted(prefixes) == ["gguf", "hf", "keras", "timm", "torchvision"]
+    assert sorted(prefixes) == [
+        *("diffusers", "gguf", "hf", "keras", "keras_hub", "smp", "timm"),
+        *("torchvision", "ultralytics"),
+    ]
 
 
 @pytest.mark.tools

@@ -165,9 +165,9 @@ def test_a_model_whose_values_decide_is_built_with_them(target, name, shape, mac
     ("name", "reason"),
     [
         ("Selects", "output sizes depend on tensor values"),
-        ("pruned", "the pruning mask of weight_orig must be read"),
-        ("reads_when_built", "building it reads values (aten._local_scalar_dense.default)"),
-        ("scripted", "parts of the model are TorchScript"),
+        ("pruned", "the number of pruned elements depends on the pruning mask of weight_orig"),
+        ("reads_when_built", "building the model reads values (aten._local_scalar_dense.default)"),
+        ("scripted", "parts of the model are TorchScript, which cannot run without values"),
     ],
 )
 def test_the_reason_is_what_needs_values(target, name, reason):

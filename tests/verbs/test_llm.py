@@ -134,7 +134,7 @@ def test_a_formula_about_training_needs_a_training_step(config, capsys):
     ("words", "message"),
     [
         (("--llm", "--as", "palm"), "--llm selects all formulas"),
-        (("--llm", "--tool", "thop"), "--tool has no effect here: with --llm no tool runs"),
+        (("--llm", "--tool", "thop"), "--tool has no effect here: --llm runs no tool"),
         (("--as", "thop"), "thop is not a formula for language models"),
         (("--as", "torchtitan*"), "no convention matches"),
     ],

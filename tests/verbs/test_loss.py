@@ -115,7 +115,7 @@ def test_a_loss_that_reads_a_value(tmp_path, capsys):
     step = json.loads(capsys.readouterr().out)["training"]
     assert (step["backward_input_macs"], step["backward_weight_macs"]) == (40, 64)
     assert main([*given, "--weights", "fake"]) == 2
-    assert "the loss reads values" in capsys.readouterr().err
+    assert "the loss reads tensor values" in capsys.readouterr().err
 
 
 def test_a_rate_of_training_for_a_loss():

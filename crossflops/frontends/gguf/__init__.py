@@ -29,7 +29,7 @@ class Gguf(Frontend):
         return False
 
     def libraries(self) -> tuple[Library, ...]:
-        """Return the source of models that are named by their file."""
+        """Return the library that builds a model from the path of a .gguf file."""
         from crossflops.frontends.gguf.library import GgufFiles
 
         return (GgufFiles(),)
@@ -50,7 +50,7 @@ class Gguf(Frontend):
 def _no_model_error(model: Any) -> NormalizeError:
     """Return the error that no model is one of this frontend."""
     return NormalizeError(
-        f"the model is of the type {type(model).__name__}, and not a .gguf file",
+        f"the model is of the type {type(model).__name__}, not a .gguf file",
         "give the path of the file",
     )
 

@@ -40,9 +40,10 @@ class GgufFiles(Library):
         named, others = split_type(arguments)
         if others:
             raise TargetError(
-                f"{name} is a file with a config of its own, so --arg {next(iter(others))} cannot "
+                f"the file {name} contains its own config, so --arg {next(iter(others))} cannot "
                 "be used",
-                "leave it out; --arg dtype=float16 sets the type in which it computes",
+                "leave out that --arg; only --arg dtype=float16 can be used, which sets the "
+                "type of computation",
             )
         dtype = named or _matrix_type(file) or UNPACKED
         content["torch_dtype"] = dtype
@@ -73,6 +74,6 @@ def _notes_on_file(file: GgufFile, dtype: str) -> Iterator[str]:
     unused = list(extra_metadata(file))
     if unused:
         yield (
-            f"metadata of {file.path} are not used: {', '.join(unused)}; it is counted as if they "
-            "changed no size"
+            f"some metadata of {file.path} are not used: {', '.join(unused)}; the count "
+            "assumes that they change no size"
         )

@@ -41,9 +41,10 @@ def find_storage_types(
         _check_shape(file, name, tuple(parameter.shape), stored)
         types[name] = stored[0].dtype
     if left:
+        first_name = min(left)
         raise TargetError(
-            f"{file.path} has {len(left)} tensors that are not in the model that its metadata "
-            f"describe, such as {min(left)}",
+            f"{file.path} has {len(left)} tensors that are not in the model described by its "
+            f"metadata, such as {first_name}",
             _REPORT,
         )
     return types
@@ -105,14 +106,14 @@ def _check_shape(
     if not is_same:
         sizes = ["x".join(map(str, part_shape)) for part_shape in (shape, stored_shape)]
         raise TargetError(
-            f"{file.path} stores {parameter} as {sizes[1] or 'no tensor'}, and its metadata "
+            f"{file.path} stores {parameter} as {sizes[1] or 'no tensor'}, but its metadata "
             f"describe {sizes[0]}",
             _REPORT,
         )
     if len({tensor.dtype for tensor in parts}) > 1:
-        kinds = " and ".join(tensor.dtype for tensor in parts)
+        types = " and ".join(tensor.dtype for tensor in parts)
         raise TargetError(
-            f"{file.path} stores {parameter} in two types ({kinds}), whose bytes cannot be "
+            f"{file.path} stores {parameter} in two types ({types}), whose bytes cannot be "
             "divided among the nodes that read it",
             "write the file with one type for the experts' gate and up matrices",
         )

@@ -209,7 +209,7 @@ def _make_runnable(state: JaxConversion) -> JaxConversion:
 
 
 def _serialize_model(state: JaxConversion) -> JaxConversion:
-    """Return the state with the bytes of the ONNX model in place of the model."""
+    """Return the state with the bytes of the ONNX model instead of the model."""
     data, declared = as_bytes(state.model)
     return _with_state_fields(state, data=data, declared=declared, model=None)
 

@@ -141,8 +141,8 @@ def convert_jax_model(
 
 
 _NO_WEIGHTS = (
-    "a module of flax.linen stores no weights: the file has the ones that its `init` makes with"
-    " seed 0"
+    "a module of flax.linen stores no weights; the file contains the weights that its `init` "
+    "creates with seed 0"
 )
 
 

@@ -165,8 +165,10 @@ def _input_specs_by_name(inputs: list[Any], specs: Sequence[TensorSpec]) -> dict
         index = int(spec.name) if spec.name.isdecimal() and spec.name not in names else -1
         name = names[index] if 0 <= index < len(names) else spec.name
         if name not in names and index >= 0:
+            position = index + 1
             raise InputError(
-                f"--input gives a shape for input {index + 1}, and the model has {len(names)}",
+                f"--input gives a shape for input number {position}, but the model has only "
+                f"{len(names)}",
                 f"the inputs of the model are: {', '.join(names)}",
             )
         if name not in names:
@@ -201,8 +203,8 @@ def _bind_names(value: Any, shape: tuple[int, ...], bound: dict[str, int]) -> No
     if len(_input_dims(value)) != len(shape):
         sizes = [dim.dim_param or str(dim.dim_value) for dim in _input_dims(value)]
         raise InputError(
-            f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], "
-            f"and the given shape has {len(shape)}",
+            f"input {value.name!r} has {len(sizes)} dimensions, [{', '.join(sizes)}], but the "
+            f"given shape has {len(shape)}",
             "give all of its dimensions, such as "
             f"--input {value.name}={'x'.join('1' * len(sizes)) or 'scalar'}",
         )
@@ -293,8 +295,8 @@ def _warn_of_input_size(
         warn_about_file(
             path,
             (
-                f"the file fixes input {name!r} as {fixed}, but it "
-                f"is counted as {shape_text(shape)}"
+                f"the file declares the shape {fixed} for input {name!r}, but it is counted with "
+                f"{shape_text(shape)}"
             ),
         )
 

@@ -37,9 +37,13 @@ def _node_form_objection(
 ) -> Objection:
     """Return the problem with a node's inputs and attributes; `read` says which inputs it has."""
     known = operator_schema(domain, name, version)
-    if known is None or not (wrong := _wrong(name, known, read, names)):
+    if known is None or not (wrong := _schema_problem(name, known, read, names)):
         return Objection()
-    fitting = [at for at, other in _versions(domain, name) if not _wrong(name, other, read, names)]
+    fitting = [
+        at
+        for at, other in _versions(domain, name)
+        if not _schema_problem(name, other, read, names)
+    ]
     return Objection(wrong, _opset_remedy(domain, name, version, fitting))
 
 
@@ -67,7 +71,7 @@ def first_objection(graph: Any, imports: Mapping[str, int]) -> OperandError | No
     return None
 
 
-def _wrong(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
+def _schema_problem(name: str, known: Schema, read: Sequence[bool], names: Collection[str]) -> str:
     """Return a text on what is wrong with a node's inputs or attributes by the schema, or ""."""
     provided = len(read)
     while provided and not read[provided - 1]:

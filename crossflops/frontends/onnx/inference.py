@@ -159,7 +159,7 @@ def strict_shapes_by_name(
     }
 
 
-def as_told(graph: Graph, shapes: Told) -> Graph:
+def with_given_shapes(graph: Graph, shapes: Told) -> Graph:
     """Return the graph with these shapes by name; values without one are None in its nodes."""
     nodes = tuple(
         msgspec.structs.replace(

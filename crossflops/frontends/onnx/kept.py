@@ -26,7 +26,7 @@ def loops_of(graph: Any) -> dict[str, LoopOfFile]:
 
 
 def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
-    """Return the graph with one Loop node in place of the copies of each unrolled loop."""
+    """Return the graph with one Loop node instead of the copies of each unrolled loop."""
     nodes = list(graph.nodes)
     present = {node.key for node in nodes}
     for name, loop in loops.items():
@@ -44,11 +44,11 @@ def with_loops(graph: Graph, loops: Mapping[str, LoopOfFile]) -> Graph:
         at = nodes.index(inside[0])
         gone = {node.key for node in inside}
         nodes = [node for node in nodes if node.key not in gone]
-        nodes.insert(at, _loop(name, loop, inside, graph))
+        nodes.insert(at, _single_run_loop(name, loop, inside, graph))
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def _loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
+def _single_run_loop(name: str, loop: LoopOfFile, inside: list[Node], graph: Graph) -> Node:
     """Return a Loop node whose body is these nodes, and runs once."""
     made = {spec.name: spec for node in inside for spec in node.outputs if spec}
     taken = {

@@ -132,7 +132,7 @@ def _counter_trip_count(node: Any, enclosing: Level, most: int | None) -> int | 
 
 
 def _is_condition_always_true(node: Any, enclosing: Level) -> bool:
-    """Return whether the condition on which a Loop goes on is always true."""
+    """Return whether the condition on which a Loop continues is always true."""
     body = body_of(node)
     if body is None or len(body.input) < 2 or not body.output:
         return False

@@ -330,7 +330,7 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:
-    """Return the values with one shared object in place of all equal ones.
+    """Return the values with one shared object instead of several equal ones.
 
     A million nodes may be in a few hundred places.
     """

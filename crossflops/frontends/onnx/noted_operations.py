@@ -96,7 +96,7 @@ def _attribute_from_note(value: Any) -> Attribute:
 
 def note_operations(data: bytes, graph: Graph) -> bytes:
     """Return an ONNX model with notes on the framework operations of its nodes."""
-    groups = list(_standing_groups(graph.nodes))
+    groups = list(_groups_by_operation(graph.nodes))
     if not groups:
         return data
     model = parse_model_proto(data)
@@ -120,7 +120,7 @@ def note_operations(data: bytes, graph: Graph) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
+def _groups_by_operation(nodes: Iterable[Node]) -> Iterator[list[Node]]:
     """Yield the nodes in groups, one for each framework operation that they were written for."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
@@ -128,7 +128,7 @@ def _standing_groups(nodes: Iterable[Node]) -> Iterator[list[Node]]:
             groups.setdefault(node.conversion.written_for or node.key, []).append(node)
         else:
             for body in node.bodies:
-                yield from _standing_groups(body.nodes)
+                yield from _groups_by_operation(body.nodes)
     yield from groups.values()
 
 
@@ -182,8 +182,8 @@ def read_operation_notes(model: Any, path: str) -> OperationNotes | None:
     if notes is None or notes.version != _VERSION or not _has_possible_shapes(notes):
         warn_about_file(
             path,
-            "the file's notes on its operations cannot be read: the nodes that a converter wrote"
-            " are counted instead",
+            "the notes of crossflops on operations in this file cannot be read; the nodes that "
+            "a converter wrote are counted instead",
         )
         return None
     return notes
@@ -231,9 +231,8 @@ def _describe_altered_nodes(altered: Sequence[str], notes: OperationNotes) -> st
     more = len(names) - _MOST
     listed = ", ".join(list(names)[:_MOST]) + (f" and {more} others" if more > 0 else "")
     return (
-        f"nodes of {len(altered)} of {len(notes.operations)} operations were changed after"
-        f" crossflops wrote the file ({listed or 'unknown'}): they are counted as the nodes that"
-        " are there"
+        f"nodes of {len(altered)} of {len(notes.operations)} operations were changed after "
+        f"crossflops wrote the file ({listed or 'unknown'}); the changed nodes are counted"
     )
 
 

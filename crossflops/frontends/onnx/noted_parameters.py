@@ -140,16 +140,18 @@ def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
     text = next((entry.value for entry in model.metadata_props if entry.key == KEY), None)
     if text is None:
         return None
-    then = "stored weights are counted as parameters"
+    then = "all stored weights are counted as parameters"
     try:
         notes = msgspec.json.decode(text, type=ParameterNotes)
     except (msgspec.MsgspecError, RecursionError):
         notes = None
     if notes is None or notes.version != _VERSION or not _is_possible(notes):
-        warn_about_file(path, f"the file's notes on its parameters cannot be read: {then}")
+        warn_about_file(
+            path, f"the notes of crossflops on parameters in this file cannot be read; {then}"
+        )
         return None
     if notes.tensors != tensors_digest(model):
-        warn_about_file(path, f"the weights were changed after crossflops wrote the file: {then}")
+        warn_about_file(path, f"the weights were changed after crossflops wrote the file; {then}")
         return None
     return notes
 

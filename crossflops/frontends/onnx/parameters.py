@@ -221,7 +221,7 @@ def _body_weight_sizes(
     nodes: list[Node], functions: dict[int, dict[str, Size]]
 ) -> dict[str, Size]:
     """Return by name the sizes of the weights that nodes of a body read."""
-    makers = _makers(nodes)
+    makers = _constant_producers(nodes)
     weights: dict[str, Size] = {}
     roots_taken: set[str] = set()
     for node in nodes:
@@ -246,7 +246,7 @@ def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
     count with every call.
     """
     tops = list(nodes)
-    makers, roots_taken = _makers(list(nodes_outside_functions(tops))), set[str]()
+    makers, roots_taken = _constant_producers(list(nodes_outside_functions(tops))), set[str]()
     functions: dict[int, dict[str, Size]] = {}
     by_owner: dict[str, dict[str, Size]] = {}
     for top in tops:
@@ -256,7 +256,7 @@ def weight_sizes_by_node(nodes: Iterable[Node]) -> dict[str, dict[str, Size]]:
     return by_owner
 
 
-def _makers(nodes: Iterable[Node]) -> dict[str, Node]:
+def _constant_producers(nodes: Iterable[Node]) -> dict[str, Node]:
     """Return the nodes marked as constant, by the names of their results."""
     return {spec.name: node for node in nodes if node.constant for spec in node.outputs if spec}
 

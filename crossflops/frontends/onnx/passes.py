@@ -253,7 +253,7 @@ def _call_functions(state: FileReading) -> FileReading:
     return _replace_reading_fields(state, wanted=nested, local={})
 
 
-def _take_notes(state: FileReading) -> FileReading:
+def _read_module_notes(state: FileReading) -> FileReading:
     """Return the state with each node's module; remove the exporter's notes, in place."""
     if not state.wanted.flat:
         return state
@@ -361,7 +361,7 @@ def _mark_dead(graph: Graph, state: FileReading) -> Graph:
 
 
 def _apply_operation_notes(graph: Graph, state: FileReading) -> Graph:
-    """Return the graph with the noted operations, which are counted in place of their nodes."""
+    """Return the graph with the noted operations, which are counted instead of their nodes."""
     if state.operations is None:
         return graph
     from crossflops.frontends.onnx.noted_operations import stand_for_noted
@@ -421,7 +421,7 @@ _INFER: Passes[FileReading] = (
     Pass("name control", _name_control, fact_set(FUNCTIONS), fact_set(CONTROL)),
     Pass("add observed control", _add_observed, fact_set(CONTROL), fact_set(OBSERVED)),
     Pass("call functions", _call_functions, fact_set(OPSETS, OBSERVED), fact_set(CALLED)),
-    Pass("take notes of modules", _take_notes, fact_set(NOTES, CONTROL), fact_set(PLACED)),
+    Pass("take notes of modules", _read_module_notes, fact_set(NOTES, CONTROL), fact_set(PLACED)),
     Pass("find whole loops", _find_loops, fact_set(FUNCTIONS), fact_set(LOOPS)),
     Pass(
         "infer shapes",

@@ -52,6 +52,17 @@ def normalize_onnx_bytes(
         raise NormalizeError(message, _REPORT) from error
 
 
+def normalize_written_model(
+    read: Callable[[], Any], file: OnnxFile, setting: Setting
+) -> tuple[Graph, Trace]:
+    """Return the graph and the trace of a model that was written for a file of another format.
+
+    `read` returns the checked model once, and no one else holds it; `file` names the file, and
+    has the caller's sizes. Raises as `normalize`.
+    """
+    return _normalize_model(read, file, setting, has_dead=True)
+
+
 class OpenedFile:
     """A file that is read once, and counted with many sizes of its inputs."""
 

@@ -19,10 +19,8 @@ def warn_of_newer(path: str, opset: Mapping[str, int]) -> None:
             subject = f"version {version} of the operators of {domain or 'ai.onnx'}"
             warn_about_file(
                 path,
-                (
-                    f"{subject} is newer than the installed onnx: operators "
-                    f"are counted as of version {last}"
-                ),
+                f"{subject} is newer than the installed onnx; its operators are counted by "
+                f"version {last}",
             )
 
 
@@ -37,10 +35,10 @@ def warn_of_empty(path: str, graph: Graph) -> None:
             )
     for number, (key, spec) in enumerate(_empty_results(graph)):
         if number == _MOST:
-            warn_about_file(path, f"results of more nodes than these {_MOST} are empty")
+            warn_about_file(path, f"more than these {_MOST} nodes have empty results")
             return
         warn_about_file(
-            path, f"result {spec.name!r} of node {key!r} is empty, {shape_text(spec.shape)}"
+            path, f"result {spec.name!r} of node {key!r} is empty: {shape_text(spec.shape)}"
         )
 
 

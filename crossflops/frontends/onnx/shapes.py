@@ -283,10 +283,12 @@ def _single_node_model(
 
 def _graphs(graph: Any) -> Iterator[Any]:
     """Yield a graph, and all graphs in its nodes at any depth."""
-    return (inner for inner, _ in _steady(graph, frozenset(), True))
+    return (inner for inner, _ in _graphs_with_stability(graph, frozenset(), True))
 
 
-def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[Any, bool]]:
+def _graphs_with_stability(
+    graph: Any, grows: Collection[str], steady: bool
+) -> Iterator[tuple[Any, bool]]:
     """Yield a graph and all graphs in it, and whether all runs of each have equal shapes."""
     yield graph, steady
     for node in graph.node:
@@ -294,7 +296,7 @@ def _steady(graph: Any, grows: Collection[str], steady: bool) -> Iterator[tuple[
             same = not grows or all(
                 loop_value_key(node, value) not in grows for value in body.input
             )
-            yield from _steady(body, grows, steady and same)
+            yield from _graphs_with_stability(body, grows, steady and same)
 
 
 def _object_to_loops(model: Any, bound: Mapping[str, int]) -> None:
@@ -364,7 +366,7 @@ def _levels(graph: Any, grows: Collection[str], flat: bool) -> list[_Level]:
     if flat:
         return [_Level(graph, True, graph_value_types(graph))]
     inside = []
-    for depth, (inner, steady) in enumerate(_steady(graph, grows, True)):
+    for depth, (inner, steady) in enumerate(_graphs_with_stability(graph, grows, True)):
         if depth:
             _forget_impossible(inner)
         inside.append(_Level(inner, steady, graph_value_types(inner)))

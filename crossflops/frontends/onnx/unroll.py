@@ -50,7 +50,7 @@ def uneven_loops(
         here = (*location, number)
         if is_control(node, "Loop") and body_of(node) is not None:
             count = loop_trip_count(node, enclosing, provided)
-            if count and _differs(node, enclosing, grows):
+            if count and _has_varying_shapes(node, enclosing, grows):
                 loops[here] = count
                 continue
         for which, body in enumerate(node_subgraphs(node)):
@@ -58,7 +58,7 @@ def uneven_loops(
     return loops
 
 
-def _differs(node: Any, enclosing: Level, grows: set[str]) -> bool:
+def _has_varying_shapes(node: Any, enclosing: Level, grows: set[str]) -> bool:
     """Return whether shapes in a Loop's body change from run to run."""
     body = body_of(node)
     if any(loop_value_key(node, value) in grows for value in body.input[2:]):
@@ -106,7 +106,7 @@ def choosing_loops(
             and has_control_operator(body_of(node), "If")
         ):
             count = loop_trip_count(node, enclosing, trips_given)
-            if count and _chooses(*_first_run(node, enclosing), branches):
+            if count and _has_first_run_condition(*_first_run(node, enclosing), branches):
                 loops[here] = count
                 continue
         for which, body in enumerate(node_subgraphs(node)):
@@ -114,7 +114,7 @@ def choosing_loops(
     return loops
 
 
-def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
+def _has_first_run_condition(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
     """Return whether an If in the body has a condition that is known only in the first run."""
     for node in first.graph.node:
         if not is_control(node, "If"):
@@ -127,7 +127,7 @@ def _chooses(before: Level, first: Level, branches: Mapping[str, str]) -> bool:
         ):
             return True
         for body in node_subgraphs(node):
-            if has_control_operator(body, "If") and _chooses(
+            if has_control_operator(body, "If") and _has_first_run_condition(
                 graph_level(body, before), graph_level(body, first), branches
             ):
                 return True
@@ -151,9 +151,9 @@ def unroll(graph: Any, chosen: Mapping[Place, int], unrolling: Unrolling, sized:
             room -= size
         elif sized:
             warnings.warn(
-                f"the shapes in Loop {node.name!r} change from run to run, and {count} runs need "
-                f"{size} nodes (limit: {LIMIT}): nodes that depend "
-                "on these shapes are not counted",
+                f"the shapes in Loop {node.name!r} change in each iteration, and {count} "
+                f"iterations need {size} nodes (limit: {LIMIT}); nodes that depend on these "
+                "shapes are not counted",
                 category=CrossflopsWarning,
                 stacklevel=2,
             )

@@ -266,7 +266,9 @@ def _select_value(values: list[Value]) -> Value:
 
 
 def _select_items(values: list[Value]) -> Value:
-    """Return items of the second or third operand, each by an item of the first (Where)."""
+    """Return the value of Where: each item is that of the second operand where the first operand
+    is true, else that of the third.
+    """
     if len({len(value.items) for value in values}) > 1:
         raise ValueError("the values do not broadcast")
     rows = zip(*(value.items for value in values), strict=True)

@@ -17,10 +17,12 @@ import msgspec
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.conversion import silencing_loggers
 from crossflops.frontends.frontend import (
+    NO_IMAGES,
     Frontend,
     GenerationPasses,
     ModelRun,
     Program,
+    PromptImages,
     Recording,
     Run,
     RunnableModel,
@@ -145,13 +147,13 @@ class PyTorch(Frontend):
 
         return read_architecture(model)
 
-    def generation(self, model: Any) -> GenerationPasses:
+    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the prefill and decoding passes of a transformers model. Raises InputError for
         another model.
         """
         from crossflops.frontends.pytorch.load.generation import TransformersPasses
 
-        return TransformersPasses(model)
+        return TransformersPasses(model, images)
 
     def require(self, model: Any) -> None:
         """Raise MissingExtraError unless the packages that export a PyTorch model are
@@ -268,7 +270,9 @@ class PyTorch(Frontend):
         made = convert_torch_recording(source.model, recording.detail)
         if type_mismatch_call(made[2]) is not None:
             if source.weights == FAKE:
-                raise ValuesNeededError("checking that operand dtypes match needs a real run")
+                raise ValuesNeededError(
+                    "the dtypes of operands can be checked only in a run with values"
+                )
             try_out(source.model, source.args, source.kwargs, recording.setting)
         return made
 
@@ -290,10 +294,10 @@ class PyTorch(Frontend):
         such in their modules), so the export's own way of copying is used. Caches of earlier runs
         are cleared.
         """
-        from crossflops.frontends.pytorch.load.model import clear_caches, duplicate, fresh
+        from crossflops.frontends.pytorch.load.model import clear_caches, copy_inputs, duplicate
 
         clear_caches(model)
-        return (duplicate(model), *fresh(args, kwargs))
+        return (duplicate(model), *copy_inputs(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
         """Return a source with a copy of its model, if that is on the meta device, in fake CPU

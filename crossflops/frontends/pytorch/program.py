@@ -31,8 +31,8 @@ from crossflops.frontends.pytorch.load.flexible_attention import (
 )
 from crossflops.frontends.pytorch.load.model import (
     compiler_tables,
+    copy_inputs,
     forget_compiled,
-    fresh,
     quiet,
     run_torch_model,
     run_unwatched,
@@ -263,7 +263,9 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     if not masked or not has_values(asked.model, asked.args, asked.kwargs):
         return recorded
     if is_fake_model(asked.model, asked.args, asked.kwargs):
-        raise ValuesNeededError("the values of a FlexAttention mask show which blocks are skipped")
+        raise ValuesNeededError(
+            "the number of skipped blocks depends on the values of a FlexAttention mask"
+        )
     with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
         masked = observe_masks(lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False))
     note = describe_masks(masked)
@@ -385,7 +387,7 @@ def _runs_by_setting(
 
 
 def _setting_level(setting: Setting) -> str:
-    """Return the level of the calls that a setting asks for, such as "jit"; "operator" unless it
+    """Return the level of the calls that a setting requests, such as "jit"; "operator" unless it
     is a view.
     """
     return setting.level if isinstance(setting, View) else "operator"
@@ -444,11 +446,11 @@ def _run_and_observe(
     seen: list[WatchedCall] = []
     if isinstance(setting, View) and setting.level in _RUNS:
         with seeding_generators(), running_model_copy(model, setting.training) as own:
-            seen = _RUNS[setting.level](own, *fresh(args, kwargs), setting)
+            seen = _RUNS[setting.level](own, *copy_inputs(args, kwargs), setting)
         if _sees_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
             return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
         if not ask:
             return seen, None
     with seeding_generators(), running_model_copy(model, setting.training) as own:
-        return seen, observe_fused_kernels(own, *fresh(args, kwargs), setting)
+        return seen, observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)

@@ -237,21 +237,21 @@ def as_computed(
     are the numbers of thresholds by the nodes that return interpolated values.
     """
     if node.key in empty:
-        return _standing_for(node)
+        return _with_source_operations(node)
     if node.key in points:
         attrs = {"points": points[node.key]}
         called = msgspec.structs.replace(node, op=Op("scipy", INTERPOLATE, 1), attrs=attrs)
-        return _standing_for(node, called)
+        return _with_source_operations(node, called)
     if node.op.type == SOLVE:
         called = msgspec.structs.replace(node, op=Op("scipy", "linalg.solve", 1))
-        return _standing_for(node, called)
+        return _with_source_operations(node, called)
     rows = getattr(getattr(makers.get(node.key), "coef_", None), "shape", ())
     if node.op.type != _LINEAR or not rows or (len(rows) > 1 and rows[0] != 1):
         return node
-    return _standing_for(node, _one_column(node, rows[-1]))
+    return _with_source_operations(node, _one_column(node, rows[-1]))
 
 
-def _standing_for(node: Node, *operations: Node) -> Node:
+def _with_source_operations(node: Node, *operations: Node) -> Node:
     """Return a copy of a node that is counted as these operations instead of itself."""
     return msgspec.structs.replace(node, conversion=ConversionAnnotation(stands_for=operations))
 

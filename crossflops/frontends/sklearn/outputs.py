@@ -83,7 +83,7 @@ def _method_argument(columns: Mapping[str, TensorSpec], values: list[Any]) -> An
         pandas: Any = importlib.import_module("pandas")
     except ImportError as error:
         raise InputError(
-            "a model with named columns needs a pandas DataFrame, and pandas is not installed",
+            "a model with named columns needs a pandas DataFrame, but pandas is not installed",
             "pip install pandas",
         ) from error
     return pandas.DataFrame(

@@ -168,7 +168,7 @@ def _declare_estimator_shapes(state: EstimatorConversion) -> EstimatorConversion
 
 
 def _serialize_estimator(state: EstimatorConversion) -> EstimatorConversion:
-    """Return the state with the bytes of the ONNX model in place of the model."""
+    """Return the state with the bytes of the ONNX model instead of the model."""
     return _replace_estimator_fields(state, data=state.written.SerializeToString(), written=None)
 
 
@@ -183,7 +183,7 @@ def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     return _replace_estimator_fields(state, graph=graph)
 
 
-def _stand_for_estimators(state: EstimatorConversion) -> EstimatorConversion:
+def _link_nodes_to_estimators(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with nodes that are counted as computations of their estimators."""
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
@@ -234,7 +234,9 @@ PIPELINE = Pipeline(
             fact_set(FOUND),
         ),
         Pass("read ONNX", _read_estimator_graph, fact_set(BYTES), fact_set(GRAPH)),
-        Pass("stand for estimators", _stand_for_estimators, fact_set(GRAPH), fact_set(COMPUTED)),
+        Pass(
+            "stand for estimators", _link_nodes_to_estimators, fact_set(GRAPH), fact_set(COMPUTED)
+        ),
         Pass("list modules", _list_estimator_modules, fact_set(WRITTEN), fact_set(MODULES)),
         Pass(
             "place in modules", _place_estimator_nodes, fact_set(GRAPH, COMPUTED), fact_set(PLACED)

@@ -289,7 +289,7 @@ def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
     return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
 
 
-def _tell_groups(state: TensorFlowConversion) -> TensorFlowConversion:
+def _set_convolution_groups(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; set the groups of convolutions in tf2onnx's graph, in place."""
     converter.tell_groups(state.writing)
     return state
@@ -300,7 +300,7 @@ def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
     return _replace_tensorflow_fields(state, model=state.writing.make_model("crossflops"))
 
 
-def _tell_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
+def _set_missing_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; write shapes that ONNX cannot infer into the ONNX model, in place."""
     converter.tell_shapes(state.model.graph, state.imported, state.writing)
     return state
@@ -324,7 +324,7 @@ def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
     return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
 
 
-def _hand_on_own_results(state: TensorFlowConversion) -> TensorFlowConversion:
+def _replace_own_gradients(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with custom gradients as Identity nodes, and with their operands."""
     provided = converter.hand_on_results(state.model.graph, state.results)
     return _replace_tensorflow_fields(state, given=provided)
@@ -338,7 +338,7 @@ def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
 
 
 def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
-    """Return the state with the bytes of the ONNX model in place of the model."""
+    """Return the state with the bytes of the ONNX model instead of the model."""
     return _replace_tensorflow_fields(state, data=state.model.SerializeToString(), model=None)
 
 
@@ -382,7 +382,7 @@ def _tensorflow_graph_rewrite(
     )
 
 
-def _stand_for_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _link_nodes_to_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with nodes counted as the operations that they were written for."""
     return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
@@ -442,9 +442,9 @@ def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Gra
 _WRITE: Passes[TensorFlowConversion] = (
     Pass("write ONNX", _write_definition, fact_set(IMPORTED), fact_set(WRITTEN)),
     Pass("remove own additions", _remove_additions, fact_set(WRITTEN), fact_set(OPTIMIZED)),
-    Pass("tell groups", _tell_groups, fact_set(WRITTEN), fact_set(GROUPS)),
+    Pass("tell groups", _set_convolution_groups, fact_set(WRITTEN), fact_set(GROUPS)),
     Pass("make model", _make_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
-    Pass("tell shapes", _tell_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
+    Pass("tell shapes", _set_missing_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
 )
 _ATTEMPT: Passes[TensorFlowConversion] = (
     Pass(
@@ -484,7 +484,7 @@ _EXPORT: Passes[TensorFlowConversion] = (
     Pass("empty weights", _empty_weights, fact_set(FROZEN), fact_set(LIGHT)),
     PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, fact_set(FROZEN)),
     Pass("make aliases", _make_aliases, fact_set(SHAPES), fact_set(ALIASES)),
-    Pass("hand on results", _hand_on_own_results, fact_set(SHAPES), fact_set(HANDED)),
+    Pass("hand on results", _replace_own_gradients, fact_set(SHAPES), fact_set(HANDED)),
     Pass(
         "write out erfc", _on_model(converter.write_out_erfc), fact_set(SHAPES), fact_set(ERRORS)
     ),
@@ -511,7 +511,7 @@ _EXPORT: Passes[TensorFlowConversion] = (
 _READ = Pass("read ONNX", _read_tensorflow_graph, fact_set(BYTES), fact_set(GRAPH))
 _STAND = Pass(
     "stand for operations",
-    _tensorflow_graph_rewrite(_stand_for_calls),
+    _tensorflow_graph_rewrite(_link_nodes_to_calls),
     fact_set(GRAPH, FORWARD),
     fact_set(MEANT),
 )

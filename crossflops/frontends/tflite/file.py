@@ -30,10 +30,10 @@ class TfliteFile(msgspec.Struct, frozen=True, kw_only=True):
                 )
             return known[self.signature]
         if len(set(known.values())) > 1:
-            first = next(iter(known))
+            signature = next(iter(known))
             raise TargetError(
                 f"{self.path} has several signatures: {', '.join(known)}",
-                f"name one behind a colon: {self.path}:{first}",
+                f"write one of them after a colon: {self.path}:{signature}",
             )
         return next(iter(known.values()), 0)
 

@@ -80,7 +80,7 @@ def check_tflite_inputs(file: TfliteFile, specs: Sequence[TensorSpec]) -> None:
             fixed = shape_text(known[name].shape)
             raise InputError(
                 f"the sizes of a .tflite file cannot be changed: input {name!r} has the shape "
-                f"{fixed}, and --input gives {shape_text(spec.shape)}",
+                f"{fixed}, but --input gives {shape_text(spec.shape)}",
                 "leave out --input, or convert the model for these sizes",
             )
 
@@ -93,7 +93,7 @@ def _warn_of_open_sizes(file: TfliteFile, model: TfliteModel, index: int) -> Non
         shapes = ", ".join(f"{tensor.name} {shape_text(tensor.shape)}" for tensor in opened)
         warn_about_file(
             file.path,
-            f"the file leaves sizes of inputs open, which are counted as 1: {shapes}",
+            f"the file does not fix all input sizes; these sizes are counted as 1: {shapes}",
         )
 
 
@@ -103,7 +103,8 @@ def _write_body(
     """Return a subgraph as a graph."""
     if depth > _MOST_NESTED or not 0 <= index < len(model.subgraphs):
         raise InputError(
-            f"subgraph {index} is not in the file, or calls itself", "convert the file again"
+            f"subgraph number {index} is missing in the file, or calls itself",
+            "the file is damaged: convert the model again",
         )
     subgraph = resolve_sizes(model.subgraphs[index])
     writer = TfliteNodeWriter(subgraph, prefix)
@@ -162,7 +163,7 @@ def _write_control(
 
 
 def _loop_body(condition: Graph, body: Graph) -> Graph:
-    """Return the body of a Loop, which also works out whether it goes on.
+    """Return the body of a Loop, which also computes whether the loop continues.
 
     ONNX asks after each run, TFLite before: there it is asked once more, which is one comparison.
     """
@@ -186,19 +187,19 @@ def _trip_count(
     body = model.subgraphs[int(operator.option("BodySubgraphIndex"))]
     limits = [
         _counter_limit(writer, condition, body, operator, row)
-        for row in _conjuncts(condition, condition.outputs[0])
+        for row in _conjunct_operators(condition, condition.outputs[0])
     ]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known and len(known) == len(limits) else None
 
 
-def _conjuncts(condition: TfliteSubgraph, index: int) -> list[TfliteOperator]:
+def _conjunct_operators(condition: TfliteSubgraph, index: int) -> list[TfliteOperator]:
     """Return the operators all of whose results must hold for a tensor to hold."""
     maker = next((row for row in condition.operators if index in row.outputs), None)
     if maker is None:
         return []
     if maker.kind == "LOGICAL_AND":
-        return [row for at in maker.inputs for row in _conjuncts(condition, at)]
+        return [row for at in maker.inputs for row in _conjunct_operators(condition, at)]
     return [maker]
 
 

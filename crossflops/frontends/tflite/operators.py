@@ -142,7 +142,7 @@ def _write_conv_3d_transpose(writer: TfliteNodeWriter) -> None:
 
 
 def _write_fully_connected(writer: TfliteNodeWriter) -> None:
-    """Write FULLY_CONNECTED: rows of X times W [N, K], whatever the axes of X are."""
+    """Write FULLY_CONNECTED: rows of X times W [N, K], for any axes of X."""
     out, inner = writer.input_tensor(1).shape
     rows = writer.input_tensor(0).numel // max(inner, 1)
     value = _linear_value(writer, (rows, out))
@@ -448,7 +448,7 @@ def _parts(data: int) -> Write:
     """Return the writer of an operator that divides its operand `data` into its results."""
 
     def write(writer: TfliteNodeWriter) -> None:
-        """Write a node for each part."""
+        """Write a Slice node for each result of the operator."""
         for at in writer.operator.outputs:
             writer.add("Slice", (writer.input(data),), (writer.spec(at),))
 

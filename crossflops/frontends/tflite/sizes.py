@@ -61,8 +61,8 @@ def resolve_sizes(subgraph: TfliteSubgraph) -> TfliteSubgraph:
             shape = _result_shape(operator, tensors, tensors[at])
             if shape is None:
                 raise NormalizeError(
-                    f"the file leaves sizes of {tensors[at].name!r} open, and those of "
-                    f"{operator.kind} are not followed",
+                    f"the file does not fix the sizes of {tensors[at].name!r}, and crossflops "
+                    f"cannot infer them for {operator.kind}",
                     _FIXED,
                 )
             if shape != tensors[at].shape:
@@ -96,7 +96,7 @@ def _result_shape(
 def _target_shape(
     operator: TfliteOperator, tensors: list[TfliteTensor], result: TfliteTensor
 ) -> Shape:
-    """Return the shape that a reshape asks for, with -1 for each size that is open."""
+    """Return the shape that a reshape requests, with -1 for each open size."""
     values = tensors[operator.inputs[1]].values if len(operator.inputs) > 1 else None
     if operator.kind == "RESHAPE" and values is not None:
         return values
@@ -104,7 +104,7 @@ def _target_shape(
 
 
 def _reshape_shape(elements: int, target: Shape) -> Shape | None:
-    """Return the shape of so many elements that has these sizes, one of which may be open.
+    """Return the shape with these sizes and this number of elements; one of the sizes may be open.
 
     Several open ones are known if all of them can only be 1.
     """

@@ -190,7 +190,7 @@ def find_device_or_slice(name: str, find: Callable[[str], Device]) -> Device:
 
 def slice_device(device: Device, profile: str, units: int, memory: float) -> Device:
     """Return a part of a device (a MIG slice) with `units` of its units and `memory` of its bytes;
-    peaks and bandwidth are scaled alike.
+    peaks and bandwidth are scaled by the same share.
 
     Raises ValueError where these are unknown of the device itself.
     """

@@ -112,7 +112,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
         if ANY in self.given:
             return self.given[ANY]
         raise UnknownNameError(
-            f"no peak is given for {precision or 'what ran'}",
+            f"no peak is given for {precision or 'this run'}",
             f"add --peak-tflops {precision or 'P'}=X; given: {', '.join(self.given)}",
         )
 

@@ -10,8 +10,8 @@ from crossflops.report.efficiency import PhaseEfficiency
 from crossflops.report.quantity import short_amount
 
 _BYTES = {
-    "weights-once": "bytes are the weights once for each pass, and the cache read and appended "
-    "to; activations stay on the chip (--bytes unfused adds them)",
+    "weights-once": "bytes are the weights once for each pass, and the reads and writes of the "
+    "cache; activations stay on the chip (--bytes unfused adds them)",
     "unfused": "bytes are the inputs and outputs of every operator separately",
 }
 
@@ -29,10 +29,13 @@ def generation_assumptions(
 
 def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
     """Yield notes on FLOPs and bytes."""
-    yield "work is 2 FLOPs per MAC of the native count, attention of the prefill with its square"
+    yield (
+        "work is 2 FLOPs per MAC of the native count, which includes the full square of "
+        "attention in the prefill"
+    )
     yield _BYTES[run.byte_model]
     if not workload.weight_dtype:
-        yield "the weights have several types, and are taken as they are stored"
+        yield "the weights have several types; their stored bytes are used"
     elif format_share(workload.weight_dtype, run.precision) != 1:
         yield f"the weights are {workload.weight_dtype} in the config, and {run.precision} here"
     elif run.precision:
@@ -41,6 +44,11 @@ def _work_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
         yield (
             f"the cache is {workload.cache_dtype} in the count, and {run.cache} here, without "
             "the scales of a quantized one"
+        )
+    if workload.model_cache_dtype:
+        yield (
+            f"the cache was counted in {workload.cache_dtype}, and the model keeps it in "
+            f"{workload.model_cache_dtype}; scales of a quantized one are not added"
         )
     if workload.experts:
         yield workload.experts
@@ -53,16 +61,16 @@ def _division_notes(workload: Workload, run: GenerationRun) -> Iterator[str]:
     share = cache_share(workload.cache_heads, run.devices)
     heads = workload.cache_heads
     kept = (
-        f"and {share} of the cache: its {heads} heads of keys and values are divided whole"
+        f"and {share} of the cache, because its {heads} heads of keys and values are not split"
         if heads
-        else "and the whole cache, whose heads are unknown"
+        else "and the whole cache, because its number of heads is unknown"
     )
     yield (
         f"tensor parallel: a device has 1/{run.devices} of FLOPs, weights and activations, {kept}"
     )
     yield (
-        "what every device repeats (norms, routers, heads kept twice) and what the devices send "
-        "each other is not added"
+        "repeated work on each device (norms, routers, copied heads) and communication between "
+        "devices are not added"
     )
 
 

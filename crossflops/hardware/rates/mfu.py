@@ -104,7 +104,7 @@ def device_layout(parallel: Parallel) -> Layout:
         dp = devices // max(split, 1)
     if min(devices, dp, parallel.tp, parallel.pp) < 1 or dp * split != devices:
         raise InputError(
-            f"--devices must be dp x tp x pp, got {devices}, and {dp} x {parallel.tp} x "
+            f"--devices must be dp x tp x pp, got {devices} for {dp} x {parallel.tp} x "
             f"{parallel.pp}",
             "correct one of --devices, --dp, --tp and --pp, or leave out --devices",
         )
@@ -157,7 +157,7 @@ def pace(
         )
     if speed.per_device is not None:
         raise InputError(
-            "--per-device applies to a measured rate, and a time is given",
+            "--per-device applies to a measured rate, but a time is given",
             "leave out --per-device",
         )
     parts = _pass_part_seconds(speed, training)
@@ -173,7 +173,7 @@ def _units_per_example(tokens: int | None, by_token: bool, needed: bool) -> int:
         return 1
     if tokens is None and needed:
         raise InputError(
-            "the work is counted per token, and the number of tokens per example is unknown",
+            "the work is counted per token, but the number of tokens per example is unknown",
             "add --seq N, or give --tokens-per-second",
         )
     return tokens or 1

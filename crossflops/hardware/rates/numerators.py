@@ -283,7 +283,7 @@ def transfer(language: Language) -> Transfer | None:
     kept = across if language.kv_heads is None or depth is None else language.kv_heads * depth
     of_example = 2 * layers * kept * language.context * language.cache_bytes
     weights = quantity(language.params) * language.param_bytes
-    model = "weights once, and the key and value cache once, read for every new token"
+    model = "weights once, and the key and value cache once, for each new token"
     return Transfer(model=model, weights=round(weights), per_example=round(of_example))
 
 

@@ -250,7 +250,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
                 name: fields.pop(name) for name in group_field_names(group.type) if name in fields
             }
             groups[group.name] = group.type(
-                **{key: _tidy(key, value) for key, value in provided.items()}
+                **{key: _to_field_value(key, value) for key, value in provided.items()}
             )
         if fields:
             known = sorted(
@@ -289,7 +289,7 @@ _TEXTS = frozenset(
 _EMPTY_TEXTS = frozenset(("backward", "optimizer", "loss", "cache_dtype"))
 
 
-def _tidy(name: str, value: Any) -> Any:
+def _to_field_value(name: str, value: Any) -> Any:
     """Return the value of an option as its field needs it: a tuple for a repeated option, text for
     a count, lower case for a precision.
     """

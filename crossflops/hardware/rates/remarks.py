@@ -23,9 +23,9 @@ from crossflops.report.report import Report
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
 _WORTH_SAYING = Fraction(1, 2000)
 IMPOSSIBLE_REASONS = (
-    "likely reasons: the peak is of another device or precision (float32 convolutions that "
-    "ran as tf32), the speed is of several devices and the peak of one, the timing did not "
-    "wait for the device, structured sparsity was used, or counted work was not done"
+    "likely reasons: the peak belongs to another device or precision (float32 convolutions that "
+    "ran as tf32), the speed is that of several devices but the peak that of one, the timing "
+    "did not wait for the device, structured sparsity was used, or the run skipped counted work"
 )
 
 # Whose MACs they are.
@@ -53,7 +53,7 @@ def basis(
     warnings: list[str] = []
     if numerator.assumed:
         tool = numerator.label.partition("@")[0]
-        warnings.append(f"{tool} cannot run this model: its total is inferred from the graph")
+        warnings.append(f"{tool} cannot run this model, so its total is predicted from the graph")
     if batch is None and numerator.origin != "tool":
         warnings += _batch_warnings(report)
     if native:
@@ -69,7 +69,7 @@ def _external_macs_notes(
     is one.
     """
     if question.work.macs is None:
-        yield f"the MACs are of one pass over {question.speed.batch or 1} examples"
+        yield f"the MACs are those of one pass over {question.speed.batch or 1} examples"
     if report is None:
         yield "the MACs are given, not counted"
         return
@@ -113,7 +113,7 @@ def _division_notes(numerator: Numerator) -> Iterator[str]:
     total, unit = _group_digits(numerator.printed), numerator.per_mac
     config = f"counts {unit} per MAC: its total of {total} is divided by {unit}"
     if unit == 1:
-        config = f"counts 1 per MAC: all of its {total} are taken as MACs"
+        config = f"counts 1 per MAC, so its total of {total} is used as MACs"
     yield f"{numerator.label} {config}"
     if Fraction(numerator.printed) / unit % 1:
         yield f"{numerator.label}: rounded to whole MACs"
@@ -149,8 +149,8 @@ def _batch_warnings(report: Report) -> tuple[str, ...]:
     first = next((spec.shape[0] for spec in report.model.inputs if spec.shape), 1)
     if first == 1:
         return ()
-    condition = f"the first dimension of the input is {first}; if that is the batch"
-    return (f"{condition}, count with 1, since otherwise the rate is {first} times too high",)
+    condition = f"the first dimension of the input is {first}; if this is the batch size"
+    return (f"{condition}, count with 1: otherwise the rate is {first} times too high",)
 
 
 def _exactness_notes(report: Report) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def _expert_notes(report: Report) -> tuple[str, ...]:
             f"{_group_digits(report.macs)} MACs are in experts that the token did not choose; "
             f"{stored}",
         )
-    return (f"the MACs are of the chosen experts only: {stored}",)
+    return (f"the MACs are those of the chosen experts only; {stored}",)
 
 
 def _missing_count_notes(report: Report) -> tuple[str, ...]:
@@ -367,7 +367,7 @@ def _tensor_float_note(device: Device, precisions: tuple[str, ...]) -> tuple[str
         return ()
     tf32 = f"{device.peaks['tf32'] / 1e12:g} TFLOP/s on {device.label}"
     return (
-        f"everything is taken as fp32; float32 convolutions may run as tf32, with {tf32} "
+        f"all work is assumed to be fp32; float32 convolutions may run as tf32, with {tf32} "
         "(--precision-of Conv=tf32)",
     )
 
@@ -443,8 +443,8 @@ def _other_peak_notes(
     tops = peaks_at_least(device, precision, rate)
     if not tops:
         return (
-            "no peak of the device is that high: there were several devices, or counted "
-            "work was not done",
+            "no peak of the device is that high: several devices ran, or the run skipped "
+            "counted work",
         )
     shares = ", ".join(f"{name} {100 * rate / top:.0f} %" for name, top in tops.items())
     return (f"it is possible for another precision: {shares}",)
@@ -469,7 +469,7 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
         sentences.append(f"{device.label}: the peak is for power mode {device.power_mode}")
     if pruned:
         weights = f"{device.sparse_pattern} pruned weights"
-        sentences.append(f"the peak includes work that a sparse kernel leaves out for {weights}")
+        sentences.append(f"the peak includes work that a sparse kernel skips for {weights}")
     sentences += [
         f"{precision}: an FP32 product is computed as {EMULATIONS[precision]} products of "
         "BF16 parts"
@@ -479,7 +479,9 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     count = device.framework_devices_per_package
     if count > 1:
         part = _PARTS[count] if count < len(_PARTS) else f"one in {count}"
-        share_of_package = f"the peak is of one framework device, which is {part} of its package"
+        share_of_package = (
+            f"the peak is that of one framework device, which is {part} of its package"
+        )
         sentences.append(f"{device.label}: {share_of_package}")
     if device.notes.startswith("A slice"):
         sentences.append(f"{device.label}: {device.notes.partition('. ')[0]}")
@@ -582,7 +584,7 @@ def _speed_scope_note(per_device: bool | None, devices: int) -> str:
     """Return the note that says whether the given speed is of one device or of all together."""
     if per_device:
         return "the given speed is per device"
-    all_of_them = f"the given speed is of all {devices} devices together"
+    all_of_them = f"the given speed is that of all {devices} devices together"
     return (
         all_of_them
         if per_device is False
@@ -590,7 +592,7 @@ def _speed_scope_note(per_device: bool | None, devices: int) -> str:
     )
 
 
-def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+def two_shares_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return a note with both possible shares of the peak if the speed may be that of one device
     or of all; else ().
     """
@@ -600,7 +602,7 @@ def either(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     if is_unambiguous or devices == 1 or row.ratio is None or row.ratio * devices > 1:
         return ()
     return (
-        f"the rate is taken as that of all {devices} devices together ({percent(row.ratio)} "
+        f"the rate is assumed to be that of all {devices} devices together ({percent(row.ratio)} "
         f"of the peak), but may be per device ({percent(row.ratio * devices)}): give "
         "--all-devices or --per-device",
     )
@@ -614,12 +616,12 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
         return
     if attention.counted == "half":
         yield (
-            f"of {attention.full_macs} MACs of attention, those that a causal mask hides are "
-            f"left out: {attention.full_macs - attention.half_macs}"
+            f"of {attention.full_macs} MACs of attention, those hidden by a causal mask are left "
+            f"out: {attention.full_macs - attention.half_macs}"
         )
     else:
         yield (
-            "attention is counted with all scores; --causal half leaves out those that a "
+            "attention is counted with all scores; --causal half leaves out the scores that a "
             "causal mask hides"
         )
 
@@ -659,7 +661,7 @@ def _bandwidth_warnings(moved: object) -> Iterator[str]:
     if isinstance(moved, MovedBytes) and (moved.mbu or 0) > 1:
         yield (
             f"{100 * (moved.mbu or 0):.1f} % of the bandwidth: bytes stay in a cache between "
-            "passes, or the bandwidth is of another device"
+            "passes, or the bandwidth belongs to another device"
         )
 
 
@@ -698,7 +700,7 @@ def _run_assumptions(compute: RunCompute, row: Efficiency, run: MeasuredRun) -> 
         yield "no device-hours: give --mfu, or the measured speed"
     else:
         stated = run.question.length.mfu is not None
-        kind = "stated" if stated else "the measured one, assumed for the whole run"
+        kind = "stated" if stated else "the measured MFU, assumed for the whole run"
         yield (
             f"an MFU of {100 * compute.mfu:.3g} %, {kind}: device-hours are an estimate; "
             "restarts, evaluations and idle devices are included only as far as the MFU "

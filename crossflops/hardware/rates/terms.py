@@ -387,8 +387,8 @@ def flat_factor_overstatement(pieces: Iterable[Piece]) -> Overstatement | None:
 
 
 # Why work of the forward pass is done once more, in the words of a report.
-FUSED_SCORES = "the scores of attention in a fused kernel"
-CHECKPOINTS = "what checkpoints of the model recompute"
+FUSED_SCORES = "attention scores in a fused kernel"
+CHECKPOINTS = "checkpoints of the model"
 _RECOMPUTED = {"full": "the whole forward pass", "attention": "the products of attention"}
 
 

@@ -66,7 +66,8 @@ def check_run_length(
         share_of(run_length.mfu)
         if measured:
             raise InputError(
-                f"--mfu cannot be combined with {measured}, which already gives the speed",
+                f"--mfu cannot be combined with {measured}, because {measured} already gives the "
+                "speed",
                 "give only one of them",
             )
     if not provided:

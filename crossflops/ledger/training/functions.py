@@ -9,8 +9,8 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.training import OwnBackward, OwnBackwards
 from crossflops.operators import find_operator_rule
 
-_DERIVED = "in {}, which has a custom backward; counted as if derived automatically"
-_OTHERS = "other functions can be run without values"
+_DERIVED = "in {}, which has a custom backward pass; counted as if it were derived automatically"
+_OTHERS = "other functions run without values"
 
 
 class GraphFunction(NamedTuple):

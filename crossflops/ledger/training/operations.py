@@ -10,7 +10,9 @@ from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
 from crossflops.ledger.training.flow import GradientFlow
 from crossflops.ledger.training.states import Values, is_differentiable_tensor
 
-_OPERANDS = "unknown which operands need gradients; assumed: all operands of equal shape"
+_OPERANDS = (
+    "it is unknown which operands need gradients; all operands are assumed to have equal shapes"
+)
 
 
 def operations_behind_node(
@@ -50,7 +52,9 @@ def operations_behind_node(
                 stored for stored in similar if flow.value_state(stored, node, values).trained
             ]
             # the converter's own constants have none
-            unsure |= 0 < len(graded) < sum(_is_alike(spec, other) for other in inputs)
+            unsure |= (
+                0 < len(graded) < sum(_has_same_shape_and_type(spec, other) for other in inputs)
+            )
             chosen = (graded or similar)[index % len(graded or similar)] if similar else spec
             inputs[index] = replace(spec, name=chosen.name, role=chosen.role)
         return replace(
@@ -67,7 +71,7 @@ def operations_behind_node(
     return map(with_operands, operations)
 
 
-def _is_alike(spec: TensorSpec, other: TensorSpec | None) -> bool:
+def _has_same_shape_and_type(spec: TensorSpec, other: TensorSpec | None) -> bool:
     """Return whether the other tensor has the shape of `spec` and elements that can have
     gradients.
     """

@@ -40,8 +40,8 @@ from crossflops.operators import find_operator_rule, missing_rule_reason
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.rule import OperatorRule
 
-_CUT = "in an autograd.Function that returns no gradient; counted as if it did"
-_RERUN_UNKNOWN = "unknown how much of it a checkpoint recomputes"
+_CUT = "in an autograd.Function that returns no gradient; counted as if it returned one"
+_RERUN_UNKNOWN = "it is unknown how much of it a checkpoint recomputes"
 
 Work: TypeAlias = dict[str, TrainingStep]
 
@@ -247,7 +247,7 @@ class _StepCounter:
         self, node: Node, body: Graph, values: Values, reached: set[str]
     ) -> Work:
         """Return the training work of the nodes in a local function, by node key; nodes that call
-        it alike share it.
+        it with equal shapes share it.
         """
         (inner,) = self._flow.body_runs(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)
@@ -323,7 +323,10 @@ class _StepCounter:
         known = find_operator_rule(node.op)
         requested = self._flow.operands_with_gradient(node, values) if live is not None else []
         if requested and self._flow.cuts and UNSURE in node.training.severed:
-            why = "one operand is detached, unknown which; counted as if none were detached"
+            why = (
+                "one operand is detached, but it is unknown which; counted as if none were "
+                "detached"
+            )
             self.unknown[key] = Unknown(key, node, why)
         reason = node.training.own_backward
         lost = reason == WEIGHT_MISSING and self._weights.trains_any()

@@ -237,12 +237,15 @@ def _heads_divide(node: Node) -> str:
         projection_sizes(node) if weights[1] % 3 == 0 or _has_hidden_sizes(node) else (weights[1],)
     )
     if len(widths) == 1:
-        return f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1, no multiple of 3"
+        return (
+            f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1, which is not a "
+            "multiple of 3"
+        )
     if sum(widths) != weights[1]:
         has = f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1"
-        return f"{has}, and qkv_hidden_sizes add up to {sum(widths)}"
+        return f"{has}, but qkv_hidden_sizes add up to {sum(widths)}"
     if widths[0] != widths[1]:
-        return f"attribute 'qkv_hidden_sizes' has {widths[0]} for Q and {widths[1]} for K"
+        return f"attribute 'qkv_hidden_sizes' has {widths[0]} for Q, but {widths[1]} for K"
     for width in widths:
         if width % heads:
             return (

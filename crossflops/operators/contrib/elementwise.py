@@ -94,8 +94,8 @@ def _window_unfold_constraint(node: Node) -> str:
     if 0 < extent <= dims[index]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[index]} at "
-        f"axis {index}, and attribute 'size' is {extent}"
+        f"{operand_label(node, 0)} has {dims[index]} at axis {index}, but attribute 'size' is "
+        f"{extent}"
     )
 
 
@@ -147,7 +147,9 @@ def _pool_mask_constraint(node: Node) -> str:
     dims, mask = operand_shape(node, 0), operand_shape(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
-    return f"{operand_label(node, 1, 'M')} has not the extents of {operand_label(node, 0, 'X')}"
+    return (
+        f"{operand_label(node, 1, 'M')} does not have the extents of {operand_label(node, 0, 'X')}"
+    )
 
 
 @operator(
@@ -306,7 +308,7 @@ def bias_dropout(node: Node) -> Cost:
     """
     if has_input(node, 4):
         raise ValueError(
-            f"the value of training_mode decides whether {node.op} drops, and is unknown"
+            f"it is unknown whether {node.op} drops, because the value of training_mode is unknown"
         )
     return ADD * (output_element_count(node) * (2 if has_input(node, 2) else 1))
 

@@ -178,10 +178,10 @@ def _matmul_batch_constraint(node: Node) -> str:
     if None in ranks or (ranks[0] == ranks[1] and ranks[0] not in (0, 1, 2)):
         return ""
     has = (
-        f"{operand_label(node, 0)} has rank {ranks[0]} "
-        f"and {operand_label(node, 1)} rank {ranks[1]}"
+        f"{operand_label(node, 0)} has rank {ranks[0]}, and {operand_label(node, 1)} has rank "
+        f"{ranks[1]}"
     )
-    return f"{has}: transBatchA and transBatchB need one rank of at least 3"
+    return f"{has}: with transBatchA or transBatchB both need the same rank, at least 3"
 
 
 def _matrices(node: Node, index: int, name: str) -> Shape | None:

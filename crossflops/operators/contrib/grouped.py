@@ -137,7 +137,7 @@ def _head_groups_constraint(node: Node) -> str:
     """
     heads, kv_heads = positive(node, "num_heads"), positive(node, "kv_num_heads")
     if heads % kv_heads:
-        return f"num_heads = {heads} is no multiple of kv_num_heads = {kv_heads}"
+        return f"num_heads = {heads} is not a multiple of kv_num_heads = {kv_heads}"
     query, key = dims_of(node, 0), dims_of(node, 1)
     if query is None or len(query) < 2:
         return ""
@@ -151,7 +151,7 @@ def _head_groups_constraint(node: Node) -> str:
     for index, dims in ((1, key), (2, dims_of(node, 2))):
         if dims is not None and dims[-1] != kv_heads * depth:
             has = f"{operand_label(node, index)} has {dims[-1]} at its last axis"
-            return f"{has}, and {kv_heads} heads of {depth} need {kv_heads * depth}"
+            return f"{has}, but {kv_heads} heads of {depth} need {kv_heads * depth}"
     return ""
 
 
@@ -300,8 +300,8 @@ def _rotary_cosine_constraint(node: Node) -> str:
         )
     if len(dims) == 3 and dims[2] % heads:
         return (
-            f"{operand_label(node, 0)} has {dims[2]} at "
-            f"axis 2, which is no multiple of {heads} heads"
+            f"{operand_label(node, 0)} has {dims[2]} at axis 2, which is not a multiple of "
+            f"{heads} heads"
         )
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
     needed = (rotated or depth) // 2
@@ -337,7 +337,7 @@ def _rotary_sections_constraint(node: Node) -> str:
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
     return (
-        f"attribute 'mrope_section' is {sections}, and {operand_label(node, 2)} has {cosines[1]}"
+        f"attribute 'mrope_section' is {sections}, but {operand_label(node, 2)} has {cosines[1]}"
     )
 
 

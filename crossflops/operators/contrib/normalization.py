@@ -181,7 +181,7 @@ def _whole_scales(node: Node) -> str:
         return ""
     return (
         f"{operand_label(node, 0, 'X')} has {dims[-1]}, "
-        f"no multiple of {operand_label(node, 1, 'scale')}"
+        f"which is not a multiple of {operand_label(node, 1, 'scale')}"
     )
 
 
@@ -209,7 +209,8 @@ def _per_branch(node: Node) -> str:
         return ""
     if dims[-1] % count:
         return (
-            f"{operand_label(node, 0, 'X')} has {dims[-1]}, no multiple of num_branches = {count}"
+            f"{operand_label(node, 0, 'X')} has {dims[-1]}, which is not a multiple of "
+            f"num_branches = {count}"
         )
     width = dims[-1] // count
     if scale in (None, (width,), (count * width,), (count, width)):

@@ -184,7 +184,7 @@ def _weight_blocks_constraint(node: Node) -> str:
     depth, width = positive(node, "K"), positive(node, "N")
     block, bits = positive(node, "block_size"), positive(node, "bits", 4)
     if bits not in _PACKED_BITS:
-        return f"attribute 'bits' is {bits}, and 2, 4 or 8 are packed"
+        return f"attribute 'bits' is {bits}, but must be 2, 4 or 8"
     count = -(-depth // block)
     byte_count = -(-block * bits // 8)
     packed, scales = dims_of(node, 1), dims_of(node, 2)
@@ -625,7 +625,11 @@ def _expert_packing_constraint(node: Node) -> str:
         rest = 3 if index in (3, 6) else len(fitting)
         if dims is not None and (dims[: len(fitting)] != fitting or len(dims) > rest):
             return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
-    return f"{operand_label(node, 0)} has {hidden}, no multiple of {pack}" if hidden % pack else ""
+    return (
+        f"{operand_label(node, 0)} has {hidden}, which is not a multiple of {pack}"
+        if hidden % pack
+        else ""
+    )
 
 
 # Weights of QMoE that are no integers, by its attribute quant_type.

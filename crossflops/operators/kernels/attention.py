@@ -73,7 +73,9 @@ class Extras(NamedTuple):
 
     @property
     def before_softmax(self) -> Cost:
-        """The work per score between the product Q K^T and the softmax, without a softcap."""
+        """Return the cost per score of the operations between the product Q K^T and the softmax,
+        without a softcap.
+        """
         added = self.masked or self.sloped or self.biased
         return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)
 
@@ -294,7 +296,7 @@ def declare_attention(
         a cache.
         """
         if more is not None and more(call, _heads(call, Lengths(0, 0, 0), names)) != ZERO:
-            raise call.uncounted("attention with a cache that is written has no backward pass")
+            raise call.uncounted("attention that writes a cache has no backward pass")
         scores = _heads(call, sequence_lengths(call, packing), names)
         return attention_gradient(scores, _extras(call, names), trainable, names)
 
@@ -327,7 +329,7 @@ def _doubt_of(packing: Packing) -> Callable[[OperatorCall], Exactness]:
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
-    """Return the cost of what an attention does besides: new keys in its cache, rotations, a
+    """Return the cost of the additional work of an attention: new keys in its cache, rotations, a
     product of queries and values.
 
     New keys meet all queries of their sequence, which are not among those in the cache.

@@ -147,7 +147,7 @@ def _engine_scores(call: OperatorCall) -> ScoreSizes:
     """
     form = call.attributes.get("qkv_format", "sbhd")
     if form not in ("sbhd", "bshd"):
-        raise call.uncounted(f"how long the sequences of the form {form!r} are is data")
+        raise call.uncounted(f"the lengths of the sequences of the form {form!r} depend on data")
     query, key, value = (call.inputs[position].shape for position in range(3))
     at = (1, 0) if form == "sbhd" else (0, 1)
     batch, queries, keys = query[at[0]], query[at[1]], key[at[1]]

@@ -163,8 +163,8 @@ class KernelSteps:
     def contract(
         self, first: KernelTensor, second: KernelTensor, depth: int, *shape: int
     ) -> KernelTensor:
-        """Record a product that sums over `depth` elements, so many MACs per result and for each
-        gradient; return its result.
+        """Record a product that sums over `depth` elements, which is `depth` MACs per result, in
+        the forward pass and for each gradient; return its result.
         """
         macs = Cost(macs=prod(shape) * depth)
         self.work(macs)
@@ -268,7 +268,7 @@ def setting(call: OperatorCall, name: str) -> Any:
     Of an autograd.Function the graph has the tensors alone.
     """
     if name not in call.attributes:
-        raise call.uncounted(f"its argument {name!r} is not known")
+        raise call.uncounted(f"its argument {name!r} is unknown")
     return call.attributes[name]
 
 

@@ -80,7 +80,7 @@ def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
     ratio = int(setting(call, "sampling_ratio"))
     if ratio <= 0:
         raise call.uncounted(
-            "where sampling_ratio is not above 0, how many samples a cell takes is data"
+            "if sampling_ratio is not above 0, the number of samples of a cell depends on data"
         )
     regions, tall, wide, channels = _sizes(call)
     aligned = call.attributes.get("aligned", True)

@@ -178,8 +178,8 @@ def _shrink(inputs: NodeInputs) -> Result:
 
 
 def _is_infinite(inputs: NodeInputs) -> Result:
-    """Return a boolean tensor: whether each element is infinite, of one sign if the node asks for
-    it (ONNX IsInf).
+    """Return a boolean tensor: whether each element is infinite, with one sign if the node
+    requests it (ONNX IsInf).
     """
     x = inputs.inputs[0]
     ends = [

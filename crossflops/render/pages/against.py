@@ -221,7 +221,7 @@ def report_comparison_page(report: Report, unit: Unit = "macs", top: int = TOP) 
 def _two_model_page(report: Report, other: Against, top: int) -> Page:
     """Build the page that compares two models: changes by cause, layer and tool."""
     names = _short_model_names(report, other)
-    blocks: list[Block] = [model_title(report), Text(_second(other), " against ")]
+    blocks: list[Block] = [model_title(report), Text(_second_model_title(other), " against ")]
     blocks += [
         Heading(_model_difference_heading(report, other, names)),
         *_same_model_verdict(other),
@@ -269,7 +269,7 @@ def _last_name_part(name: str) -> str:
     return name.rpartition(":")[2].rpartition("/")[2]
 
 
-def _second(other: Against) -> str:
+def _second_model_title(other: Against) -> str:
     """Return the title line of the second model: name, parameters, inputs, MACs, FLOPs."""
     totals = other.totals
     parts = [

@@ -23,8 +23,8 @@ def _agreement_verdict(agreement: Agreement) -> str:
     hiding = [repr(output.name) for output in agreement.outputs if not output.tells]
     if hiding:
         return (
-            f"{', '.join(hiding)} cannot be verified: rounding alone changes the output of "
-            "the model itself that much; verify on a larger batch, in evaluation mode, or "
+            f"{', '.join(hiding)} cannot be verified, because rounding errors alone change the "
+            "output of the model that much; verify on a larger batch, in evaluation mode, or "
             "with trained weights"
         )
     if agreement.outputs and all(output.drawn for output in agreement.outputs):

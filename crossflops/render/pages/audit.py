@@ -29,7 +29,7 @@ def audit_page(audit: Audit) -> Page:
         blocks += [Text(sentence, " - ", "bad") for sentence in audit.contradictions]
     rest = [row for row in audit.rows if row.status in _REST]
     if rest:
-        blocks += [Heading("figures of other conventions, and open ones"), _row_table(rest)]
+        blocks += [Heading("figures of other conventions, and open figures"), _row_table(rest)]
     blocks += [Text(f"Columns without figures: {', '.join(audit.ignored)}.", " ", "dim")] * bool(
         audit.ignored
     )

@@ -81,7 +81,7 @@ def _curve(content: Bench) -> Table:
         Column(head="", flows=True),
     )
     rows = [
-        _measurement_row(content, m) if isinstance(m, Measurement) else _unfit(content, m)
+        _measurement_row(content, m) if isinstance(m, Measurement) else _unfit_row(content, m)
         for m in content.curve
     ]
     return Table(columns=columns, rows=tuple(rows))
@@ -111,7 +111,7 @@ def _percent(part: float | None) -> str:
     return "-" if part is None else f"{100 * part:.1f} %"
 
 
-def _unfit(content: Bench, unfit: Unfit) -> Row:
+def _unfit_row(content: Bench, unfit: Unfit) -> Row:
     """Return the row of a batch size that did not run, with its error."""
     dashes = ("-",) * (6 + (content.peak is not None))
     return Row.from_cells(

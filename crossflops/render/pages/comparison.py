@@ -198,7 +198,7 @@ def kernel_run_lines(profile: Profile) -> list[str]:
         return []
     rest = len(profile.kernels) - _SHOWN
     more = [f"and {count_with_noun(rest, 'kernel')} more"] if rest > 0 else []
-    where = "; ".join([*map(_where, profile.kernels[:_SHOWN]), *more])
+    where = "; ".join([*map(_kernel_clause, profile.kernels[:_SHOWN]), *more])
     return [f"in {_setting_words(profile.setting)} {where}"]
 
 
@@ -213,10 +213,10 @@ def _setting_words(setting: Setting) -> str:
     return f"{mode}, with hooks," if setting.hooked else mode
 
 
-def _where(kernel: Kernel) -> str:
+def _kernel_clause(kernel: Kernel) -> str:
     """Return a clause on a kernel: its name, how often it ran, and in which modules.
 
-    >>> _where(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
+    >>> _kernel_clause(Kernel("aten._native_multi_head_attention.default", 3, ("a", "b")))
     'aten._native_multi_head_attention ran 3 times in 2 modules (a, and 1 more)'
     """
     owners = tuple(path or "the model" for path in kernel.modules)
@@ -453,7 +453,7 @@ def lesson_lines(profile: Profile) -> list[str]:
         if lesson.refused:
             by_reason.setdefault(lesson.refused, []).append(lesson.formula)
             continue
-        used = count_with_noun(lesson.calls, "call") if lesson.calls else "no call that it sees"
+        used = count_with_noun(lesson.calls, "call") if lesson.calls else "it saw no such call"
         origin = f"{lesson.origin}, sha256 {lesson.origin.digest[:DIGEST_DIGITS]}"
         lines.append(f"taught {lesson.formula} ({origin}) by {lesson.mechanism}: {used}")
     lines += [f"not taught {', '.join(names)}: {reason}" for reason, names in by_reason.items()]

@@ -27,7 +27,7 @@ def difference_page(content: Difference) -> Page:
     blocks += _change_blocks("Nodes", content.nodes)
     blocks += _nodes_without_count_blocks(content)
     if not content.modules and not content.nodes:
-        counted = " of what was counted" if content.uncounted or content.uncounted_before else ""
+        counted = " that was counted" if content.uncounted or content.uncounted_before else ""
         text = f"Nothing{counted} was moved, added, removed or changed its work."
         blocks.append(Text(text, tone="" if counted else "good"))
     blocks += [

@@ -72,7 +72,7 @@ def mfu_lines(first: Efficiency, alone: bool) -> list[Line]:
     if alone and isinstance(first.hfu, float):
         lines.append(Line("HFU", _hfu, _hfu_source))
     if alone and first.others is not UNSET:
-        lines.append(Line("second peak", _other, _other_source))
+        lines.append(Line("second peak", _other_peak_text, _other_source))
     if first.world is not UNSET:
         lines.append(Line("world", _device_count_cell, _parallel_layout_note))
         if first.rate is not None:
@@ -191,7 +191,7 @@ def _causal_attention_mfu(row: Efficiency) -> str:
     return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
 
-def _other(row: Efficiency) -> str:
+def _other_peak_text(row: Efficiency) -> str:
     """Return the second peak (other device or precision) as text in FLOP/s, or "-"."""
     return "-" if not row.others else short_amount(row.others[0].peak, "FLOP/s")
 
@@ -253,7 +253,7 @@ def _byte_traffic_lines(alone: bool) -> list[Line]:
     """Return the lines on memory traffic: bytes, intensity, limit, and with `alone` the MBU."""
     lines = [
         Line("bytes", _byte_traffic_cell, lambda row: f"a pass: {_byte_traffic(row).model}"),
-        Line("intensity", _intensity, _limit),
+        Line("intensity", _intensity, _intensity_limit_text),
     ]
     bound = Line("bound", _time_bound_cell, _time_bound_source)
     mbu = Line("MBU", _mbu, lambda row: "bytes / (time x bandwidth)")
@@ -277,7 +277,7 @@ def _intensity(row: Efficiency) -> str:
     return "-" if intensity is None else f"{intensity:.3g} FLOP/byte"
 
 
-def _limit(row: Efficiency) -> str:
+def _intensity_limit_text(row: Efficiency) -> str:
     """Return the FLOPs of a pass as text, with the intensity that no batch size reaches."""
     moved = _byte_traffic(row)
     sentence = f"{short_amount(moved.flops, 'FLOPs')} a pass"
@@ -434,17 +434,17 @@ def efficiency_page(content: EfficiencyReport) -> Page:
     if not rows:
         named = "no model" if content.report is None else content.report.name
         return Page((Title((named, "no rate requested")),))
-    blocks: list[Block] = [*_opening(content), _common(rows)]
+    blocks: list[Block] = [*_opening(content), _common_values_table(rows)]
     if len(rows) > 1 or rows[0].line is not UNSET:
-        blocks.append(_varying(rows))
+        blocks.append(_varying_values_table(rows))
     blocks += tables(rows)
     blocks += _convention_explanation(content)
     blocks += roofline_blocks(rooflines(content))
-    blocks += [Text(text, " ! ", "warn") for text in _unique(row.warnings for row in rows)]
+    blocks += [Text(text, " ! ", "warn") for text in _unique_texts(row.warnings for row in rows)]
     blocks.append(Heading("Assumed"))
     assumed = [row.assumptions for row in rows]
     assumed += [row.run.assumptions for row in rows if isinstance(row.run, RunCompute)]
-    blocks += [Text(text, " - ") for text in _unique(assumed)]
+    blocks += [Text(text, " - ") for text in _unique_texts(assumed)]
     if content.report is not None and not content.report.profiles:
         blocks += module_and_node_figures(content.report)
     return Page(tuple(blocks))
@@ -501,7 +501,7 @@ def _precision_and_speed(rows: tuple[Efficiency, ...]) -> tuple[str, ...]:
     return rows[0].precision, speed(rows[0]) if rows[0].rate is not None else ""
 
 
-def _common(rows: tuple[Efficiency, ...]) -> Table:
+def _common_values_table(rows: tuple[Efficiency, ...]) -> Table:
     """Return a table of the values that all rows share, with their sources."""
     first = rows[0]
     lines: list[Line] = [
@@ -533,7 +533,7 @@ def _efficiency_batch_cell(row: Efficiency) -> str:
     return exact_amount(row.batch) if row.batch else "-"
 
 
-def _varying(rows: tuple[Efficiency, ...]) -> Table:
+def _varying_values_table(rows: tuple[Efficiency, ...]) -> Table:
     """Return a table of the values that differ between the rows, with the MFU of each."""
     table = rows[0].line is not UNSET  # whose columns are all shown
     columns: list[tuple[Column, Cell, bool]] = [
@@ -621,6 +621,6 @@ def _has_one_value(rows: tuple[Efficiency, ...], cell: Cell) -> bool:
     return len({cell(row) for row in rows}) == 1
 
 
-def _unique(texts: Iterable[tuple[str, ...]]) -> list[str]:
+def _unique_texts(texts: Iterable[tuple[str, ...]]) -> list[str]:
     """Return the texts of all groups in their order, without repetitions."""
     return list(dict.fromkeys(text for group in texts for text in group))

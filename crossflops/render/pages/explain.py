@@ -88,7 +88,7 @@ def _convention_traits(convention: Convention, id: str) -> list[str]:
         "unit.mac-vs-flop": f"{convention.unit} per MAC" if convention.unit > 1 else "",
         "control.dead-code": "counts work with unused results" if convention.counts_dead else "",
         "scope.mode-forced-eval": "always in evaluation mode" if _evaluates(convention) else "",
-        "module.shared-parents": _walks(convention),
+        "module.shared-parents": _multiplier_words(convention),
         convention.unseen: "work without a rule",
         **_parameter_traits(convention.parameters),
     }
@@ -123,7 +123,7 @@ def _evaluates(convention: Convention) -> bool:
     return convention.forces.get("training") is False
 
 
-def _walks(convention: Convention) -> str:
+def _multiplier_words(convention: Convention) -> str:
     """Return "times A or B": the formulas by which a convention multiplies counts; "" if none."""
     times = {rule.times.of for rule in convention.rules if rule.times}
     names = sorted(str(getattr(formula, "__name__", formula)) for formula in times)
@@ -268,7 +268,7 @@ _FORCED: dict[str, dict[bool | str, str]] = {
 _ABOUT = {level: f"{level}s called" for level in ("module", "function", "operator")} | {
     "jit": "nodes traced by torch.jit",
     "traced": "nodes traced by torch.jit",
-    "event": "operators as they begin",
+    "event": "operators when they begin",
     "dispatch": "operators dispatched",
     "lowered": "instructions given to XLA",
     "compiled": "instructions compiled by XLA",
@@ -285,12 +285,12 @@ def convention_page(convention: Convention) -> Page:
         for kind in ("core", "part", "unseen", "fails")
     )
     known = frozenset(target for rule in core for target in rule.targets)
-    blocks: list[Block] = [_convention_title(convention), *_head(convention)]
+    blocks: list[Block] = [_convention_title(convention), *_convention_head(convention)]
     for rules in _rules_by_level(core):
         blocks += _section("Multiply-accumulates: the first matching line applies", rules, known)
     for rules in _rules_by_level(parts):
         blocks += _section("Other amounts, added in the tool's own unit", rules, known)
-    blocks += _section("Not seen by the tool, and why", unseen, known)
+    blocks += _section("Work that the tool does not see, and why", unseen, known)
     blocks += _section("When the tool fails", fails, known)
     return Page((*blocks, *_legend(convention)))
 
@@ -356,7 +356,7 @@ _OF_STEPS = {
 }
 
 
-def _head(convention: Convention) -> list[Block]:
+def _convention_head(convention: Convention) -> list[Block]:
     """Return texts that hold for all rules of a convention: mode, unused results, source."""
     forced = ", ".join(_FORCED[name][value] for name, value in convention.forces.items())
     dead = "counted" if convention.counts_dead else "not counted"

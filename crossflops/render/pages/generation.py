@@ -78,18 +78,22 @@ def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
         )
     lines += [
         _line("bytes to move", rows, lambda row: short_amount(row.device_bytes)),
-        _line("FLOPs per byte", rows, lambda row: _number(row.intensity)),
+        _line("FLOPs per byte", rows, lambda row: _number_cell(row.intensity)),
     ]
     if rows[0].bound is not None:
         lines += [
             _line("bound", rows, lambda row: row.bound or _UNKNOWN),
-            _line("least time", rows, lambda row: _time(row.bound_seconds)),
-            _line("tokens/s at the bound", rows, lambda row: _number(row.bound_tokens_per_second)),
+            _line("least time", rows, lambda row: _time_cell(row.bound_seconds)),
+            _line(
+                "tokens/s at the bound",
+                rows,
+                lambda row: _number_cell(row.bound_tokens_per_second),
+            ),
         ]
     if any(row.seconds is not None for row in rows):
         lines += [
-            _line("measured tokens/s", rows, lambda row: _number(row.tokens_per_second)),
-            _line("measured time", rows, lambda row: _time(row.seconds)),
+            _line("measured tokens/s", rows, lambda row: _number_cell(row.tokens_per_second)),
+            _line("measured time", rows, lambda row: _time_cell(row.seconds)),
             _line("required FLOP/s", rows, lambda row: _rate(row.rate)),
             _line("required bytes/s", rows, lambda row: _rate(row.byte_rate)),
             _line("MFU", rows, lambda row: percent(row.mfu)),
@@ -106,11 +110,11 @@ def _line(
     return Row.from_cells(name, *map(cell, rows))
 
 
-def _number(value: float | None) -> str:
+def _number_cell(value: float | None) -> str:
     return _UNKNOWN if value is None else f"{value:.4g}" if value < 1e4 else short_amount(value)
 
 
-def _time(value: float | None) -> str:
+def _time_cell(value: float | None) -> str:
     return _UNKNOWN if value is None else duration(value)
 
 

@@ -36,7 +36,7 @@ def identification_page(result: Identification) -> Page:
     else:
         blocks.append(Text("No convention prints this figure.", " ", "warn"))
     if result.near:
-        blocks.append(Heading("near: without these causes"))
+        blocks.append(Heading("near: numbers without some causes"))
         blocks.append(_near_table(result.near[:_NEAR]))
     return Page((*blocks, *_notes(result)))
 

@@ -16,8 +16,8 @@ from crossflops.report.report import Report
 
 _PASSES = {"training": "training, 6 FLOPs per MAC", "forward": "forward, 2 FLOPs per MAC"}
 _NOT_RUN = (
-    "No tool was run: each formula is computed from the config, as its source does it. Native are "
-    "the MACs of the graph, of which training has three forward passes."
+    "No tool was run: each formula is computed from the config, as its source does it. The "
+    "native count is the MACs of the graph; training costs three forward passes."
 )
 
 

@@ -30,6 +30,7 @@ from crossflops.render.pages.papers import paper_page
 from crossflops.render.pages.places import ComparisonView
 from crossflops.render.pages.profile import ProfileView, profile_page
 from crossflops.render.pages.summary import Unit, summary_page
+from crossflops.render.pages.sweep import sweep_page
 from crossflops.render.pages.view import ReportTable, view_page
 from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
@@ -43,6 +44,7 @@ from crossflops.report.matches import Matches
 from crossflops.report.papers import PaperTable
 from crossflops.report.profile import TrainingProfile
 from crossflops.report.report import Report
+from crossflops.report.sweep import Sweep
 from crossflops.rules.rule import Convention
 
 Noun: TypeAlias = (
@@ -69,6 +71,7 @@ Noun: TypeAlias = (
     | Audit
     | Difference
     | Checks
+    | Sweep
     | Page
 )
 
@@ -78,6 +81,8 @@ def content_page(content: Noun, unit: Unit = "macs") -> Page:
     match content:
         case Page():
             return content
+        case Sweep():
+            return sweep_page(content)
         case Cause():
             return cause_page(content)
         case Matches():

@@ -50,7 +50,7 @@ def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
         blocks += _ranks(content.ranks)
     rows = [row for row in content.modules if choice.depth < 0 or row.depth <= choice.depth]
     if rows:
-        blocks += [Heading("Top modules by depth"), _top(content, rows, choice.top)]
+        blocks += [Heading("Top modules by depth"), _top_classes_table(content, rows, choice.top)]
     if rows and choice.detailed:
         blocks += [
             Heading("Modules, each including its submodules"),
@@ -94,10 +94,10 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
             content, "backward", content.backward_macs, content.backward_flops, times.backward
         ),
     ]
-    rows.append(Row.from_cells("optimizer", "", "", _time(times.optimizer), "", ""))
+    rows.append(Row.from_cells("optimizer", "", "", _time_text(times.optimizer), "", ""))
     rows += [_extra_module_row(row) for row in content.beside]
     if content.watched is not None and content.rest is not None:
-        rows.append(Row.from_cells("the rest", "", "", _time(content.rest), "", ""))
+        rows.append(Row.from_cells("the rest", "", "", _time_text(content.rest), "", ""))
     flops = work.forward_flops + (content.backward_flops if content.has_backward else 0)
     flops += sum(_flops_of(row) for row in content.beside)
     rows.append(
@@ -119,7 +119,7 @@ def _profile_phase_row(
         word,
         short_amount(macs),
         short_amount(flops),
-        _time(seconds),
+        _time_text(seconds),
         written,
         percent(content.of_peak(rate)),
     )
@@ -130,12 +130,17 @@ def _extra_module_row(row: BesideProfile) -> Row:
     times = f", {row.calls} calls" if row.calls > 1 else ""
     name = f"beside: {row.class_}, {short_count_with_noun(row.params, 'parameter')}{times}"
     if row.training is None:
-        return Row.from_cells(f"{name}, not counted", "-", "-", _time(row.seconds), "-", "")
+        return Row.from_cells(f"{name}, not counted", "-", "-", _time_text(row.seconds), "-", "")
     macs = row.training.macs
     rate = 2 * macs / row.seconds if row.seconds else None
     written = "-" if rate is None else short_amount(rate, "FLOP/s")
     return Row.from_cells(
-        name, short_amount(macs), short_amount(_flops_of(row)), _time(row.seconds), written, ""
+        name,
+        short_amount(macs),
+        short_amount(_flops_of(row)),
+        _time_text(row.seconds),
+        written,
+        "",
     )
 
 
@@ -144,7 +149,7 @@ def _flops_of(row: BesideProfile) -> int:
     return row.training.flops if row.training is not None else 0
 
 
-def _time(seconds: float | None) -> str:
+def _time_text(seconds: float | None) -> str:
     """Return a time as text with its unit, or "-" if it is unknown."""
     return "-" if seconds is None else duration(seconds)
 
@@ -181,7 +186,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
             str(step.rank),
             "-" if step.examples is None else str(step.examples),
             short_amount(step.forward_macs + step.backward_macs),
-            *map(_time, (times.forward, times.backward, step.seconds)),
+            *map(_time_text, (times.forward, times.backward, step.seconds)),
             "-" if slower is None else f"{slower:.2f} x",
         )
         rows.append(Row(cells, "bad" if slower is not None and slower > _STRAGGLES else ""))
@@ -219,7 +224,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
         cells = (
             short_amount(times * row.macs),
             short_amount(2 * times * row.macs),
-            _time(seconds),
+            _time_text(seconds),
         )
         rates = (
             "-" if value is None else short_amount(value, "FLOP/s") for value in (rate, native)
@@ -258,7 +263,7 @@ def _native_phase_macs(content: TrainingProfile, times: int) -> int:
 # The top modules at each depth: those of one class together.
 
 
-def _top(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
+def _top_classes_table(content: TrainingProfile, rows: Iterable[ModuleProfile], top: int) -> Table:
     """Return a table of the largest module classes at each depth by parameters, MACs, time."""
     lines = []
     for depth, classes in classes_by_depth(rows).items():
@@ -334,9 +339,9 @@ def _profile_module_row(content: TrainingProfile, row: ModuleProfile) -> Row:
         short_amount(row.macs),
         percent_share(row.macs, model.macs),
         percent_share(row.bytes, model.bytes),
-        _time(forward),
+        _time_text(forward),
         percent_share(forward, model.forward_seconds or 0) if forward is not None else "-",
-        _time(backward),
+        _time_text(backward),
         percent_share(backward, model.backward_seconds or 0) if backward is not None else "-",
         "-" if not rate else short_amount(rate, "FLOP/s"),
         percent(of_peak) if of_peak else "-",

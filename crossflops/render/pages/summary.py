@@ -157,7 +157,7 @@ def formulas(report: Report) -> list[Block]:
     if rows:
         columns = (Column(head="kind"), Column(head="polynomial", flows=True))
         blocks.append(Table(columns=columns, rows=tuple(rows), bare=True))
-    blocks += [_where(dim) for dim in polynomials.dimensions]
+    blocks += [_sizes_sentence(dim) for dim in polynomials.dimensions]
     if report.uncounted:
         missing = (
             f"{count_with_noun(len(report.uncounted), 'uncounted node')}, listed below, not "
@@ -174,7 +174,7 @@ def formulas(report: Report) -> list[Block]:
     ]
 
 
-def _where(dim: Dimension) -> Text:
+def _sizes_sentence(dim: Dimension) -> Text:
     """Return a sentence on the sizes of a dimension for which the polynomials were checked."""
     checked = f"checked from {dim.smallest} to {dim.largest}"
     where = f"node {dim.node!r}: " if dim.node else ""
@@ -207,7 +207,8 @@ def summary_page(report: Report, unit: Unit = "macs") -> Page:
     """Return the page of a count: totals, operators, uncounted nodes, conventions."""
     blocks: list[Block] = [model_title(report), Figure("cite", report), *input_value_notes(report)]
     if not isinstance(report.module, ModuleRow):  # these are figures of the whole model
-        blocks += [*formulas(report), *_workload(report), _report_totals_table(report)]
+        blocks += [*formulas(report), *_workload(report), *_parts(report, unit)]
+        blocks.append(_report_totals_table(report))
     blocks.append(Heading("Operators"))
     blocks += [
         _operator_summary_table(report, unit),
@@ -236,6 +237,15 @@ def _workload(report: Report) -> list[Block]:
     from crossflops.render.pages.workload import workload_blocks  # most counts have none
 
     return workload_blocks(report.workload)
+
+
+def _parts(report: Report, unit: Unit) -> list[Block]:
+    """Return the blocks of a pipeline's parts; [] if the report is not of one."""
+    if isinstance(report.parts, UnsetType):
+        return []
+    from crossflops.render.pages.pipeline import pipeline_blocks  # most counts have none
+
+    return pipeline_blocks(report.parts, unit)
 
 
 def module_and_node_figures(

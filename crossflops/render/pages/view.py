@@ -16,7 +16,7 @@ _HEADINGS: dict[By, str] = {
     "op": "By operator",
     "module": "By module, each including its submodules",
     "node": "By node",
-    "type": "By class of module",
+    "type": "By module class",
 }
 _HEADS = {"macs": "MACs", "flops": "FLOPs", "bytes_read": "read", "bytes_written": "written"}
 _FLOWING = ("module", "target")
@@ -63,7 +63,7 @@ def _view_table(content: ReportTable) -> Table:
     order = view.columns.index(view.order)
     total_of_order = view.total[order]
     names = [view.columns[location] for location in shown]
-    spares = _spares(view, names)
+    spares = _columns_to_drop(view, names)
     columns = [
         Column(
             head=heads[location],
@@ -110,7 +110,7 @@ def _view_heads(content: ReportTable) -> tuple[str, ...]:
     return tuple(words.get(column, _HEADS.get(column, column)) for column in view.columns)
 
 
-def _spares(view: TableView, shown: list[str]) -> dict[str, int]:
+def _columns_to_drop(view: TableView, shown: list[str]) -> dict[str, int]:
     """Return by column name when a narrow table leaves the column out: highest number first."""
     native = {"macs", "flops"} - {view.order}
     spares = {"bytes_read": 9, "bytes_written": 8, "modules": 7, "share": 1}

@@ -3,14 +3,20 @@
 from collections.abc import Iterable
 
 from crossflops.ir.polynomial import polynomial_text
-from crossflops.ir.workload import GenerationPhase, LengthPiece, Workload, WorkShare
+from crossflops.ir.workload import (
+    GenerationPhase,
+    LengthPiece,
+    Speculation,
+    Workload,
+    WorkShare,
+)
 from crossflops.render.page import Block, Column, Heading, Row, Table, Text, right
 from crossflops.report.quantity import count_with_noun, exact_amount, short_amount
 
 _KINDS = (("MACs", "macs"), ("FLOPs", "flops"), ("cache read", "cache_read"))
 _BOUND = (
-    "Bytes to move are the weights once for each pass, and the cache read and appended to; "
-    "activations stay on the chip. Decoding is bound by memory on a device whose ridge (FLOPs per "
+    "Bytes to move are the weights once for each pass, and the reads and writes of the cache; "
+    "activations stay on the chip. Decoding is memory-bound on a device whose ridge (FLOPs per "
     "byte) is above its intensity."
 )
 
@@ -19,28 +25,83 @@ def workload_blocks(workload: Workload) -> list[Block]:
     """Return the blocks of a workload: a table of its phases, polynomials, and notes."""
     requests = count_with_noun(workload.batch, "request")
     heading = (
-        f"{requests} of {count_with_noun(workload.prompt, 'prompt token')} and "
-        f"{count_with_noun(workload.generate, 'new token')}"
+        f"{requests} of {count_with_noun(workload.prompt, 'prompt token')}{_image_part(workload)} "
+        f"and {count_with_noun(workload.generate, 'new token')}"
     )
-    blocks: list[Block] = [Heading(heading), _phase_table(workload), Text(_cache(workload), " ")]
+    blocks: list[Block] = [Heading(heading)]
+    if workload.speculation is not None:
+        blocks.append(Text(_rounds(workload.speculation), " "))
+    blocks += [_phase_table(workload), Text(_cache(workload), " ")]
     blocks += [Text(_BOUND, " ", "dim")]
-    if workload.experts:
-        blocks.append(Text(f"{workload.experts[:1].upper()}{workload.experts[1:]}.", " ", "warn"))
-    return [*blocks, *_polynomial_blocks(workload), Heading("Totals of the prefill")]
+    for experts in dict.fromkeys(own.experts for own in _models(workload) if own.experts):
+        blocks.append(Text(f"{experts[:1].upper()}{experts[1:]}.", " ", "warn"))
+    blocks += _polynomial_blocks(workload)
+    name = "the prefill" if workload.speculation is None else "the first pass of the model"
+    return [*blocks, Heading(f"Totals of {name}")]
+
+
+def _image_part(workload: Workload) -> str:
+    """Return the words for the image tokens of a prompt, "" if it has none."""
+    if not workload.images:
+        return ""
+    tokens = exact_amount(workload.image_tokens)
+    return f" ({tokens} of {count_with_noun(workload.images, 'image')})"
+
+
+def _models(workload: Workload) -> list[Workload]:
+    """Return the work of the model and of its draft model, if there is one."""
+    speculation = workload.speculation
+    return [workload] if speculation is None else [workload, speculation.draft]
+
+
+def _rounds(speculation: Speculation) -> str:
+    """Return sentences on the rounds of speculative decoding, and what is assumed of them."""
+    proposed = count_with_noun(speculation.draft_tokens, "token")
+    return (
+        f"The draft model {speculation.target} proposes {proposed} in a round. Assumed: "
+        f"{_decimal(speculation.acceptance)} of them are accepted on average, spread evenly over "
+        f"the rounds. So {count_with_noun(speculation.rounds, 'round')} of a request have "
+        f"{exact_amount(speculation.proposed_tokens)} proposed and "
+        f"{exact_amount(speculation.accepted_tokens)} accepted tokens. The passes are those of "
+        "transformers: the model checks a round in one pass, the first one with the prompt, and "
+        "the draft begins a later round with two tokens."
+    )
+
+
+def _decimal(fraction: str) -> str:
+    """Return a fraction with its value: "36/25 (1.44)"; an integer as it is."""
+    above, _, below = fraction.partition("/")
+    return f"{fraction} ({int(above) / int(below):.4g})" if below else fraction
 
 
 def _cache(workload: Workload) -> str:
     """Return a sentence on the bytes and the dtype of the cache at the end."""
+    own = workload.model_cache_dtype
+    chosen = (
+        f"; the model keeps it in {own}. Scales of a quantized cache are not added" if own else ""
+    )
+    draft = ""
+    if workload.speculation is not None:
+        draft = f", that of the draft {exact_amount(workload.speculation.draft.cache_bytes)}"
     return (
-        f"At the end the cache has {exact_amount(workload.cache_bytes)} bytes, in "
-        f"{workload.cache_dtype}."
+        f"After the last step the cache has {exact_amount(workload.cache_bytes)} bytes{draft}, in "
+        f"{workload.cache_dtype}{chosen}."
     )
 
 
+def _phases(workload: Workload) -> list[tuple[str, GenerationPhase]]:
+    """Return the phases of the model, and of its draft model, with their names in the table."""
+    decode = "decode" if workload.speculation is None else "rounds"
+    phases = [("prefill", workload.prefill), (decode, workload.decode)]
+    if workload.speculation is not None:
+        draft = workload.speculation.draft
+        phases += [("draft prefill", draft.prefill), ("draft rounds", draft.decode)]
+    return [(name, phase) for name, phase in phases if phase is not None]
+
+
 def _phase_table(workload: Workload) -> Table:
-    """Return a table of the workload's amounts: prefill, decode (if any) and total."""
-    prefill, decode = workload.prefill, workload.decode
-    phases = [("prefill", prefill), *([("decode", decode)] if decode is not None else [])]
+    """Return a table of the workload's amounts: each phase, and the total."""
+    phases = _phases(workload)
     columns = (Column(head=""), *right(*(name for name, _ in phases), "total"))
     both = [phase for _, phase in phases]
     rows = [
@@ -83,7 +144,10 @@ def _polynomial_blocks(workload: Workload) -> list[Block]:
     """Return a table of polynomials: of one prefill, of one step, and of all steps if known."""
     rows = [*_piece_rows("prefill", workload.prefill.pieces)]
     if workload.decode is not None:
-        rows += _piece_rows("step", workload.decode.pieces)
+        step = "step" if workload.speculation is None else "round"
+        rows += _piece_rows(step, workload.decode.pieces)
+    if workload.speculation is not None and workload.speculation.draft.decode is not None:
+        rows += _piece_rows("draft, a token", workload.speculation.draft.decode.pieces)
     for name, formula in (("MACs", workload.decode_macs), ("FLOPs", workload.decode_flops)):
         if formula is not None:
             rows.append(Row.from_cells("all steps", "", name, polynomial_text(formula)))
@@ -91,22 +155,27 @@ def _polynomial_blocks(workload: Workload) -> list[Block]:
         Column(head="pass"), Column(head="length"), Column(head="kind"),
         Column(head="polynomial", flows=True),
     )  # fmt: skip
-    notes = [
-        f"Exact for this batch: {workload.counted} passes were counted, and "
-        "every polynomial holds at a further length, or has all of its lengths counted"
-    ]
-    if workload.layers:
-        notes.append(workload.layers)
-    if workload.decode is not None and workload.decode_macs is None:
+    counted = sum(own.counted for own in _models(workload))
+    notes = [f"Exact for this batch: {counted} passes were counted"]
+    if rows:
+        notes = [
+            f"{notes[0]}, and every polynomial holds at a further length, or has all of its "
+            "lengths counted"
+        ]
+    for own in _models(workload):
+        if own.layers:
+            notes.append(own.layers if own is workload else f"of the draft {own.layers}")
+    is_pieced = workload.speculation is None and workload.decode_macs is None
+    if workload.decode is not None and is_pieced:
         notes.append(
-            "the steps have no polynomial for all prompts and contexts, so their sum adds up the "
-            "pieces at this prompt"
+            "no polynomial holds for the steps at all prompts and contexts, so their sum adds "
+            "up the pieces at this prompt"
         )
-    return [
-        Heading("As polynomials in the lengths"),
-        Table(columns=columns, rows=tuple(rows), bare=True),
-        Text(f"{'; '.join(notes)}.", " ", "dim"),
-    ]
+    sentence = Text(f"{'; '.join(notes)}.", " ", "dim")
+    if not rows:
+        return [sentence]
+    table = Table(columns=columns, rows=tuple(rows), bare=True)
+    return [Heading("As polynomials in the lengths"), table, sentence]
 
 
 def _piece_rows(name: str, pieces: Iterable[LengthPiece]) -> Iterable[Row]:
@@ -116,6 +185,8 @@ def _piece_rows(name: str, pieces: Iterable[LengthPiece]) -> Iterable[Row]:
         for kind, key in _KINDS:
             formula = getattr(piece, key)
             if formula is None:
-                yield Row.from_cells(name, lengths, kind, "none holds at the checked lengths")
+                yield Row.from_cells(
+                    name, lengths, kind, "no polynomial holds at the checked lengths"
+                )
             elif formula:
                 yield Row.from_cells(name, lengths, kind, polynomial_text(formula))

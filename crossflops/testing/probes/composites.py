@@ -24,7 +24,7 @@ def _layer_with_two_parents() -> Any:
     return function_model(lambda model, x: model.b(model.a(x)), a=parent, b=parent)()
 
 
-def _tied() -> Any:
+def _tied_model() -> Any:
     """Return a model of two linear layers that share one weight."""
     model = function_model(
         lambda model, x: model.b(model.a(x)),
@@ -45,7 +45,7 @@ def _conv_subclass() -> Any:
     return OwnConv(3, 8, 3, padding=1, bias=False)
 
 
-def _dead(*layers: Callable[[], Any]) -> Callable[[], Any]:
+def _dead_layers(*layers: Callable[[], Any]) -> Callable[[], Any]:
     """Return a builder of a model that discards the results of all layers except the last one."""
 
     def body(model: Any, x: Any) -> Any:
@@ -83,7 +83,7 @@ _COMPOSITION = (
     ),
     Probe("shared_two_names", _layer_with_two_names, _MAPS, 294912),
     Probe("shared_two_parents", _layer_with_two_parents, _MAPS, 294912),
-    Probe("tied_weight_two_modules", _tied, ("16x32",), 32768),
+    Probe("tied_weight_two_modules", _tied_model, ("16x32",), 32768),
     Probe(
         "unused_submodule",
         function_model(lambda model, x: model.layer(x), layer=_CONV, unused=_CONV),
@@ -97,8 +97,8 @@ _COMPOSITION = (
         147456,
     ),
     Probe("subclassed_conv", wrap_layer(_conv_subclass), ("1x3x16x16",), 55296),
-    Probe("dead_conv", _dead(_CONV), _MAPS, 147456),
-    Probe("dead_conv_bn", _dead(_CONV, nn("BatchNorm2d", 8)), _MAPS, 147456),
+    Probe("dead_conv", _dead_layers(_CONV), _MAPS, 147456),
+    Probe("dead_conv_bn", _dead_layers(_CONV, nn("BatchNorm2d", 8)), _MAPS, 147456),
     Probe(
         "py_loop3",
         function_model(lambda model, x: model.l(model.l(model.l(x))), l=nn("Linear", 8, 8)),

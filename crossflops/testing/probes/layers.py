@@ -445,7 +445,7 @@ def _model_with_frozen_weight() -> Any:
     return model
 
 
-def _bare() -> Any:
+def _bare_parameter_model() -> Any:
     """Return a model that has a parameter which belongs to no layer and is not used."""
     import torch
 
@@ -479,7 +479,7 @@ def _interleave_layer_lists() -> Any:
 _PARAMETER_KINDS_PROBES = (
     Probe("lists_in_turns", _interleave_layer_lists, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16),
     Probe("frozen_weight", _model_with_frozen_weight, _PARAMETER_KINDS_ROWS, 512),
-    Probe("bare_parameter", _bare, _PARAMETER_KINDS_ROWS, 512),
+    Probe("bare_parameter", _bare_parameter_model, _PARAMETER_KINDS_ROWS, 512),
 )
 
 

@@ -58,7 +58,7 @@ def remainder_of_tokens(work: TokenSequence) -> int:
     )
 
 
-@with_formula("Latent attention, which its models do not have")
+@with_formula("Latent attention, which no model of this formula has")
 def has_latent_attention(work: TokenSequence) -> int:
     """Return 1 if a layer has latent attention, which OLMo-core's formula does not support, else
     0.
@@ -121,7 +121,7 @@ def trl(work: TokenSequence) -> int:
     return 6 * (model.projections + routed + model.head + model.macs_per_pair * tokens) * tokens
 
 
-@with_formula("-3 h f T of experts that every token passes, and of what weighs them")
+@with_formula("-3 h f T of shared experts and of their gates")
 def shared_experts_dropped(work: TokenSequence) -> int:
     """Return minus the MACs of the shared experts and of their gate, which trl's formula does not
     count.
@@ -136,7 +136,9 @@ def shared_experts_dropped(work: TokenSequence) -> int:
     )
 
 
-@with_formula("A config without num_key_value_heads, or of experts without a decoder_sparse_step")
+@with_formula(
+    "A config without num_key_value_heads, or with experts but without decoder_sparse_step"
+)
 def attribute_missing(work: TokenSequence) -> int:
     """Return 1 if the config lacks an attribute that trl's formula reads, so that trl fails, else
     0.

@@ -46,7 +46,7 @@ AWS = _six_n_d(
 # Kaplan et al., 2020, section 2.1: N without the table, positions and the head.
 
 
-@with_formula("6 N for each token, N the matrices of the layers that a token passes")
+@with_formula("6 N for each token, N the matrices of the layers that a token uses")
 def kaplan(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by Kaplan's formula: 6 x matrix elements of the
     layers that a token passes x tokens, without embeddings, output matrix and attention scores.
@@ -55,7 +55,7 @@ def kaplan(work: TokenSequence) -> int:
     return 6 * (model.projections + model.ffn + model.router) * work.tokens
 
 
-@with_formula("2 N + 2 L T H d for each token, N the matrices of the layers that it passes")
+@with_formula("2 N + 2 L T H d for each token, N the matrices of the layers that it uses")
 def kaplan_forward(work: TokenSequence) -> int:
     """Return the forward FLOPs of a sequence by Kaplan's formula: matrices of the layers that a
     token passes, and one attention product.
@@ -133,7 +133,7 @@ NANOGPT = (
 # litgpt, utils.py: estimate_flops. Its models have a head of their own.
 
 
-@with_formula("6 P + 12 L h T + 8 L h T for each token, P with a head beside the table")
+@with_formula("6 P + 12 L h T + 8 L h T for each token, P including both the head and the table")
 def litgpt(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by litgpt's formula, which adds the attention work
     twice and counts an output matrix separate from the embedding table.
@@ -143,7 +143,7 @@ def litgpt(work: TokenSequence) -> int:
     return (6 * number + 20 * len(model.layers) * model.hidden * tokens) * tokens
 
 
-@with_formula("4 L h T^2 of 2 FLOPs: attention once more, for frozen weights that there are not")
+@with_formula("4 L h T^2 of 2 FLOPs: attention again, for frozen weights that do not exist")
 def attention_of_frozen(work: TokenSequence) -> int:
     """Return the MACs that litgpt's formula adds for the attention of frozen weights, although no
     weight is frozen: layers x hidden size x tokens^2, to be multiplied by 8 FLOPs.
@@ -152,7 +152,7 @@ def attention_of_frozen(work: TokenSequence) -> int:
     return len(model.layers) * model.hidden * work.tokens**2
 
 
-@with_formula("Latent attention, and attention sinks, which litgpt has no model for")
+@with_formula("Latent attention, and attention sinks: litgpt has no such models")
 def other_library_model(work: TokenSequence) -> int:
     """Return 1 for a model with latent attention or attention sinks, which litgpt does not have,
     else 0.
@@ -213,7 +213,7 @@ TOTAL_FLOS = (
 
 
 @with_formula(
-    "6 N + 12 L h T for each token, N the parameters that a token passes, with the table"
+    "6 N + 12 L h T for each token, N the parameters that a token uses, including the table"
 )
 def llm_foundry(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by llm-foundry's formula: the parameters that a

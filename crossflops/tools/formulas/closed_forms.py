@@ -202,10 +202,10 @@ def ffn_of_four_widths(work: TokenSequence) -> int:
     return (wide - model.ffn) * work.tokens
 
 
-@with_formula("Count the forward MACs of the layers, as they are here, once more")
+@with_formula("Count the forward MACs of the layers again")
 def layers_once_more(work: TokenSequence) -> int:
-    """Return the forward MACs of all layers that the cookbook's formula counts once more, because
-    it assumes that they are recomputed.
+    """Return the forward MACs of all layers that the cookbook's formula counts a second time,
+    because it assumes that they are recomputed.
     """
     return _cookbook_macs(work) * work.tokens
 
@@ -218,7 +218,7 @@ def four_per_lookup(work: TokenSequence) -> int:
     return work.architecture.hidden * work.tokens
 
 
-@with_formula("A mixture of experts, for which the cookbook has another script")
+@with_formula("A mixture of experts: the cookbook has another script for it")
 def has_experts(work: TokenSequence) -> int:
     """Return the number of experts, which is not 0 for a model that the cookbook's formula
     rejects.

@@ -12,7 +12,7 @@ from crossflops.tools.formulas.formula import cut_attentions, other_attentions
 # Tables, the head, and parameters that are no matrices.
 
 
-@with_formula("V h T: a lookup taken for a product, where the table is not the output matrix")
+@with_formula("V h T if the table is not the output matrix: a lookup counted as a product")
 def embedding_table(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
     vocabulary x hidden size x tokens, or 0 if the output matrix is the embedding table.
@@ -21,7 +21,7 @@ def embedding_table(work: TokenSequence) -> int:
     return 0 if model.tied else model.head * work.tokens
 
 
-@with_formula("V h T: a lookup taken for a product, whether or not the table is the output matrix")
+@with_formula("V h T in each case: a lookup counted as a product")
 def embedding_always(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
     vocabulary x hidden size x tokens, also if the output matrix is the embedding table.
@@ -29,7 +29,7 @@ def embedding_always(work: TokenSequence) -> int:
     return work.architecture.head * work.tokens
 
 
-@with_formula("T times the elements of other embeddings, as those of positions")
+@with_formula("T times the elements of other embeddings, such as those of positions")
 def position_table(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts other embeddings, such as those of
     positions, as matrices: their elements x tokens.
@@ -43,7 +43,7 @@ def head_dropped(work: TokenSequence) -> int:
     return -work.architecture.head * work.tokens
 
 
-@with_formula("-V h T where the output matrix is the table, with which it is left out")
+@with_formula("-V h T if the output matrix is the table, because the formula leaves out the table")
 def tied_head_dropped(work: TokenSequence) -> int:
     """Return minus the MACs of an output matrix that is also the embedding table, for a formula
     that leaves out this table; 0 if they are two matrices.
@@ -52,7 +52,7 @@ def tied_head_dropped(work: TokenSequence) -> int:
     return -model.head * work.tokens if model.tied else 0
 
 
-@with_formula("-V h (T - 1): the output matrix is for the last token alone")
+@with_formula("-V h (T - 1): the output matrix is used only for the last token")
 def head_of_other_rows(work: TokenSequence) -> int:
     """Return minus the MACs of the output matrix for all tokens except the last one."""
     return -work.architecture.head * (work.tokens - 1)
@@ -74,7 +74,7 @@ def rank_norm_parameters(work: TokenSequence) -> int:
     return work.architecture.parameters.rank_norms * work.tokens
 
 
-@with_formula("T times the parameters of norms of queries, of keys, and behind the last layer")
+@with_formula("T times the parameters of norms of queries, of keys, and after the last layer")
 def head_and_final_norms(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the norms of queries and keys, and the norm
     after the last layer, as matrix elements: their number x tokens.
@@ -91,7 +91,7 @@ def bias_parameters(work: TokenSequence) -> int:
     return work.architecture.parameters.biases * work.tokens
 
 
-@with_formula("T times the biases and attention sinks that a token passes")
+@with_formula("T times the biases and attention sinks that a token uses")
 def active_biases(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the biases and attention sinks that a token
     passes as matrix elements: their number x tokens.
@@ -103,7 +103,7 @@ def active_biases(work: TokenSequence) -> int:
 # Experts.
 
 
-@with_formula("T times the elements of matrices of experts that a token does not pass")
+@with_formula("T times the elements of matrices of experts that a token does not use")
 def inactive_experts(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts also the experts that a token does not
     pass: their matrix elements x tokens.
@@ -128,7 +128,7 @@ def attention_dropped(work: TokenSequence) -> int:
     return -work.architecture.macs_per_pair * work.tokens**2
 
 
-@with_formula("+A T^2, to be halved")
+@with_formula("+A T^2, before halving")
 def attention_square(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, of which the rule counts
     half.
@@ -136,7 +136,7 @@ def attention_square(work: TokenSequence) -> int:
     return work.architecture.macs_per_pair * work.tokens**2
 
 
-@with_formula("+A T^2 of layers without a window shorter than T, to be halved")
+@with_formula("+A T^2 of layers without a window shorter than T, before halving")
 def other_attention_square(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers without a window shorter
     than the sequence; the rule counts half of them.
@@ -144,7 +144,7 @@ def other_attention_square(work: TokenSequence) -> int:
     return work.sum_attention(_square(work.tokens), other_attentions(work))
 
 
-@with_formula("+A T^2 of layers with a window shorter than T, to be halved")
+@with_formula("+A T^2 of layers with a window shorter than T, before halving")
 def cut_attention_square(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers with a window shorter than
     the sequence; the rule counts half of them.
@@ -186,7 +186,7 @@ def outside_rectangle(work: TokenSequence) -> int:
     )
 
 
-@with_formula("+A T W of layers with a window W shorter than T, to be halved")
+@with_formula("+A T W of layers with a window W shorter than T, before halving")
 def rectangle(work: TokenSequence) -> int:
     """Return the MACs of T x W pairs of T tokens, in layers with a window W shorter than the
     sequence; the rule counts half of them.
@@ -230,7 +230,7 @@ def _square(tokens: int):  # type: ignore[no-untyped-def]
 # Heads of another width, and grouped keys.
 
 
-@with_formula("(2 L h - A) T^2: h for the heads of a layer, H d")
+@with_formula("(2 L h - A) T^2: h is used instead of H d, the width of all heads of a layer")
 def heads_of_width(work: TokenSequence) -> int:
     """Return how many more attention MACs a formula counts if it uses the hidden size as the total
     width of the heads of a layer.
@@ -239,7 +239,7 @@ def heads_of_width(work: TokenSequence) -> int:
     return (2 * len(model.layers) * model.hidden - model.macs_per_pair) * work.tokens**2
 
 
-@with_formula("(2 L H (h // H) - A) T^2: h // H for the depth of a head")
+@with_formula("(2 L H (h // H) - A) T^2: h // H is used as the depth of a head")
 def heads_by_division(work: TokenSequence) -> int:
     """Return how many more attention MACs a formula counts if it uses hidden size // heads as the
     size of a head.
@@ -249,7 +249,7 @@ def heads_by_division(work: TokenSequence) -> int:
     return (2 * width - model.macs_per_pair) * work.tokens**2
 
 
-@with_formula("(2 L H dv - A) T^2: one depth for queries and for values")
+@with_formula("(2 L H dv - A) T^2: one depth is used for queries and for values")
 def heads_of_value_depth(work: TokenSequence) -> int:
     """Return how many more attention MACs a formula counts if it uses the head size of values for
     queries as well.
@@ -259,7 +259,7 @@ def heads_of_value_depth(work: TokenSequence) -> int:
     return (2 * width - model.macs_per_pair) * work.tokens**2
 
 
-@with_formula("-L H dv T^2: of two products of attention one")
+@with_formula("-L H dv T^2: one of the two products of attention is left out")
 def second_attention_product(work: TokenSequence) -> int:
     """Return minus the MACs of the second attention product, for a formula that counts only one of
     the two.
@@ -267,7 +267,7 @@ def second_attention_product(work: TokenSequence) -> int:
     return -work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens**2
 
 
-@with_formula("2 h d (H - KV) T in each layer: keys and values for every head")
+@with_formula("2 h d (H - KV) T in each layer: keys and values for each head")
 def ungrouped_keys(work: TokenSequence) -> int:
     """Return how many more projection MACs a formula counts if every head has its own keys and
     values.
@@ -283,7 +283,7 @@ def ungrouped_keys(work: TokenSequence) -> int:
 
 
 @with_formula(
-    "4 h (h - H d) T in each layer without latent projections: h for the heads of a layer"
+    "4 h (h - H d) T in each layer without latent projections: h is used as the width of all heads"
 )
 def square_projections(work: TokenSequence) -> int:
     """Return how many more projection MACs a formula counts if it uses the hidden size as the
@@ -319,7 +319,7 @@ def is_swiglu(work: TokenSequence) -> bool:
     return work.architecture.activation in ("silu", "swish")
 
 
-@with_formula("-h f T of each gated layer, f the width that a token passes")
+@with_formula("-h f T of each gated layer, f the width that a token uses")
 def gates_dropped(work: TokenSequence) -> int:
     """Return minus the MACs of the gate matrices of feed-forward layers, for a formula that does
     not count them.

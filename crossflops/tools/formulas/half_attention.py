@@ -62,7 +62,7 @@ def verl(work: TokenSequence) -> int:
     return (6 * (model.linear + model.head) + 3 * keys) * tokens
 
 
-@with_formula("+A T (2 T - W) of layers with a window W shorter than T, to be halved")
+@with_formula("+A T (2 T - W) of layers with a window W shorter than T, before halving")
 def half_windows(work: TokenSequence) -> int:
     """Return the MACs of T x (2 T - W) pairs of T tokens, in layers with a window W shorter than
     the sequence; the rule counts half of them.
@@ -70,7 +70,7 @@ def half_windows(work: TokenSequence) -> int:
     return 2 * of.cut_attention_square(work) - of.rectangle(work)
 
 
-@with_formula("Its table of functions does not have this model_type, for which it prints 0")
+@with_formula("Its table of functions does not have this model_type, so it prints 0")
 def unknown_model_type(work: TokenSequence) -> int:
     """Return 1 if verl's table of functions does not have the `model_type`, so that verl prints 0,
     else 0.

@@ -95,7 +95,7 @@ def megatron_bridge(work: TokenSequence) -> int:
     return 6 * (dense + within * pairs) + 3 * others * tokens**2
 
 
-@with_formula("+A T^2 of layers that are taken for layers without a window, to be halved")
+@with_formula("+A T^2 of layers that are counted as layers without a window, before halving")
 def half_of_other_layers(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, in layers that Megatron-Bridge counts
     without a window; the rule counts half of them.
@@ -104,9 +104,7 @@ def half_of_other_layers(work: TokenSequence) -> int:
     return (work.architecture.macs_per_pair - within) * work.tokens**2
 
 
-@with_formula(
-    "-A (T^2 - T W + W (W - 1) / 2) of layers without a window, where it is taken for theirs"
-)
+@with_formula("-A (T^2 - T W + W (W - 1) / 2) of layers without a window that are counted with W")
 def window_of_all_layers(work: TokenSequence) -> int:
     """Return minus the MACs that Megatron-Bridge's formula loses because it applies the window
     also to layers without one.
@@ -175,7 +173,8 @@ def _is_qwen(work: TokenSequence) -> bool:
 
 
 @with_formula(
-    "6 (lin - router) + 3 A T for each token; GPT-OSS by exact pairs, Qwen3 with h for H d"
+    "6 (lin - router) + 3 A T for each token; GPT-OSS with exact pairs, Qwen3 with h instead of "
+    "H d"
 )
 def nemo(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by NeMo's formula for the model family: exact pairs
@@ -198,7 +197,7 @@ def nemo(work: TokenSequence) -> int:
     return 6 * dense * tokens + 3 * model.macs_per_pair * tokens**2
 
 
-@with_formula("+A T^2, to be halved, but of GPT-OSS")
+@with_formula("+A T^2, before halving, except for GPT-OSS")
 def half_but_of_oss(work: TokenSequence) -> int:
     """Return the MACs of attention over all pairs of tokens, or 0 for GPT-OSS; the rule
     counts half of them.
@@ -222,7 +221,9 @@ def window_of_oss(work: TokenSequence) -> int:
     return of.outside_window(work) if work.architecture.model_type == "gpt_oss" else 0
 
 
-@with_formula("(2 L h - A) T^2 of Qwen3, to be halved: h for the heads of a layer, H d")
+@with_formula(
+    "(2 L h - A) T^2 of Qwen3, before halving: h is used instead of H d, the width of all heads"
+)
 def half_heads_of_qwen(work: TokenSequence) -> int:
     """Return how many more attention MACs NeMo's formula counts for Qwen3, where the total width
     of the heads is the hidden size; 0 for other models. The rule counts half of them.
@@ -245,7 +246,7 @@ def projections_of_qwen(work: TokenSequence) -> int:
     )
 
 
-@with_formula("A family for which no function of NeMo is read here")
+@with_formula("A family of models for which NeMo's functions are not modelled here")
 def other_family(work: TokenSequence) -> int:
     """Return 1 if the convention has no NeMo function for the `model_type`, else 0."""
     return int(work.architecture.model_type not in (*_LLAMA, *_QWEN, "gpt_oss"))

@@ -46,7 +46,7 @@ def torchtitan_without_shared_head(work: TokenSequence) -> int:
 
 
 @with_formula(
-    "6 (P - table - inactive experts, + a shared head) + 6 L H (dqk + dv) T for each token"
+    "6 (P - table - inactive experts + a shared head) + 6 L H (dqk + dv) T for each token"
 )
 def torchtitan(work: TokenSequence) -> int:
     """Return the training FLOPs of a sequence by the formula of torchtitan 0.3.0, which counts an

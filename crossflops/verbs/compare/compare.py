@@ -42,6 +42,7 @@ from crossflops.verbs.count import (
     collecting_warnings,
     count_recording,
     flags_of_training,
+    formula_match_check,
 )
 from crossflops.verbs.provenance import (
     build_request_record,
@@ -101,8 +102,13 @@ def _compare_model(
 ) -> _ComparedModel:
     """Return the native count and the report of one model, after its tools were run."""
     setting = model.request.setting
-    with naming_model_in_errors(model.number), collecting_warnings() as sentences:
+    with (
+        naming_model_in_errors(model.number),
+        collecting_warnings() as sentences,
+        formula_match_check() as warn_of_unmatched,
+    ):
         attempt = _attempt_with_values_if_needed(model, runner, on_progress)
+        warn_of_unmatched(attempt.counts.counted[setting.training])
     answers = answers_to_show(attempt.answers, model.choice)
     compared = msgspec.structs.replace(
         report_answers(

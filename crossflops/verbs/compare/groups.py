@@ -41,12 +41,12 @@ class ToolGroup(msgspec.Struct, frozen=True):
         return len(self.choice.conventions)
 
     def jobs(self) -> list[Job]:
-        """Return one job for each tool of the group; a job tells a worker what to run."""
+        """Return one job for each tool of the group; a job describes what a worker runs."""
         points = discovery.plugin_entry_points()
         return [self._job(tool, points) for tool in self.choice.conventions]
 
     def _job(self, tool: str, points: Mapping[str, EntryPoint]) -> Job:
-        """Return the job that tells a worker to run this tool on the group's model or file."""
+        """Return the job with which a worker runs this tool on the group's model or file."""
         request = self.request
         adapter = None if tool in self.choice.elsewhere else points[tool].value
         job = Job(
@@ -126,7 +126,7 @@ def group_for_model(
     if request.is_file:
         natives = choice.only(file_reading_tools(choice))
     elif source is not None:
-        natives = choice.only(_natives(choice, source))
+        natives = choice.only(_native_tools(choice, source))
     return ToolGroup(natives, request, request.given if isolate else source, file, model_index)
 
 
@@ -137,7 +137,7 @@ def native_conventions(choice: Choice, source: Source) -> dict[str, Convention]:
     """
     if isinstance(source.model, OnnxFile):
         return choice.conventions
-    natives = choice.only(_natives(choice, source))
+    natives = choice.only(_native_tools(choice, source))
     if source.weights == FAKE:
         left_out = [tool for tool, value in natives.here.items() if not on_fakes(value)]
         natives = natives.only(
@@ -158,7 +158,7 @@ def model_running_tools(choice: Choice) -> set[str]:
     return set(choice.conventions) - set(file_reading_tools(choice))
 
 
-def _natives(choice: Choice, source: Source) -> set[str]:
+def _native_tools(choice: Choice, source: Source) -> set[str]:
     """Return the names of the tools that take the model as it is: in its own framework, or as an
     ONNX file.
     """

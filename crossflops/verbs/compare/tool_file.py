@@ -10,8 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import Source, record_model
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.inference import as_told as with_told_shapes
-from crossflops.frontends.onnx.inference import strict_shapes_by_name as told_shapes
+from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_given_shapes
 from crossflops.frontends.onnx.loops import has_control_operator
 from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
@@ -83,13 +82,13 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         what loops give back.
         """
         if self.given is not None:
-            shapes = told_shapes(self.given.path, self.given.dims, self.given.specs)
+            shapes = strict_shapes_by_name(self.given.path, self.given.dims, self.given.specs)
         elif any(n.depends_on_inputs or n.op.type == "Loop" for n in own.graph.nodes):
             self.write(own)
-            shapes = told_shapes(str(self.path), {}, ())
+            shapes = strict_shapes_by_name(str(self.path), {}, ())
         else:
             shapes = None
-        return own.graph if shapes is None else with_told_shapes(own.graph.as_written, shapes)
+        return own.graph if shapes is None else with_given_shapes(own.graph.as_written, shapes)
 
     def write(self, native: CountedModel) -> None:
         """Write the file, unless it is a given one that can be used as it is."""

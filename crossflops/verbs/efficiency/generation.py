@@ -120,7 +120,7 @@ def _check_generation_question(question: Question, request: Request | None) -> N
         )
     if fields["bytes_"] == "weights-once":
         raise InputError(
-            "--bytes weights-once has no effect: it is what generated text is rated by",
+            "--bytes weights-once has no effect: generated text is always rated by it",
             "leave it out, or give --bytes unfused",
         )
     if fields["bytes_"] not in (None, "unfused"):
@@ -158,6 +158,11 @@ def _read_workload_file(path: Path) -> tuple[Report, Workload]:
         raise InputError(f"{path} is not a report: {error}", _HINT) from error
     if not isinstance(report.workload, Workload):
         raise InputError(f"{path} is a report without a workload", _HINT)
+    if report.workload.speculation is not None:
+        raise InputError(
+            f"{path} has a workload with a draft model, which cannot be rated",
+            "count the workload without --draft",
+        )
     return report, report.workload
 
 
@@ -168,7 +173,7 @@ def _generation_run(question: Question, workload: Workload) -> GenerationRun:
     if precision == GRAPH:
         if workload.weight_dtype not in PRECISIONS:
             raise UnknownNameError(
-                "--precision graph needs weights of one type, and the workload has several",
+                "--precision graph needs weights of one type, but the workload has several",
                 "give the precision that ran, such as --precision bf16",
             )
         precision = PRECISIONS[workload.weight_dtype]
@@ -183,10 +188,16 @@ def _generation_run(question: Question, workload: Workload) -> GenerationRun:
         "unfused" if question.roof.bytes_ == "unfused" else "weights-once"
     )
     kept = PRECISIONS.get(workload.cache_dtype, workload.cache_dtype)
+    requested = question.generation.cache_dtype
+    if workload.model_cache_dtype and requested:
+        raise InputError(
+            f"--cache-dtype cannot be combined with a workload whose cache is {kept} by request",
+            "leave it out, or count the workload without --cache-dtype",
+        )
     return GenerationRun(
         devices=devices,
         precision=precision,
-        cache=question.generation.cache_dtype or precision or kept,
+        cache=kept if workload.model_cache_dtype else requested or precision or kept,
         byte_model=byte_model,
         seconds=phase_seconds(workload, rates, devices, bool(question.speed.per_device)),
     )

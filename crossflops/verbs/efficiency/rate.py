@@ -263,8 +263,8 @@ def rate_work(
 def _merge_equal_answers(
     rows: tuple[Efficiency, ...], trouble: CrossflopsError | None
 ) -> tuple[Efficiency, ...] | None:
-    """Return one answer in place of equal ones for all devices of an ambiguous name; None if they
-    differ.
+    """Return one answer instead of equal answers for all devices of an ambiguous name; None if
+    they differ.
     """
     if not isinstance(trouble, AmbiguousDeviceError):
         return None
@@ -429,7 +429,7 @@ def _build_efficiency(
         assumptions=(*answer.assumptions, *remarks.speed_and_attention(answer, run)),
         warnings=(
             *answer.warnings,
-            *remarks.either(answer, run),
+            *remarks.two_shares_note(answer, run),
             *remarks.too_fast(run, against, step, moved),
         ),
     )
@@ -520,7 +520,10 @@ def rate_run_table(
     ]
     trouble = _invalid_rows_error(table, len(errors)) if errors else None
     if not rows:
-        raise InputError("; ".join(lines), "correct these rows of the table")
+        raise InputError(
+            f"no row of {table.name} can be used: {'; '.join(lines)}",
+            "correct these rows of the table",
+        )
     content = with_request_record(
         EfficiencyReport(efficiency=tuple(rows), report=report), question
     )

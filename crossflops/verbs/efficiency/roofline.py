@@ -301,14 +301,14 @@ def _constant_folding_notes(model: CountedModel) -> list[str]:
     if before:
         moved = sum(count.cost.bytes_read + count.cost.bytes_written for count in before)
         sentences.append(
-            f"{len(before)} nodes depend on no input, run before the step and are left out; "
-            f"they would move {moved} bytes{_constant_macs_note(before)}"
+            f"{len(before)} nodes depend on no input, so they run before the step and are left "
+            f"out; they would move {moved} bytes{_constant_macs_note(before)}"
         )
     partly = [c for c in model.ledger.counted if not c.node.constant and c.constant_cost != ZERO]
     if partly:
         sentences.append(
             f"{len(partly)} more nodes have some work that depends on no input, such as the "
-            "first iterations of a loop; that work is left out, "
+            "first iterations of a loop; this work is left out, "
             f"too{_constant_macs_note(partly)}"
         )
     return sentences
@@ -439,7 +439,7 @@ def check_roofline_question(question: Question, request: Request | None) -> None
     if work.compare or question.precisions.mix:
         whose = "--compare" if work.compare else "--mix"
         raise InputError(
-            f"{option} needs the counts of nodes, and {whose} gives only a total",
+            f"{option} needs the counts of nodes, but {whose} gives only a total",
             "leave out one of the two; --precision-of PATTERN=P sets the precision of nodes",
         )
 

@@ -14,7 +14,7 @@ from crossflops.hardware.rates.terms import Piece
 _SIZES_ALONE = (
     "leave out {option}, or give --params, --layers and --hidden instead of a model or --macs"
 )
-_UNTOLD = "needs the counts of nodes, and --macs, --as and --compare give only a total"
+_UNTOLD = "needs the counts of nodes, but --macs, --as and --compare give only a total"
 _NODES = "give the model, and leave out --macs, --as and --compare"
 
 
@@ -159,7 +159,7 @@ def _has_examples(work: AskedWork) -> bool:
     return work.has_length and (work.has_given_macs or any(work.fields[name] for name in known))
 
 
-def _repeats(work: AskedWork) -> bool:
+def _has_several_steps(work: AskedWork) -> bool:
     """Return whether the question is about several steps, or about a batch of which more is
     computed.
     """
@@ -258,7 +258,7 @@ USES: dict[str, tuple[Use, ...]] = {
     "accumulate": (
         _OF_TRAINING,
         Use(
-            _repeats,
+            _has_several_steps,
             "has no effect: the result does not contain a training step",
             "leave out {option}; or give the time of a step, or --run-steps or --batch with a "
             "whole run",

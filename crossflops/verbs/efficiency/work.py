@@ -227,13 +227,13 @@ def _run_optimizer_step(
 def _exact_step(
     training: TrainingOptions, counted: CountedModel, own: OwnBackwards
 ) -> tuple[Steps | None, tuple[str, ...]]:
-    """Return (exact work of the training step, warnings about it); None in place of the work if 3
-    x forward has to be used.
+    """Return (exact work of the training step, warnings about it); None instead of the work if 3 x
+    forward has to be used.
     """
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
     if not chosen and not knows_trained(counted.trace):
-        multiple = "the exact training step of such a model is unknown; 3 x forward is used"
+        multiple = "the exact training step of such a model is unknown, so 3 x forward is used"
         return None, () if training.backward else (multiple,)
     exact = count.exact_steps(counted, training.frozen, training.trainable, own)
     return exact, _without_backward(exact) if training.has_graph_passes else ()

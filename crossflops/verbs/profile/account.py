@@ -276,7 +276,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
         return {}
     spent = times.get(path)
     if spent is None or not (spent.calls or spent.repeats):
-        inside = [time for other, time in times.items() if _directly(path, other, times)]
+        inside = [time for other, time in times.items() if _is_called_directly(path, other, times)]
         if not inside:
             return {"forward_seconds": None, "backward_seconds": None}
         return {
@@ -292,7 +292,7 @@ def _module_seconds(path: str, times: Mapping[str, ModuleTimes]) -> dict[str, An
     }
 
 
-def _directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
+def _is_called_directly(path: str, other: str, times: Mapping[str, ModuleTimes]) -> bool:
     """Return whether the module `other` was called and is below `path`, without another called
     module between them.
     """
@@ -445,7 +445,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
     stored = timing.autocast or _main_product_dtype(report)
     peak, doubts = peak_of(against, stored, timing.device, timing.threads)
     if peak is not None and timing.sharing > 1:
-        source = f"{timing.sharing} x {peak.source}, which share the batch"
+        source = f"{timing.sharing} x {peak.source}, because they share the batch"
         peak = msgspec.structs.replace(peak, rate=timing.sharing * peak.rate, source=source)
     unseen = watched.unseen if watched is not None else ()
     memory = report.memory
@@ -516,7 +516,7 @@ def profile_of(count: Count, timing: Timing, against: RatedAgainst) -> TrainingP
 def _opaque_module_warning(path: str) -> str:
     """Return the warning that torch.compile hides the submodules of this module."""
     name = path or "the model"
-    return f"torch.compile hides the modules in {name}: they have work, but no time"
+    return f"torch.compile hides the modules in {name}, so they have work, but no time"
 
 
 def _to_latencies(times: StepTimes | None) -> Latencies | None:

@@ -33,15 +33,14 @@ if TYPE_CHECKING:
     from crossflops.ir.training import OwnBackwards
 
 _FIRST_ORDER = (
-    "the gradients asked of autograd.grad differ from those of its observed backward pass"
+    "the gradients that autograd.grad requested differ from those of the observed backward pass"
 )
 _OUTPUTS = (
-    "a backward pass started from some outputs of {}; which outputs of its graph these are is "
-    "unknown, so it is counted as if from all"
+    "a backward pass started from some outputs of {}, but it is unknown from which; it is "
+    "counted as if it started from all outputs"
 )
 _INPUTS = (
-    "some inputs of {} have gradients; which inputs of its graph these are is unknown, so "
-    "their gradients are not counted"
+    "some inputs of {} have gradients, but it is unknown which; these gradients are not counted"
 )
 
 
@@ -69,7 +68,7 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     return Count(
         parts=tuple(parts),
         beside=additional,
-        outer=_outer(inner, [part.path for part in parts]),
+        outer=_enclosing_modules(inner, [part.path for part in parts]),
         order=tuple(path for path, _ in inner.named_modules()),
         warnings=(
             *counter.doubts,
@@ -79,11 +78,11 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     )
 
 
-def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
+def _enclosing_modules(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
     """Return path, class and number of parameters of each module that encloses one of the paths
     and is not called itself.
     """
-    enclosing = dict.fromkeys(above for path in paths for above in _above(path))
+    enclosing = dict.fromkeys(above for path in paths for above in _enclosing_paths(path))
     return tuple(
         OuterModule(
             path=path,
@@ -95,7 +94,7 @@ def _outer(model: Any, paths: Iterable[str]) -> tuple[OuterModule, ...]:
     )
 
 
-def _above(path: str) -> Iterator[str]:
+def _enclosing_paths(path: str) -> Iterator[str]:
     """Yield the paths of all ancestors of a module, the nearest first and "" (the model) last."""
     while path:
         path = path.rpartition(".")[0]
@@ -121,8 +120,8 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
     named = ", ".join(f"{number} x {name}" for name, number in products)
     if named:
         yield (
-            "a backward pass ran through products outside all modules of this step "
-            f"({named}); they are not counted"
+            "a backward pass ran through products outside of all modules of this step "
+            f"({named}); these products are not counted"
         )
 
 

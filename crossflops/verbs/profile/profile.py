@@ -152,7 +152,7 @@ def _train_copy(
     if frontend is None or frontend.name != "torch":
         title = frontend.title if frontend is not None else "an unknown framework"
         raise InputError(
-            f"`crossflops profile` can train only PyTorch models, and this is a model of {title}",
+            f"`crossflops profile` can train only PyTorch models, but this is a model of {title}",
             "count it with `crossflops count --train`, or give its times with --fwd-ms and "
             "--bwd-ms",
         )

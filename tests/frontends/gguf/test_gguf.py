@@ -210,7 +210,7 @@ def test_decoding_reads_the_bytes_of_the_file(tmp_path: Path) -> None:
     ("architecture", "metadata", "tensors", "message"),
     [
         ("mamba", PLAIN, ENDS, "has the architecture 'mamba', which crossflops does not know"),
-        ("llama", {**PLAIN, "feed_forward_length": 32}, {}, "as 96x64, and its metadata describe"),
+        ("llama", {**PLAIN, "feed_forward_length": 32}, {}, "as 96x64, but its metadata describe"),
         ("llama", {**PLAIN, "block_count": 1}, {}, "tensors that are not in the model"),
         ("llama", {**PLAIN, "block_count": 3}, {}, "has no tensor blk.2.attn_q.weight"),
         ("llama", {**PLAIN, "rope.dimension_count": 8}, {}, "rotates 8 of the 16 elements"),

@@ -191,5 +191,72 @@ def test_a_grid_that_depends_on_data_is_named():
 
     given = (jax.ShapeDtypeStruct((), "int32"), spec(16, 4), spec(4, 4))
     report = crossflops.count(model, given)
-    assert [gap.op for gap in report.uncounted] == ["jax.pallas_call"]
+    assert [gap.op for gap in report.uncounted] == ["jax.pallas_call.product"]
+    assert '@crossflops.operator("jax::product")' in report.uncounted[0].stub
     assert report.macs == 16 * 4 * 4
+
+
+def own_formulas(folder, **macs):
+    """A file in which each of these kernels has as many MACs."""
+    lines = ["import crossflops\n\n"]
+    for name, count in macs.items():
+        lines += [
+            f'@crossflops.operator("jax::{name}")',
+            f"def count_{name}(call):",
+            '    assert call.attributes["interpret"] in (True, False)',
+            f"    return crossflops.Cost(macs={count})\n\n",
+        ]
+    file = folder / "own.py"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def test_a_formula_goes_over_the_body_of_a_kernel(tmp_path):
+    """By the name of its function, once for each of three runs of a loop; XLA is explained."""
+    call = pl.pallas_call(product, out_shape=spec(8, 8), interpret=True)
+
+    def model(a, b):
+        return lax.scan(lambda carry, _: (call(carry, b), None), a, None, length=3)[0]
+
+    own = own_formulas(tmp_path, product=7)
+    report = crossflops.count(model, (spec(8, 8), spec(8, 8)), formulas=[own])
+    assert (report.macs, report.uncounted) == (3 * 7, ())
+    assert [(row.by, row.calls, row.macs) for row in report.custom_operators] == [
+        ("formula", 3, 3 * 7)
+    ]
+    compared = crossflops.compare(
+        call, (spec(8, 8), spec(8, 8)), formulas=[own], isolate=False, tools=["xla-lowered"]
+    )
+    assert compared.macs == 7
+    assert compared.residuals == {"xla-lowered": 0}
+
+
+def test_the_name_of_a_call_goes_over_that_of_its_function(tmp_path):
+    """`name=` of `pallas_call`."""
+    model = pl.pallas_call(product, out_shape=spec(8, 8), name="renamed")
+    own = own_formulas(tmp_path, renamed=9)
+    assert crossflops.count(model, (spec(8, 16), spec(16, 8)), formulas=[own]).macs == 9
+
+
+def test_a_kernel_of_a_gradient_has_a_formula(tmp_path):
+    """Forward 8 x 16 x 8; back 5 by the formula, and 16 x 8 x 8 beside the kernel."""
+    forward = pl.pallas_call(product, out_shape=spec(8, 8))
+
+    def product_back(g, b, out):
+        out[...] = g[...] @ b[...].T
+
+    back = pl.pallas_call(product_back, out_shape=spec(8, 16))
+    call = jax.custom_vjp(forward)
+    call.defvjp(
+        lambda a, b: (forward(a, b), (a, b)), lambda kept, g: (back(g, kept[1]), kept[0].T @ g)
+    )
+    step = crossflops.count(
+        lambda w, x: call(x, w).sum(),
+        (spec(16, 8), spec(8, 16)),
+        train=True,
+        trainable=["0", "1"],
+        formulas=[own_formulas(tmp_path, product_back=5)],
+    ).training
+    assert not step.uncounted
+    assert step.forward_macs == 1024
+    assert step.backward_input_macs + step.backward_weight_macs == 5 + 1024

@@ -161,7 +161,7 @@ def test_operators_of_the_future_are_said_to_be_unknown(tmp_path):
     """They are counted as of the last version that the installed onnx knows."""
     path = saved(tmp_path, parsed("g (float[4] x) => (y) { y = Relu(x) }", opset=99))
     last = onnx.defs.onnx_opset_version()
-    with pytest.warns(CrossflopsWarning, match=f"version 99 .* as of version {last}"):
+    with pytest.warns(CrossflopsWarning, match=f"version 99 .* by version {last}"):
         ledger_of(path)
 
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from crossflops import count
-from crossflops.frontends.converted import ConvertedOperation, standing
+from crossflops.frontends.converted import ConvertedOperation, with_source_costs
 from crossflops.frontends.onnx.graph import NUMBER
 from crossflops.frontends.onnx.noted_operations import KEY, note_operations
 from crossflops.ir.graph import Op, TensorSpec
@@ -37,7 +37,7 @@ def noted(tmp_path, text=TEXT):
         node.name = f"{node.op_type}_{number}"
     graph = graph_of(saved(tmp_path, model, "bare.onnx"))
     function = ConvertedOperation(Op("jax", "erf_inv", 1), (ROWS,), (ROWS,), {"accuracy": 1.5})
-    nodes = standing(
+    nodes = with_source_costs(
         graph.nodes, lambda node: None if node.op.type == "MatMul" else ("7@", function)
     )
     graph = msgspec.structs.replace(graph, nodes=nodes)
@@ -229,7 +229,7 @@ def test_what_is_no_note_is_said(name, tmp_path):
     report, bare = reports(tmp_path, model)
     assert report.totals == bare.totals
     (sentence,) = report.warnings
-    assert "its operations cannot be read" in sentence
+    assert "on operations in this file cannot be read" in sentence
 
 
 def test_counts_that_are_written_at_nodes_leave_the_numbers(tmp_path):

@@ -86,7 +86,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:the file's notes", "ignore:the weights were changed")
+@pytest.mark.filterwarnings("ignore:the notes of crossflops", "ignore:the weights were changed")
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_no_note_is_not_used(name, tmp_path):
     """The file is counted as one without a note: 6 + 2 floats that feed weight inputs."""

@@ -29,11 +29,11 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         ),
         (
             "g (float[1,3,2,2] x, float[8,3,3,3] w) => (y) { y = Conv (x, w) }",
-            r"'x' \(1x3x2x2\) has 2 at axis 2, and the window takes 3",
+            r"'x' \(1x3x2x2\) has 2 at axis 2, but the window takes 3",
         ),
         (
             "g (float[1,3,1,1] x, float[8,3,3,3] w) => (y) { y = Conv (x, w) }",
-            r"'x' \(1x3x1x1\) has 1 at axis 2, and the window takes 3",
+            r"'x' \(1x3x1x1\) has 1 at axis 2, but the window takes 3",
         ),
         (
             "g (float[4,16] x, float[17,5] w) => (float[4,5] y) { y = MatMul (x, w) }",
@@ -55,11 +55,11 @@ X = TensorSpec("x", "", (1, 4, 32, 32))
         ),
         (
             "g (float[7] x) => (a, b) <int64[2] s = {3, 3}> { a, b = Split <axis=0> (x, s) }",
-            r"'x' \(7\) has 7 at axis 0, and the parts add up to 6",
+            r"'x' \(7\) has 7 at axis 0, but the parts add up to 6",
         ),
         (
             "g (float[2,3] x, float[2,4] z) => (y) { y = Concat <axis=0> (x, z) }",
-            r"'z' \(2x4\) has 4 at axis 1, but 3 is needed beside input 0 'x'",
+            r"'z' \(2x4\) has 4 at axis 1, but 3 is needed to match input 0 'x'",
         ),
         (
             "g (float[2,3] x, float[4] z) => (y) { y = Add (x, z) }",
@@ -185,11 +185,11 @@ def test_a_size_that_the_file_fixes_may_be_overridden_and_is_said(tmp_path):
     assert plain.warnings == ()
     report = api.count(path, ("2x3x32x32",))
     assert report.macs == 2 * plain.macs == 2 * 8 * 30 * 30 * 27
-    note = "the file fixes input 'x' as 1x3x32x32, but it is counted as 2x3x32x32"
+    note = "the file declares the shape 1x3x32x32 for input 'x', but it is counted with 2x3x32x32"
     assert report.warnings == (note,)
     assert json.loads(report.to_json())["warnings"] == [note]
     assert Report.from_json(report.to_json()) == report
-    with pytest.warns(UserWarning, match="the file fixes input 'x'"):
+    with pytest.warns(UserWarning, match="the file declares the shape 1x3x32x32 for input 'x'"):
         api.count(path, ("2x3x32x32",))
 
 
@@ -216,7 +216,7 @@ def test_empty_inputs_and_results_are_counted_and_said(tmp_path):
     )
     pool = parsed("g (float[1,3,2,2] x) => (y) { y = MaxPool <kernel_shape=[3,3]> (x) }")
     report = api.count(saved(tmp_path, pool))
-    assert report.warnings == ("result 'y' of node 'MaxPool_0' is empty, 1x3x0x0",)
+    assert report.warnings == ("result 'y' of node 'MaxPool_0' is empty: 1x3x0x0",)
 
 
 def test_a_list_of_no_sizes_is_no_empty_result(tmp_path):

@@ -152,5 +152,5 @@ def test_open_sizes_of_a_reshape() -> None:
     assert size_of_reshape((1, 8, 32), tensor(1, 32, open_axes=(0,)), (-1, 32)) == (8, 32)
     assert size_of_reshape((1, 8, 32), tensor(1, 32, open_axes=(0,))) == (8, 32)
     assert size_of_reshape((1, 32), tensor(1, 1, 32, open_axes=(0, 1))) == (1, 1, 32)
-    with pytest.raises(NormalizeError, match="leaves sizes of '' open"):
+    with pytest.raises(NormalizeError, match="does not fix the sizes of ''"):
         size_of_reshape((1, 8, 32), tensor(1, 1, 32, open_axes=(0, 1)))

@@ -87,7 +87,7 @@ class NodeWriter:
     def node(
         self, operator: str, operands: Sequence[Any], like: Any, shape: Any, **more: Any
     ) -> Any:
-        """Return a new node, not inserted yet, with a result of this shape and `like`'s type."""
+        """Return a new node, not inserted; its result has this shape and the type of `like`."""
         import onnx_ir as ir
 
         name = self._name()

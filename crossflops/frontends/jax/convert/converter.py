@@ -39,7 +39,7 @@ def turn_weights(model: Any) -> None:
     """
     for node in list(model.graph):
         if node.op_type == "Transpose" and node.inputs[0].is_initializer():
-            _turn(node)
+            _transpose_stored_weight(node)
 
 
 def drop_zero_biases(model: Any) -> None:
@@ -86,7 +86,7 @@ def _is_made(value: Any) -> bool:
     )
 
 
-def _turn(node: Any) -> None:
+def _transpose_stored_weight(node: Any) -> None:
     """Replace a Transpose of a weight by a weight stored transposed, in place."""
     import onnx_ir as ir
 
@@ -236,7 +236,7 @@ def write_jax_onnx(pure: Pure, opaque: bool, to_run: bool) -> tuple[Any, Lowerin
     with (
         lowering(recorder, opaque),
         rules.patching_lowering_rules(),
-        _keeping(),
+        _keeping_computing_nodes(),
         _converting_live_equations(pure),
         search_by_value(),
         resizes_named(),
@@ -262,7 +262,7 @@ def as_bytes(model: Any) -> tuple[bytes, bytes]:
 
     proto = ir.to_proto(model)
     declared = proto.SerializeToString()
-    _forget(proto.graph)
+    _remove_inner_shapes(proto.graph)
     return proto.SerializeToString(), declared
 
 
@@ -318,7 +318,7 @@ def declare_opsets(model: Any) -> None:
                 model.opset_imports[""] = get_schema(node.op_type, newest).since_version
 
 
-def _forget(graph: Any) -> None:
+def _remove_inner_shapes(graph: Any) -> None:
     """Remove inner shapes that inference can find again from a graph, in place."""
     known = {name for node in graph.node if node.domain == DOMAIN for name in node.output}
     kept = [value for value in graph.value_info if value.name in known]
@@ -327,7 +327,7 @@ def _forget(graph: Any) -> None:
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                _forget(attribute.g)
+                _remove_inner_shapes(attribute.g)
 
 
 def shed_weights(model: Any) -> None:
@@ -348,7 +348,7 @@ def shed_weights(model: Any) -> None:
 
 
 @contextmanager
-def _keeping() -> Iterator[None]:
+def _keeping_computing_nodes() -> Iterator[None]:
     """Return a context in which jax2onnx's optimizer keeps all nodes that compute."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
     before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
@@ -375,7 +375,7 @@ def _converting_live_equations(pure: Pure) -> Iterator[None]:
     def trace_live_program(**provided: Any) -> Any:
         """Return the traced program of a function without equations that no result needs."""
         traced_values = trace(**provided)
-        closed = _alive(traced_values.closed_jaxpr)
+        closed = _without_dead_equations(traced_values.closed_jaxpr)
         return dataclasses.replace(traced_values, closed_jaxpr=closed, jaxpr=closed.jaxpr)
 
     def bind_constants(ctx: Any, jaxpr: Any, constants: Sequence[Any], **more: Any) -> None:
@@ -406,7 +406,7 @@ def _as_pairs(constant: Any) -> Any:
     return np.stack([values.real, values.imag], -1).astype(np.float32)
 
 
-def _alive(closed: Any) -> Any:
+def _without_dead_equations(closed: Any) -> Any:
     """Return a JAX program without equations that no result depends on."""
     from jax.extend.core import ClosedJaxpr
     from jax.interpreters import partial_eval

@@ -43,10 +43,10 @@ def _without_dead_states(
     of_condition, of_body = params["cond_nconsts"], params["body_nconsts"]
     condition, body = params["cond_jaxpr"], params["body_jaxpr"]
     _, read = partial_eval.dce_jaxpr(condition.jaxpr, [True])
-    needed = _either(used_results, read[of_condition:])
+    needed = _either_is_true(used_results, read[of_condition:])
     while True:
         _, read = partial_eval.dce_jaxpr(body.jaxpr, needed)
-        more = _either(needed, read[of_body:])
+        more = _either_is_true(needed, read[of_body:])
         if more == needed:
             break
         needed = more
@@ -76,6 +76,6 @@ def _without_dead_states(
     return used, loop
 
 
-def _either(left: Sequence[bool], right: Sequence[bool]) -> list[bool]:
+def _either_is_true(left: Sequence[bool], right: Sequence[bool]) -> list[bool]:
     """Return for each position whether either list is true there."""
     return [any(pair) for pair in zip(left, right, strict=True)]

@@ -109,12 +109,16 @@ def _over_axes(eqn: Any) -> Equal | None:
 
 
 def _single_device_collective(eqn: Any) -> Equal:
-    """Return a collective of one device: its operands reshaped, or zeros if none is sent."""
+    """Return a replacement for a collective operation (such as all_gather) on one device: it
+    returns the operands in the shapes of the results, or zeros if the device receives nothing.
+    """
     shapes = [variable.aval.shape for variable in eqn.outvars]
     sent = eqn.primitive.name != "ppermute" or (0, 0) in eqn.params["perm"]
 
     def same(*provided: Any) -> list[Any]:
-        """Return the operands in the shapes of the results, or zeros if none is sent."""
+        """Return the operands of the collective in the shapes of its results, or zeros if the
+        device receives nothing.
+        """
         from jax import lax
 
         pairs = zip(provided, shapes, strict=True)

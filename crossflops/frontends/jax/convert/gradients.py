@@ -15,7 +15,7 @@ from crossflops.ir.graph import Checkpoint, Graph, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
 _LOOP = "JAX has no gradient of a loop whose length depends on data"
-_OWN = "in {}, which has a custom derivative: counted as if differentiated by JAX ({})"
+_OWN = "in {}, which has a custom derivative; counted as if JAX differentiated it ({})"
 _REFUSED = "JAX has no gradient of {}, so the model cannot be differentiated"
 
 

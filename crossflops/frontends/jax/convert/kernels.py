@@ -25,6 +25,16 @@ _MOST_PLACES = 1 << 16  # of a grid: the table of where blocks lie has a row for
 _INTERPRETER = "jax._src.pallas.hlo_interpreter"
 
 
+def kernel_name(eqn: Any) -> str:
+    """Return the name of a Pallas kernel: the one that its call gives it, or else that of its
+    function; "" if neither is known.
+    """
+    if label := eqn.params.get("name"):
+        return str(label)
+    debug = getattr(eqn.params.get("jaxpr"), "debug_info", None)
+    return str(getattr(debug, "func_src_info", None) or "").partition(" ")[0]
+
+
 def kernel_equations(eqn: Any) -> Equal | None:
     """Return a Pallas kernel as JAX code, or None if its grid is unknown or too large."""
     mapping = eqn.params["grid_mapping"]

@@ -11,7 +11,7 @@ from crossflops.frontends.converted import (
     ConvertedOperation,
     all_nested_nodes,
     has_known_cost,
-    standing,
+    with_source_costs,
 )
 from crossflops.frontends.jax.convert.lowering import DOMAIN, Equation
 from crossflops.frontends.jax.record.scopes import paths_of
@@ -52,9 +52,9 @@ def link_equations(
     whose target says so. `origins` are the equations by the names of nodes.
     """
     ids = {path: row.id for row in rows for path in row.names}
-    chains = [_chain(equation, ids) for equation in equations]
+    chains = [_enclosing_module_paths(equation, ids) for equation in equations]
     keys = _equation_keys(equations, chains)
-    computing = _computing(graph.nodes, origins)
+    computing = _computing_equations(graph.nodes, origins)
     nodes: dict[str, list[str]] = {}
     made: dict[str, Call] = {}
 
@@ -91,7 +91,7 @@ def stand_for_equations(
     graph: Graph, equations: Sequence[Equation], origins: Mapping[str, int]
 ) -> Graph:
     """Return the graph with nodes counted as the JAX operation they were written for."""
-    nodes = standing(graph.nodes, _operation_lookup(equations, origins))
+    nodes = with_source_costs(graph.nodes, _operation_lookup(equations, origins))
     return msgspec.structs.replace(graph, nodes=nodes)
 
 
@@ -125,7 +125,7 @@ def _operation_lookup(
     return node_operation
 
 
-def _chain(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
+def _enclosing_module_paths(equation: Equation, ids: dict[str, int]) -> tuple[str, ...]:
     """Return the paths of the modules around an equation, outermost ("") first."""
     inner = [path for path in paths_of(equation.stack) if path and path in ids]
     return ("", *inner)
@@ -142,7 +142,7 @@ def _equation_keys(equations: Iterable[Equation], chains: Iterable[tuple[str, ..
     return keys
 
 
-def _computing(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
+def _computing_equations(nodes: Iterable[Node], origins: Mapping[str, int]) -> set[int]:
     """Return the numbers of the equations with a node that computes, not only moves values."""
     return {
         origins[name]

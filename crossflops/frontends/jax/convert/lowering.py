@@ -20,7 +20,7 @@ from crossflops.frontends.jax.convert.devices import (
     lower_body,
     primitive_of,
 )
-from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_equations
+from crossflops.frontends.jax.convert.kernels import KERNEL, kernel_equations, kernel_name
 from crossflops.frontends.jax.convert.lost_parameters import lossy_equation_kind, permuting_reshape
 from crossflops.frontends.jax.convert.own_gradients import (
     DerivativesOfPrimitives,
@@ -45,6 +45,7 @@ from crossflops.frontends.jax.convert.rewrites import (
 )
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
+from crossflops.operators.formula_sources import find_formula
 from crossflops.operators.framework_functions import COMPLEX_MOVES
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
@@ -65,10 +66,10 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     `stack` is the whole name stack around it, including that of the enclosing equations, and
     `around` the number of the innermost of these. `function` is the JAX function that it calls, or
-    that it was written in: "numpy/linalg.solve". `saved` means that an enclosing checkpoint keeps
-    its result, `is_own` that it has a custom derivative, which is not JAX's; `unfollowed` says why
-    that is not followed. `ungraded` is "stopped" where no gradient flows through it, and "refused"
-    where JAX has none.
+    that it was written in: "numpy/linalg.solve"; `code` is what a foreign call or a kernel runs:
+    "ffi_call.my_scan". `saved` means that an enclosing checkpoint keeps its result, `is_own` that
+    it has a custom derivative, which is not JAX's; `unfollowed` says why that is not followed.
+    `ungraded` is "stopped" where no gradient flows through it, and "refused" where JAX has none.
     """
 
     primitive: str
@@ -77,6 +78,7 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     function: str = ""
+    code: str = ""
     around: int | None = None
     saved: bool = False
     is_own: bool = False
@@ -85,8 +87,10 @@ class Equation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that may have a known cost: the function (if known), then the primitive."""
-        return (self.function, self.primitive) if self.function else (self.primitive,)
+        """The names that may have a known cost: the function or the code that is called, where
+        these are known, then the primitive.
+        """
+        return (*filter(None, (self.function, self.code)), self.primitive)
 
 
 class LoweringRecorder:
@@ -170,7 +174,12 @@ def _to_equation(
     return Equation(
         primitive=lossy_equation_kind(eqn) or primitive_of(eqn),
         stack=stack,
-        settings={**_equation_settings(eqn.params), **_axes_of_sparse(eqn), **method},
+        settings={
+            **_equation_settings(eqn.params),
+            **_foreign_arguments(eqn),
+            **_axes_of_sparse(eqn),
+            **method,
+        },
         inputs=tuple(
             _variable_spec(f"input_{n}", variable) for n, variable in enumerate(eqn.invars)
         ),
@@ -178,6 +187,7 @@ def _to_equation(
             _variable_spec(f"output_{n}", variable) for n, variable in enumerate(eqn.outvars)
         ),
         function=_jax_function_name(eqn, method),
+        code=name if (name := _equation_name(eqn)) != eqn.primitive.name else "",
         around=enclosing,
         is_own=is_own(eqn),
     )
@@ -230,6 +240,17 @@ def _equation_settings(params: dict[str, Any]) -> dict[str, Scalar]:
         elif value is None or isinstance(value, bool | int | float | str):
             settings[name] = value
     return settings
+
+
+def _foreign_arguments(eqn: Any) -> dict[str, Scalar]:
+    """Return the plain arguments of a call of `jax.ffi.ffi_call` by name; {} for others."""
+    import numpy as np
+
+    if eqn.primitive.name != FOREIGN_CALL:
+        return {}
+    named = dict(eqn.params.get("attributes") or ())
+    plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in named.items()}
+    return {name: v for name, v in plain.items() if isinstance(v, bool | int | float | str)}
 
 
 def _axes_of_sparse(eqn: Any) -> dict[str, Scalar]:
@@ -324,7 +345,8 @@ class _NoRule:
 
 @contextmanager
 def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
-    """Return a context in which each equation is recorded, and converted anew if it fails.
+    """Return a context in which each JAX equation is recorded, and converted again in another way
+    if its conversion fails.
 
     It is lowered first as equivalent equations, then, if `opaque`, as a node of the domain "jax",
     which names it and computes nothing in ONNX.
@@ -355,12 +377,12 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
             try:
                 written = _with_all_keys(_with_parts(ctx, eqn))
                 result = lower(plugin, ctx=ctx, eqn=written, **more)
-                _tell_parts(ctx, eqn)
+                _set_shape_of_parts(ctx, eqn)
                 if recorder.is_looped and eqn.primitive.name == "dynamic_slice":
-                    _tell_shape(ctx, eqn.outvars[0])
+                    _set_known_shape(ctx, eqn.outvars[0])
                 return result
             except Exception:
-                _undo(ctx.builder.nodes, last)
+                _remove_added_nodes(ctx.builder.nodes, last)
                 instead = kernel_equations(eqn) if eqn.primitive.name == KERNEL else equal(eqn)
                 if instead is None and not opaque:
                     raise
@@ -368,7 +390,7 @@ def lowering(recorder: LoweringRecorder, opaque: bool) -> Iterator[None]:
                 try:
                     return lower_replacement(ctx, eqn, instead, native)
                 except Exception:
-                    _undo(ctx.builder.nodes, last)
+                    _remove_added_nodes(ctx.builder.nodes, last)
                     if not opaque:
                         raise
             return _opaque(ctx, eqn, looped=recorder.is_looped)
@@ -391,6 +413,8 @@ def _kind_without_equal(eqn: Any) -> str | None:
         return f"complex_{name}"
     if (kind := lossy_equation_kind(eqn)) is not None:
         return kind
+    if name == KERNEL and find_formula(DOMAIN, code := _equation_name(eqn)) is not None:
+        return code  # a formula goes over the body
     return name if (_is_large(eqn) if name in UNROLLED else _is_complex(eqn)) else None
 
 
@@ -411,7 +435,7 @@ def _replacement_of_equation(eqn: Any, recorder: LoweringRecorder) -> Equal | No
     return slice_update_equivalent(eqn) if is_update and recorder.is_looped else None
 
 
-def _tell_shape(ctx: Any, variable: Any) -> None:
+def _set_known_shape(ctx: Any, variable: Any) -> None:
     """Give an equation's result in a loop the shape that JAX knows, by added nodes."""
     value = _cast_and_reshape(ctx, ctx.get_value_for_var(variable), variable.aval.shape)
     ctx.bind_value_for_var(variable, value)
@@ -512,7 +536,7 @@ def _is_large(eqn: Any) -> bool:
     )
 
 
-def _tell_parts(ctx: Any, eqn: Any) -> None:
+def _set_shape_of_parts(ctx: Any, eqn: Any) -> None:
     """Add a last axis of 2, for the real and the imaginary part, to the shape that `ctx` has of
     each complex result of an equation.
     """
@@ -524,7 +548,7 @@ def _tell_parts(ctx: Any, eqn: Any) -> None:
             value.shape = ir.Shape((*variable.aval.shape, 2))
 
 
-def _undo(nodes: Any, last: Any) -> None:
+def _remove_added_nodes(nodes: Any, last: Any) -> None:
     """Remove the nodes that were added after `last`."""
     made = []
     for node in reversed(nodes):
@@ -557,10 +581,14 @@ def _opaque(ctx: Any, eqn: Any, name: str = "", looped: bool = False) -> None:
 
 
 def _equation_name(eqn: Any) -> str:
-    """Return the name of an equation's primitive; a call of `jax.ffi` has that of its target."""
-    target = eqn.params.get("target_name")
+    """Return the name of an equation's primitive; behind it stands what it calls: the target of
+    `jax.ffi`, a kernel of Pallas.
+    """
     kind = str(eqn.primitive.name)
-    return f"{kind}.{target}" if kind == FOREIGN_CALL and isinstance(target, str) else kind
+    called = kernel_name(eqn) if kind == KERNEL else None
+    if kind == FOREIGN_CALL:
+        called = eqn.params.get("target_name")
+    return f"{kind}.{called}" if isinstance(called, str) and called else kind
 
 
 def _cast_and_reshape(ctx: Any, value: Any, shape: Sequence[int]) -> Any:

@@ -26,7 +26,7 @@ class Equal(NamedTuple):
 
 
 def lower_replacement(ctx: Any, eqn: Any, instead: Equal, native: dict[int, Any]) -> None:
-    """Convert equivalent JAX code in place of an equation, and bind its results."""
+    """Convert equivalent JAX code instead of an equation, and bind its results."""
     import jax
     import numpy as np
 
@@ -388,7 +388,7 @@ def _comparison_rule(name: str) -> Callable[[Any], Equal]:
     """
 
     def equivalent_comparison(eqn: Any) -> Equal:
-        """Return the plain comparison of JAX in place of the total-order one."""
+        """Return the plain comparison of JAX that replaces a total-order comparison."""
         from jax import lax
 
         return Equal(getattr(lax, name))
@@ -416,12 +416,12 @@ def _switch(eqn: Any) -> Equal | None:
 
     def choose_branch(index: Any, *operands: Any) -> Any:
         """Return the results of the branch at an index."""
-        return _among(list(branches), index, operands)
+        return _select_branch(list(branches), index, operands)
 
     return Equal(choose_branch)
 
 
-def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
+def _select_branch(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
     """Return the results of the branch at an index, by nested two-way conditionals."""
     from jax import lax
     from jax.extend.core import jaxpr_as_fun
@@ -432,7 +432,7 @@ def _among(branches: list[Any], index: Any, operands: Sequence[Any]) -> Any:
 
     def before(*provided: Any) -> Any:
         """Return the results of the chosen branch among those before the last."""
-        return _among(others, index, provided)
+        return _select_branch(others, index, provided)
 
     return lax.cond(index >= len(others), jaxpr_as_fun(last), before, *operands)
 

@@ -100,7 +100,7 @@ def pure(
         call, stored = _plain_function_call(model, training)
 
     called = CalledModules()
-    arrays = _own_arrays(stored) if valued else _light(stored)
+    arrays = _own_arrays(stored) if valued else _lightweight_arrays(stored)
 
     def call_with_weights(weights: Any, *arrays: Any) -> Any:
         """Return the result of the model for these weights and input arrays."""
@@ -302,11 +302,11 @@ class _Key(msgspec.Struct, frozen=True):
     generator: str
 
 
-def _light(stored: Any) -> Any:
+def _lightweight_arrays(stored: Any) -> Any:
     """Return a module's arrays with one repeated number for the floats, stored once."""
     import jax
 
-    return jax.tree.map(_lighten, stored)
+    return jax.tree.map(_lightweight_array, stored)
 
 
 def _own_arrays(stored: Any) -> Any:
@@ -327,7 +327,7 @@ def _own_arrays(stored: Any) -> Any:
     return jax.tree.map(own, stored)
 
 
-def _lighten(array: Any) -> Any:
+def _lightweight_array(array: Any) -> Any:
     """Return an array of this shape and dtype that repeats one number, stored once."""
     import jax
     import jax.numpy as jnp
@@ -383,7 +383,9 @@ def _closure_arrays(pure: Pure) -> tuple[tuple[str, Any], ...]:
 
 
 def _call_model(question: Callable[[], Any]) -> Any:
-    """Return question(), which runs code of a model. Raises InputError if that fails."""
+    """Call `question()`, which runs code of a model, and return its result. Raises InputError if
+    that fails.
+    """
     try:
         with isolating_jax_cache():
             return question()

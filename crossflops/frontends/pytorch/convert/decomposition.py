@@ -168,7 +168,7 @@ class Decomposer:
             target = out_of_place_operator(target)
         full = self._stays_whole(target)
         if written is not None and full:
-            full = _is_alike(node, written)
+            full = _has_same_layout(node, written)
         operands = tuple(node.all_input_nodes)
         if str(target) in _POSITIONS:
             known = (nested_layouts(node.meta["val"]), *call_run_signature((node,), (target,), ()))
@@ -521,7 +521,7 @@ _ALIKE = {
 }  # fmt: skip
 
 
-def _is_alike(node: "fx.Node", written: "fx.Node") -> bool:
+def _has_same_layout(node: "fx.Node", written: "fx.Node") -> bool:
     """Return True if an out-of-place form of `node` returns a tensor with the memory layout of
     `written`, the tensor that it writes in place.
     """
@@ -590,7 +590,7 @@ class _Writes:
         return self._targets[node]
 
     def _range_of(self, node: "fx.Node") -> tuple[int, int]:
-        """Return the indices of the first and the last node that the write in place of `node`
+        """Return the indices of the first and the last node that the in-place write of `node`
         affects.
         """
         memories = tuple(

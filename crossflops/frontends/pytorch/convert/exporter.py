@@ -533,8 +533,8 @@ def to_onnx(
     table[torch.ops.aten.affine_grid_generator.default] = _affine_grid
     table[torch.ops.aten.conv_tbc.default] = _convolution_over_time
     if _has_real_dots(exported):
-        table[torch.ops.aten.linalg_vecdot.default] = _dots
-    table[torch.ops.aten.uniform.default] = _uniform
+        table[torch.ops.aten.linalg_vecdot.default] = _write_dot_products
+    table[torch.ops.aten.uniform.default] = _write_uniform
     for operator, form in ((aten.linspace.default, _even_steps), (aten.logspace.default, _powers)):
         if _gives_floats(exported, operator):
             table[operator] = form
@@ -743,7 +743,7 @@ def _has_real_dots(exported: Any) -> bool:
     return bool(dots) and not any(dot.meta["val"].is_complex() for dot in dots)
 
 
-def _dots(first: Any, second: Any, dim: int = -1) -> Any:
+def _write_dot_products(first: Any, second: Any, dim: int = -1) -> Any:
     """Write one ONNX Einsum for the dot products of two tensors along an axis; return the result.
 
     Decomposed they would be elementwise products and a sum.
@@ -756,7 +756,7 @@ def _dots(first: Any, second: Any, dim: int = -1) -> Any:
     return opset23.Einsum(first, second, equation=f"{','.join(rows)}->{''.join(result)}")
 
 
-def _extreme(reduction: str, *args: Any) -> Any:
+def _write_extreme(reduction: str, *args: Any) -> Any:
     """Write the ONNX `reduction` (a minimum or maximum) along axes, of all elements if none are
     given; return the result.
 
@@ -770,8 +770,8 @@ def _extreme(reduction: str, *args: Any) -> Any:
     return getattr(opset23, reduction)(x, axes, keepdims=int(kept))
 
 
-_SMALLEST = functools.partial(_extreme, "ReduceMin")
-_LARGEST = functools.partial(_extreme, "ReduceMax")
+_SMALLEST = functools.partial(_write_extreme, "ReduceMin")
+_LARGEST = functools.partial(_write_extreme, "ReduceMax")
 
 
 def _put(*args: Any) -> Any:
@@ -786,7 +786,7 @@ def _put(*args: Any) -> Any:
     from onnxscript.onnx_opset import opset23
 
     source, indices, number, *adds = args
-    indices = [_wide(index) for index in indices]
+    indices = [_cast_to_int64(index) for index in indices]
     args = (source, indices, number, *adds)
     ((position, mask), *others) = [
         (k, index) for k, index in enumerate(indices) if index is not None
@@ -800,7 +800,7 @@ def _put(*args: Any) -> Any:
     return opset23.Where(mask, number, source)
 
 
-def _wide(index: Any) -> Any:
+def _cast_to_int64(index: Any) -> Any:
     """Return the index cast to int64 if it is of int32, else as it is.
 
     The exporter adds constants of int64 to indices of int32.
@@ -838,7 +838,7 @@ def _put_in_order(*args: Any) -> Any:
     return opset23.Where(full, shaped, tensor)
 
 
-def _uniform(*args: Any) -> Any:
+def _write_uniform(*args: Any) -> Any:
     """Write the ONNX node for uniform random numbers between two bounds, in a tensor's shape;
     return them.
 

@@ -288,8 +288,8 @@ def _type_of(number: "np.ndarray[Any, Any]") -> Any:
 def _count_replacements(
     op_type: str, numbers: Sequence[Any], attributes: Mapping[str, Any]
 ) -> int | None:
-    """Return how many nodes onnxscript's folder writes in place of a node that it folds; None if
-    it does not fold it.
+    """Return how many nodes onnxscript's constant folding writes instead of a node; None if it
+    does not fold the node.
 
     It writes an Identity for what changes nothing, and a Constant for extents that are gathered.
     """

@@ -67,7 +67,7 @@ class _Alias:
     """
 
     def __init__(self, storage: _Storage, views: tuple[_View, ...], value: PieceResult) -> None:
-        """Start in generation 0, as PyTorch does whatever the generation of the storage is."""
+        """Start in generation 0, as PyTorch does for any generation of the storage."""
         self.storage, self.views, self.value = storage, views, value
         self.generation = 0
 
@@ -141,7 +141,7 @@ class _Functionalization:
         single: Mapping["fx.Node", CallRun | None],
         pieces: Mapping[Signature, OperatorPiece | None],
     ) -> None:
-        """Start with the operands of the run as they lie in memory."""
+        """Start with the operands of the run in their memory layout."""
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         assert run.signature is not None

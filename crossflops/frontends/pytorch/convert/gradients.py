@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from torch import fx
     from torch.export import ExportedProgram
 
-_HOOK = "a hook is called with its gradient: what that does is not counted"
-_FOLDED = "what it takes is made of constants with a gradient, whose own is not counted"
-_HANDED_OUT = "output of a reentrant checkpoint is detached; counted as if attached"
-_VIEWED = "input is a view created under no_grad; its gradient may be computed and discarded"
+_HOOK = "a hook receives its gradient; the work of the hook is not counted"
+_FOLDED = (
+    "an operand is computed from constants with a gradient; the gradients of these "
+    "constants are not counted"
+)
+_HANDED_OUT = "the output of a reentrant checkpoint is detached; counted as if it were attached"
+_VIEWED = "an input is a view created under no_grad; its gradient may be computed and discarded"
 _HANDING_ON = ("add", "clone", "contiguous", "to", "_to_copy")  # a gradient, as it is
 _BROADCAST = "aten.broadcast_tensors.default"
 _CDIST, _EUCLIDEAN = "aten.cdist.default", Op(DOMAIN, "aten._euclidean_dist.default", 1)
@@ -625,8 +628,8 @@ def gradient_sources(
 
 
 def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
-    """Return the FX nodes among the arguments of a node, in order; one that occurs twice is there
-    twice.
+    """Return the FX nodes among the arguments of a node, in order; a node that occurs twice is
+    listed twice.
     """
     from torch.fx.node import map_arg
 

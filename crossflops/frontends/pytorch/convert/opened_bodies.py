@@ -30,7 +30,7 @@ Convert: TypeAlias = Callable[[Any, tuple[Any, ...]], Graph]
 RunCalls: TypeAlias = Callable[[frozenset[Any]], Mapping[Any, Sequence[tuple[Any, Any]]]]
 
 _KERNEL = re.compile(r"^(?P<key>\w+)(?:\[alias\])?: registered at (?P<place>.*?):(?P<line>\d+) ::")
-_FOREIGN = "its result is not made of its operands by PyTorch: NumPy or other code computes it"
+_FOREIGN = "its result is not computed by PyTorch from its operands, but by NumPy or other code"
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
@@ -115,7 +115,7 @@ class _Opening:
         import torch
 
         if any(spec is None or spec.shape is None for spec in node.inputs):
-            return "its sizes are not known"
+            return "its sizes are unknown"
         shapes = iter([spec.shape for spec in node.inputs if spec is not None])
         plain = without_values()
 
@@ -145,7 +145,7 @@ class _Opening:
             self._ran = self._run(frozenset(targets))
         seen = self._ran.get(_operator_of_model(call)[0], ())
         if len(seen) <= number:
-            return "it needs values"
+            return "it needs tensor values"
         return self._convert_kernel(kernel, *seen[number])
 
     def _convert_kernel(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Graph | str:
@@ -267,7 +267,7 @@ def _library_kernel(operator: Any, name: str) -> tuple[Callable[..., Any] | None
             return None, f"its kernel for {key} is compiled ({origin})"
         keys = library.DispatchKeySet(getattr(library.DispatchKey, key))
         return partial(operator.redispatch, keys), ""
-    return None, f"{name} has no kernel for the CPU that is Python"
+    return None, f"{name} has no Python kernel for the CPU"
 
 
 def _full_name(operator: Any) -> str:

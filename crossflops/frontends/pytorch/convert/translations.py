@@ -107,12 +107,12 @@ def attention_form(
         scores = opset23.Add(scores, _as_summand(mask, query))
     weights = opset23.Softmax(scores, axis=-1)
     if dropout_p:
-        ratio, training = opset23.Constant(value_float=dropout_p), _true()
+        ratio, training = opset23.Constant(value_float=dropout_p), _write_true()
         weights, _ = opset23.Dropout(weights, ratio, training)
     return opset23.MatMul(weights, value)
 
 
-def _true() -> Any:
+def _write_true() -> Any:
     """Write an ONNX constant of the boolean true; return it."""
     import onnx_ir as ir
 

@@ -48,8 +48,8 @@ class WritingCall(NamedTuple):
         return self.returns + len(self.written)
 
     def arguments_with_values(self, values: Iterable[Any]) -> tuple[Any, Any]:
-        """Return the arguments of the call, positional and by keyword, with these tensors in place
-        of its FX nodes.
+        """Return the positional and keyword arguments of the call, with these tensors instead of
+        its FX nodes.
         """
         from torch.fx.node import map_arg
 

@@ -47,7 +47,7 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "model_type"):
         raise InputError(
-            "formulas require the config of a model of transformers, and this model has no config",
+            "formulas require the config of a model of transformers, but this model has no config",
             _HINT,
         )
     _refuse_other_kinds(model, config)
@@ -75,8 +75,8 @@ def read_architecture(model: Any) -> LanguageArchitecture:
     )  # elements of the matrices
     if read != table.matrices or table.table != architecture.head:
         raise InputError(
-            f"formulas do not support {config.model_type}: its matrices hold {table.matrices} "
-            f"elements, and its config describes {read}",
+            f"formulas do not support {config.model_type}: its matrices have {table.matrices} "
+            f"elements, but its config describes {read}",
             "leave out --llm and --as, and count the model",
         )
     return architecture

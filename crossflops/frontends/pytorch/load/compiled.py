@@ -35,8 +35,8 @@ def running_uncompiled() -> Iterator[None]:
     stated: Any = frames._callback_from_stance
 
     def operator_callback(provided: Any) -> Any:
-        """Return the compiler's callback if an operator asks for it or it is off; None, which
-        compiles nothing, otherwise.
+        """Return the compiler's callback if an operator requests it or if it is off, else None,
+        which compiles nothing.
         """
         by_operator = getattr(utils._hop_compile_tls, "in_hop_compile", False)
         return stated(provided) if by_operator or provided in (False, None) else None

@@ -17,14 +17,18 @@ from typing import Any
 from crossflops.errors import TargetError, ValuesNeededError
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import attributes_of
-from crossflops.frontends.pytorch.load.tool_replacements import Own, owner_attributes, undone
+from crossflops.frontends.pytorch.load.tool_replacements import (
+    Own,
+    owner_attributes,
+    without_replacements,
+)
 from crossflops.ir.provenance import FAKE, META, REAL
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
 READS = "reads values"
 _OF_CUDNN = (False, False, True, True)  # benchmark, deterministic, enabled, TF32: the defaults
-_SCRIPTED = "parts of the model are TorchScript"
+_SCRIPTED = "parts of the model are TorchScript, which cannot run without values"
 
 
 @contextmanager
@@ -76,7 +80,8 @@ def building_fake_tensors() -> Iterator[None]:
         if isinstance(error, TargetError) and error.__cause__ is None:
             raise  # what is wrong with the target is so with values, too
         reason = (
-            f"building it without values raises {type(error).__name__}: {brief_error_text(error)}"
+            f"the model cannot be built without values: it raises {type(error).__name__}: "
+            f"{brief_error_text(error)}"
         )
         raise ValuesNeededError(mode.asked or reason) from error
     if mode.asked:
@@ -288,7 +293,7 @@ def _fake_mode_class() -> Any:
                 with _suspending_jit_trace():
                     return super().__torch_dispatch__(func, types, args, kwargs)
             except (DataDependentOutputException, DynamicOutputShapeException):
-                self.asked = self.asked or f"{self.doing} it {READS} ({func})"
+                self.asked = self.asked or f"{self.doing} the model {READS} ({func})"
                 raise
 
         def _dispatch_impl(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -296,7 +301,7 @@ def _fake_mode_class() -> Any:
             types; return its result.
             """
             # runs a kernel, unless the mode remembers what an alike call gave
-            with undone(self.own), faking_grouped_products():
+            with without_replacements(self.own), faking_grouped_products():
                 return super()._dispatch_impl(func, types, args, kwargs)
 
     return Hearing

@@ -34,7 +34,10 @@ class MaskedAttention(msgspec.Struct, frozen=True):
     kept: int | None
 
 
-AS_OPERATORS = "FlexAttention ran as operators: on a CPU PyTorch has no backward pass for it"
+AS_OPERATORS = (
+    "FlexAttention was run as separate operators, because PyTorch has no backward "
+    "pass for it on a CPU"
+)
 
 
 class Attending:
@@ -126,7 +129,7 @@ def _indices() -> Any:
         def __torch_function__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            """Run a function; index with numbers in a mask go through `aten.index`."""
+            """Run a torch function; indexing with numbers in a mask is run by `aten.index`."""
             if func is torch.Tensor.__getitem__ and _has_indices(args[1]):
                 indices = args[1] if isinstance(args[1], tuple | list) else (args[1],)
                 return torch.ops.aten.index(args[0], [torch.as_tensor(item) for item in indices])
@@ -162,8 +165,8 @@ def describe_masks(calls: Sequence[MaskedAttention]) -> str:
     macs, blocks = sum(call.macs for call in calls), sum(call.blocks for call in calls)
     kept_macs, kept = sum(call.kept_macs or 0 for call in calls), sum(c.kept or 0 for c in calls)
     return (
-        f"FlexAttention is counted dense, {macs} MACs; a kernel that skips the blocks that its "
-        f"masks leave out runs {kept} of {blocks} blocks, {kept_macs} MACs"
+        f"FlexAttention is counted without block sparsity, {macs} MACs; a kernel that skips "
+        f"masked blocks runs {kept} of {blocks} blocks, {kept_macs} MACs"
     )
 
 

@@ -8,14 +8,22 @@ cache_utils.py.
 """
 
 import inspect
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from crossflops.errors import InputError
-from crossflops.frontends.frontend import GenerationPasses, Source
+from crossflops.errors import CrossflopsWarning, InputError, error_words
+from crossflops.frontends.frontend import (
+    NO_IMAGES,
+    ONE_TOKEN,
+    GenerationPasses,
+    NewTokens,
+    PromptImages,
+    Source,
+)
 from crossflops.frontends.pytorch.load.fakes import weights_kind
 from crossflops.ir.graph import TensorSpec
 
@@ -23,6 +31,13 @@ _GROWING = ("DynamicLayer", "DynamicSlidingWindowLayer")
 _PER_LAYER = 2  # a tensor of keys and one of values
 _SEQUENCE = -2  # the dimension of tokens in both
 _LOGITS = "logits_to_keep"
+_CHANNELS = 3
+_WITHOUT_IMAGES = (
+    "{} takes images, and the prompt is counted without any: --images N adds images to each prompt"
+)
+_IMAGES_HINT = (
+    "count the vision encoder as a part of a pipeline.toml, and image tokens as tokens of --prompt"
+)
 _HINT = "leave out --prompt and --generate to count a single pass"
 
 
@@ -37,14 +52,27 @@ def _new_cache(model: Any) -> Any:
     return cache_utils.EncoderDecoderCache(cache, cache_utils.DynamicCache(config=config))
 
 
-def _layers(cache: Any) -> Iterator[Any]:
-    """Yield the layers of a key-value cache; of an encoder-decoder those of self-attention
-    first.
+def _layers(cache: Any, config: Any) -> Iterator[Any]:
+    """Yield the layers of a key-value cache that the decoder of this config has; of an
+    encoder-decoder those of self-attention first.
     """
+    number = _decoder_layer_count(config)
     for part in ("self_attention_cache", "cross_attention_cache"):
-        yield from getattr(getattr(cache, part, None), "layers", ())
+        yield from getattr(getattr(cache, part, None), "layers", ())[:number]
     if not hasattr(cache, "self_attention_cache"):
         yield from cache.layers
+
+
+def _decoder_layer_count(config: Any) -> int | None:
+    """Return the number of layers of the decoder in the config of an encoder-decoder; None if it
+    does not say.
+
+    Its cache is made from the number of layers of the encoder, which may be another one.
+    """
+    for name in ("num_decoder_layers", "decoder_layers"):
+        if isinstance(number := getattr(config, name, None), int):
+            return number
+    return None
 
 
 def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
@@ -58,12 +86,12 @@ def _fill_layer(layer: Any, keys: Any, values: Any, context: int) -> None:
 class _Pass(nn.Module):
     """A model that is called as `generate` calls it."""
 
-    def __init__(self, model: Any) -> None:
-        """Wrap a model, and ask for the last token's logits alone if it supports that."""
+    def __init__(self, model: Any, logits: int) -> None:
+        """Wrap a model, and ask for the logits of the last tokens alone if it supports that."""
         super().__init__()
         self.model = model
         taken = inspect.signature(model.forward).parameters
-        self.options = {_LOGITS: 1} if _LOGITS in taken else {}
+        self.options = {_LOGITS: logits} if _LOGITS in taken else {}
 
     def _call_model(self, cache: Any, **inputs: Any) -> Any:
         """Call the model with these inputs and a key-value cache; return its output."""
@@ -81,77 +109,119 @@ class Prefill(_Pass):
         cache = _new_cache(self.model)
         out = self._call_model(cache, input_ids=input_ids, **decoder)
         encoder_output = getattr(out, "encoder_last_hidden_state", None)
-        pairs = [(layer.keys, layer.values) for layer in _layers(cache)]
+        pairs = [(layer.keys, layer.values) for layer in _layers(cache, self.model.config)]
         return (
             (out.logits, pairs) if encoder_output is None else (out.logits, pairs, encoder_output)
         )
 
 
-class DecodingStep(_Pass):
-    """The pass over one new token; `context` is the number of decoder tokens before it."""
+class PrefillWithImages(_Pass):
+    """The pass over a prompt that begins with images, each of which has so many tokens."""
 
-    def __init__(self, model: Any, context: int) -> None:
+    def __init__(self, model: Any, logits: int, image_id: int, tokens: int) -> None:
+        """Wrap a model; `image_id` is the id of the `tokens` tokens of all images in a prompt."""
+        super().__init__(model, logits)
+        self.image_id, self.tokens = image_id, tokens
+
+    def forward(self, input_ids: Any, pixel_values: Any) -> Any:
+        """Run the model over images and text with an empty cache; return logits and (keys, values)
+        by layer.
+        """
+        shape = (input_ids.shape[0], self.tokens)
+        image_ids = torch.full(
+            shape, self.image_id, dtype=input_ids.dtype, device=input_ids.device
+        )
+        cache = _new_cache(self.model)
+        out = self._call_model(
+            cache, input_ids=torch.cat([image_ids, input_ids], 1), pixel_values=pixel_values
+        )
+        layers = _layers(cache, self.model.config)
+        return out.logits, [(layer.keys, layer.values) for layer in layers]
+
+
+class DecodingStep(_Pass):
+    """The pass over new tokens; `context` is the number of decoder tokens before them."""
+
+    def __init__(self, model: Any, context: int, logits: int) -> None:
         """Wrap a model for a pass after `context` tokens."""
-        super().__init__(model)
+        super().__init__(model, logits)
         self.context = context
 
     def forward(self, input_ids: Any, past: Any, encoder_output: Any = None) -> Any:
-        """Run the model over one token with `past` as its cache; return logits and (keys, values)
+        """Run the model over new tokens with `past` as its cache; return logits and (keys, values)
         by layer.
         """
         cache = _new_cache(self.model)
-        for layer, (keys, values) in zip(_layers(cache), past, strict=True):
+        layers = list(_layers(cache, self.model.config))
+        for layer, (keys, values) in zip(layers, past, strict=True):
             _fill_layer(layer, keys, values, self.context)
         if encoder_output is None:
             out = self._call_model(cache, input_ids=input_ids)
-            return out.logits, [(layer.keys, layer.values) for layer in _layers(cache)]
+            return out.logits, [(layer.keys, layer.values) for layer in layers]
         from transformers.modeling_outputs import BaseModelOutput
 
         cache.is_updated = dict.fromkeys(range(len(cache)), True)
         outputs = BaseModelOutput(last_hidden_state=encoder_output)
         out = self._call_model(cache, decoder_input_ids=input_ids, encoder_outputs=outputs)
-        own = cache.self_attention_cache.layers  # the others are as they came
+        own = layers[: len(layers) // 2]  # the others are as they came
         return out.logits, [(layer.keys, layer.values) for layer in own]
 
 
 class TransformersPasses(GenerationPasses):
     """The prefill and decoding passes of one model of transformers."""
 
-    def __init__(self, model: Any) -> None:
-        """Record the model. Raises InputError where it does not generate with such a cache."""
+    def __init__(self, model: Any, images: PromptImages = NO_IMAGES) -> None:
+        """Record the model, and the images in each prompt. Raises InputError where it does not
+        generate with such a cache, or does not take such images.
+        """
         _refuse_other_models(model)
-        self._model = model
+        self._model, self._images = model, images
+        self._side = images.side or _image_side(model)
+        self.image_tokens = images.number * self._tokens_of_image() if images.number else 0
+        if not images.number and "pixel_values" in _parameters_of(model):
+            warnings.warn(
+                _WITHOUT_IMAGES.format(type(model).__name__), CrossflopsWarning, stacklevel=2
+            )
         self.is_encoder_decoder = bool(model.config.is_encoder_decoder)
-        layers = list(_layers(_new_cache(model)))
+        layers = list(_layers(_new_cache(model), model.config))
         self.windows = tuple(
             sorted({layer.sliding_window for layer in layers if layer.is_sliding})
         )
 
-    def prefill(self, batch: int, prompt: int) -> Source:
+    def prefill(self, batch: int, prompt: int, logits: int = 1) -> Source:
         """Return a source that runs the model over `batch` prompts of `prompt` tokens each."""
+        if self.image_tokens:
+            return self._prefill_with_images(batch, prompt - self.image_tokens, logits)
         inputs = {"input_ids": self._tokens(batch, prompt)}
         if self.is_encoder_decoder:
             inputs["decoder_input_ids"] = self._tokens(batch, 1)
-        return _source(Prefill(self._model), inputs)
+        return _source(Prefill(self._model, logits), inputs)
 
-    def step(self, prompt: int, context: int, cache_specs: Sequence[TensorSpec]) -> Source:
-        """Return a source that runs the model over the `context`-th token of each request, with
-        its key-value cache.
+    def step(
+        self,
+        prompt: int,
+        context: int,
+        cache_specs: Sequence[TensorSpec],
+        new: NewTokens = ONE_TOKEN,
+    ) -> Source:
+        """Return a source that runs the model over new tokens of each request, up to the
+        `context`-th, with its key-value cache.
         """
-        layers = list(_layers(_new_cache(self._model)))
+        layers = list(_layers(_new_cache(self._model), self._model.config))
+        before = context - new.number
         own = len(layers) // 2 if self.is_encoder_decoder else len(layers)
         full = _PER_LAYER * len(layers)
         if len(cache_specs) != full + self.is_encoder_decoder:
             raise InputError(
                 f"--prompt does not support the cache of {type(self._model).__name__}: it has "
-                f"{len(cache_specs)} tensors, and its config describes {full}",
+                f"{len(cache_specs)} tensors, but its config describes {full}",
                 _HINT,
             )
         past = [
             tuple(
                 self._zeros(shape, spec.dtype)
                 for shape, spec in zip(
-                    _cache_shapes_after(layer, pair, context - 1 if index < own else prompt),
+                    _cache_shapes_after(layer, pair, before if index < own else prompt),
                     pair,
                     strict=True,
                 )
@@ -166,13 +236,58 @@ class TransformersPasses(GenerationPasses):
             )
         ]
         batch = (cache_specs[0].shape or (1,))[0]
-        inputs: dict[str, Any] = {"input_ids": self._tokens(batch, 1), "past": past}
+        inputs: dict[str, Any] = {"input_ids": self._tokens(batch, new.number), "past": past}
         if self.is_encoder_decoder:
             shape = cache_specs[-1].shape or ()
             inputs["encoder_output"] = self._zeros(
                 (shape[0], prompt, *shape[2:]), cache_specs[-1].dtype
             )
-        return _source(DecodingStep(self._model, context - 1), inputs)
+        return _source(DecodingStep(self._model, before, new.logits), inputs)
+
+    def _prefill_with_images(self, batch: int, text: int, logits: int) -> Source:
+        """Return a source that runs the model over the images of `batch` prompts, each with so
+        many `text` tokens.
+        """
+        inputs = {
+            "input_ids": self._tokens(batch, text),
+            "pixel_values": self._pixels(batch * self._images.number),
+        }
+        image_id = _image_id(self._model.config)
+        assert image_id is not None  # else it has no tokens of an image
+        return _source(PrefillWithImages(self._model, logits, image_id, self.image_tokens), inputs)
+
+    def _pixels(self, number: int) -> Any:
+        """Return images, all zero, a tensor [number, channels, side, side]."""
+        channels = getattr(self._model.config.vision_config, "num_channels", _CHANNELS)
+        dtype = str(next(self._model.parameters()).dtype).removeprefix("torch.")
+        return self._zeros((number, channels, self._side, self._side), dtype)
+
+    def _tokens_of_image(self) -> int:
+        """Return the number of tokens that the model makes of one image; it encodes one."""
+        name = type(self._model).__name__
+        if not self._side:
+            raise InputError(
+                f"--images does not support {name}: its config has no vision_config with an "
+                "image_size",
+                _IMAGES_HINT,
+            )
+        needed = _mandatory_image_inputs(self._model)
+        if needed or _image_id(self._model.config) is None:
+            reason = f"its images need {needed[0]}" if needed else "its images have no token id"
+            raise InputError(f"--images does not support {name}: {reason}", _IMAGES_HINT)
+        pixels = self._pixels(1)
+        try:
+            with torch.no_grad():
+                features = self._model.get_image_features(pixel_values=pixels)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{name} does not take an image of {self._side} x {self._side} pixels: "
+                f"{error_words(error)}",
+                "give another --image-size, or leave it out for that of the config",
+            ) from error
+        features = getattr(features, "pooler_output", features)
+        parts = features if isinstance(features, list | tuple) else [features]
+        return sum(part.numel() // part.shape[-1] for part in parts)
 
     def _tokens(self, batch: int, length: int) -> Any:
         """Return token ids, all zero, a tensor [batch, length]."""
@@ -213,6 +328,39 @@ def _cache_shapes_after(
     return layer.keys.shape, layer.values.shape
 
 
+def _parameters_of(model: Any) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a model's forward pass by name."""
+    return inspect.signature(model.forward).parameters
+
+
+def _image_side(model: Any) -> int:
+    """Return the side in pixels of an image, as the config of a model has it; 0 if it has none."""
+    side = getattr(getattr(model.config, "vision_config", None), "image_size", 0)
+    return int(side[0]) if isinstance(side, list | tuple) else int(side or 0)
+
+
+def _image_id(config: Any) -> int | None:
+    """Return the id of the token that marks a part of an image; None if there is none."""
+    for name in ("image_token_id", "image_token_index"):
+        if isinstance(number := getattr(config, name, None), int):
+            return number
+    return None
+
+
+def _mandatory_image_inputs(model: Any) -> list[str]:
+    """Return the inputs that a model needs for an image in addition to its pixels."""
+    if "pixel_values" not in _parameters_of(model) or not hasattr(model, "get_image_features"):
+        return ["an interface without pixel_values"]
+    extra = ("image_grid_thw", "image_sizes", "pixel_attention_mask", "spatial_shapes")
+    own = {**_parameters_of(model), **inspect.signature(model.get_image_features).parameters}
+    return [
+        name
+        for name in extra
+        if name in own
+        and (name == "image_grid_thw" or own[name].default is inspect.Parameter.empty)
+    ]
+
+
 def _refuse_other_models(model: Any) -> None:
     """Raise InputError unless the model generates text with a cache of keys and values."""
     name = type(model).__name__
@@ -229,7 +377,15 @@ def _refuse_other_models(model: Any) -> None:
             f"{name} does not have one",
             _HINT,
         )
-    others = sorted({type(layer).__name__ for layer in _layers(_new_cache(model))} - {*_GROWING})
+    layers = list(_layers(_new_cache(model), model.config))
+    decoder = _decoder_layer_count(model.config) if model.config.is_encoder_decoder else None
+    if decoder is not None and len(layers) < 2 * decoder:
+        raise InputError(
+            f"--prompt does not support {name}: its decoder has {decoder} layers, and "
+            f"transformers makes a cache for the {len(layers) // 2} layers of its encoder",
+            _HINT,
+        )
+    others = sorted({type(layer).__name__ for layer in layers} - {*_GROWING})
     if others:
         raise InputError(
             f"--prompt does not support the cache layers of {name}: {others[0]}", _HINT

@@ -17,6 +17,7 @@ from typing import Any
 from crossflops.errors import MissingExtraError, TargetError, nearest_name_hint
 from crossflops.frontends.named import Library, NamedModel, image_input_spec, names_in_package
 from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
+from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
 from crossflops.frontends.pytorch.load.expert_loops import group_loops
 from crossflops.frontends.pytorch.load.expert_products import choose_experts
 from crossflops.frontends.pytorch.load.weight_types import (
@@ -89,6 +90,7 @@ def _with_weight_dtype(model: Any, dtype: str) -> Any:
 _TORCHVISION_NAMES = r"^@register_model\(\)\n(?:.*\n)*?def (\w+)\("
 _CLIP = 16  # of a clip: the length that torchvision's video models were trained for
 _RGB = 3
+_FLOW = (520, 960)  # gallery/others/plot_optical_flow.py of torchvision
 
 
 class Torchvision(Library):
@@ -123,13 +125,13 @@ class Torchvision(Library):
             more = {"image_size": sizes["image_size"]}
             model = models.get_model(name, **{**options, **more, **arguments})
         model = _with_weight_dtype(model, dtype)
-        spec = _torchvision_input_spec(name, model, weights, sizes)
-        if spec is None:
+        specs, origin = _torchvision_input_specs(model, weights, sizes)
+        if not specs:
             return NamedModel(model=model)
         return NamedModel(
             model=model,
-            specs=with_float_dtype((spec,), dtype),
-            origin="the transforms of its weights in torchvision",
+            specs=with_float_dtype(specs, dtype),
+            origin=origin,
             sizes=("batch", "image_size"),
         )
 
@@ -139,29 +141,44 @@ def _has_backbone(models: Any, name: str) -> bool:
     return "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters
 
 
-def _torchvision_input_spec(
-    name: str, model: Any, weights: Any, sizes: Mapping[str, int]
-) -> TensorSpec | None:
-    """Return the spec of an image or clip for a torchvision model; None if it takes other inputs.
+def _torchvision_input_specs(
+    model: Any, weights: Any, sizes: Mapping[str, int]
+) -> tuple[tuple[TensorSpec, ...], str]:
+    """Return the specs of images or clips for a torchvision model, and where they are from.
 
-    For segmentation the transforms only resize; detection and optical flow take lists and pairs.
+    For segmentation the transforms of the weights only resize. A model of detection resizes its
+    images itself, a batch of which is as good as a list. Optical flow is between two images.
     """
     kind = type(model).__module__.removeprefix("torchvision.models.").partition(".")[0]
-    if kind in ("detection", "optical_flow"):
-        return None
+    if kind == "detection":
+        height, width = _area_of_images(model.transform)
+        spec = image_input_spec("0", _RGB, height, width, sizes)
+        return (spec,), "the size to which the model resizes its images"
+    if kind == "optical_flow":
+        images = tuple(image_input_spec(name, _RGB, *_FLOW, sizes) for name in ("0", "1"))
+        return images, "torchvision's example of optical flow"
     default = getattr(weights, "DEFAULT", None)
-    if default is None:
-        return None
-    transforms = default.transforms()
+    transforms = default.transforms() if default is not None else None
     area = getattr(transforms, "crop_size", None) or getattr(transforms, "resize_size", None)
     if not area:
-        return None
+        return (), ""
     height, width = area if len(area) == 2 else (area[0], area[0])
     spec = image_input_spec("0", _RGB, height, width, sizes)
-    if kind != "video":
-        return spec
-    batch, channels, *area = spec.shape or ()
-    return TensorSpec("0", "float32", (batch, channels, _CLIP, *area), "input")
+    if kind == "video":
+        batch, channels, *area = spec.shape or ()
+        spec = TensorSpec("0", "float32", (batch, channels, _CLIP, *area), "input")
+    return (spec,), "the transforms of its weights in torchvision"
+
+
+def _area_of_images(transform: Any) -> tuple[int, int]:
+    """Return height and width of a square image as a detection model resizes it, or its fixed
+    size.
+    """
+    if transform.fixed_size is not None:
+        width, height = transform.fixed_size
+        return int(height), int(width)
+    side = int(min(transform.min_size[-1], transform.max_size))
+    return side, side
 
 
 # transformers: a model from its config alone.
@@ -227,8 +244,8 @@ def build_config_model(
         notes.append(f"the experts of {target} run by transformers' {experts!r}")
     elif group_loops(model):
         notes.append(
-            f"the experts of {target} run as one grouped product for each matrix: their own"
-            " loop reads which experts are chosen, and weights without values choose none"
+            f"the experts of {target} run as one grouped product for each matrix, because "
+            "weights without values cannot choose experts in the loop of the model"
         )
     usual = usual_inputs(model, config, sizes, dtype)
     specs = usual.specs
@@ -266,10 +283,10 @@ def _notes_on_weights(
     origin = "--arg" if is_argument else "its config"
     method = quantization(content)
     if dtype:
-        yield f"the weights of {target} are {dtype}, as {origin} says"
+        yield f"the weights of {target} have the type {dtype}, from {origin}"
     elif not method:
         yield (
-            f"the weights of {target} are {USUAL}, as its config names no type: "
+            f"the weights of {target} have the type {USUAL}, because its config names no type; "
             "--arg dtype=bfloat16 sets one"
         )
     if method:
@@ -372,7 +389,7 @@ def _model(transformers: Any, config: Any, target: str) -> Any:
     if kind.forward is torch.nn.Module.forward:
         parts = " or ".join(key for key in config.sub_configs if getattr(config, key, None))
         raise TargetError(
-            f"{target} cannot run a single pass: {kind.__name__} has generate(), and no forward()",
+            f"{target} cannot run a single pass: {kind.__name__} has generate(), but no forward()",
             f"count a part: write its {parts or 'config'}, with its architectures, into a "
             "file, and "
             "give hf:FILE",
@@ -410,7 +427,7 @@ def _size_option_names(specs: Sequence[TensorSpec]) -> Iterator[str]:
         yield "image_size"
 
 
-LIBRARIES: tuple[Library, ...] = (Timm(), Torchvision(), Transformers())
+LIBRARIES: tuple[Library, ...] = (Timm(), Torchvision(), Transformers(), *CONFIG_LIBRARIES)
 
 
 # Importing torchvision beside a CPU build of torch.

@@ -78,7 +78,7 @@ def forget_compiled() -> None:
     FakeTensorMode.cache_clear()
 
 
-def fresh(
+def copy_inputs(
     args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return copies of a model's positional and keyword inputs, since a run may change them."""
@@ -179,7 +179,7 @@ def prepare_torch_model(
     if not _is_lazy(model):
         return model
     if is_fake_model(model):
-        raise ValuesNeededError("lazy layers get their sizes by a run")
+        raise ValuesNeededError("lazy layers get their sizes only in a run of the model")
     model = model if owned else duplicate(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -329,7 +329,7 @@ def clear_caches(model: "nn.Module") -> None:
     """
     import torch
 
-    for cache in {*_caches(len(sys.modules)), *_own_caches(model)}:
+    for cache in {*_tensor_caches(len(sys.modules)), *_own_caches(model)}:
         if cache.cache_info().currsize:
             leaves = _container_leaves(gc.get_referents(cache))
             if any(isinstance(leaf, torch.Tensor) for leaf in leaves):
@@ -337,7 +337,7 @@ def clear_caches(model: "nn.Module") -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _caches(modules: int) -> list[Any]:
+def _tensor_caches(modules: int) -> list[Any]:
     """Return the `functools` caches in this process that may hold tensors of a model; the result
     is cached by `modules`, the number of imported modules.
 
@@ -477,7 +477,7 @@ def run_torch_model(
     """Call the model on copies of its inputs. Raises InputError if it raises."""
     import torch
 
-    args, kwargs = fresh(args, kwargs)
+    args, kwargs = copy_inputs(args, kwargs)
     try:
         with torch.set_grad_enabled(grad):
             model(*args, **kwargs)
@@ -506,7 +506,7 @@ def run_unwatched(
     forget_compiled()
     try:
         with running_model_copy(model, setting.training) as own:
-            run_torch_model(own, *fresh(args, kwargs), setting.grad)
+            run_torch_model(own, *copy_inputs(args, kwargs), setting.grad)
     except InputError:
         raise model_run_error(error, f"when run ({setting.id})") from error
 

@@ -46,7 +46,7 @@ def restoring_torch_functions() -> Iterator[None]:
 
 
 @contextmanager
-def undone(before: Own) -> Iterator[None]:
+def without_replacements(before: Own) -> Iterator[None]:
     """Restore the functions of `before` inside the block, and put the replacements back
     afterwards.
     """

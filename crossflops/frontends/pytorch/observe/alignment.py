@@ -156,10 +156,10 @@ def _match_backward_calls(
     for belonging in forward:
         for number in _autograd_node_numbers(belonging[0]):
             made[number].append(belonging)
-        waiting[_likeness(belonging[0])].append(belonging)
+        waiting[_likeness_key(belonging[0])].append(belonging)
     for call in seen:
         if call.phase in ("rerun", "begun"):
-            similar = waiting[_likeness(call)]
+            similar = waiting[_likeness_key(call)]
             _, owner, keys = similar[0] if similar else (call, root, ())
             similar.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _autograd_node_numbers(call):
@@ -187,7 +187,7 @@ def _autograd_node_numbers(call: WatchedCall) -> list[int]:
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
-def _likeness(call: WatchedCall) -> tuple[object, ...]:
+def _likeness_key(call: WatchedCall) -> tuple[object, ...]:
     """Return a key that a recomputed call and its original have in common: name, module and
     shapes.
     """
@@ -204,7 +204,7 @@ def _is_fused_gradient(call: WatchedCall) -> bool:
 def _convert_watched_call(
     observed: WatchedCall, like: Call, names: Counter[str]
 ) -> Iterator[Call]:
-    """Yield an observed operator as a call with a unique key and the other facts of `like`, then
+    """Yield an observed operator as a call with a unique key and the other fields of `like`, then
     the operators inside it.
     """
     name = f"{like.parent}/{short_target_name(observed.target)}"

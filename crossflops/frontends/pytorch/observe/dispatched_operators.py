@@ -110,7 +110,7 @@ def observe_dispatched_calls(
                 self.found = second = before if adds else []
                 if_false(*operands)
             self.branches -= 1
-            self.found = before if adds else [*before, *_larger(first, second)]
+            self.found = before if adds else [*before, *_larger_branch(first, second)]
             return result
 
         def inside(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -161,9 +161,9 @@ def _place_in_step(functions: Running) -> tuple[Phase, int]:
     return "forward" if node is None else "rerun", last
 
 
-def _larger(first: Counted, second: Counted) -> Counted:
-    """Return the operators of two branches: of each name those of the branch in which it has more
-    FLOPs.
+def _larger_branch(first: Counted, second: Counted) -> Counted:
+    """Return the operators of two branches: for each operator name, those of the branch that has
+    more FLOPs of that name.
     """
     sums: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     for total, branch in zip(sums, (first, second), strict=True):

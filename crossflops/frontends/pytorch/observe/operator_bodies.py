@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from crossflops.frontends.pytorch.load.fakes import weights_kind
-from crossflops.frontends.pytorch.load.model import fresh, running_model_copy
+from crossflops.frontends.pytorch.load.model import copy_inputs, running_model_copy
 from crossflops.frontends.pytorch.observe.alignment import hooks
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
@@ -38,14 +38,14 @@ def with_custom_marks(calls: Sequence[Call]) -> tuple[Call, ...]:
     defined: Any = torch.library
     names = {name.replace("::", ".") for name in defined._defs}
     return tuple(
-        replace(call, custom=_packet(call.target) in names, composite=_is_taken_apart(call.target))
+        replace(call, custom=_packet(call.target) in names, composite=_is_decomposed(call.target))
         if call.level == "operator" and not call.target.startswith(OWN)
         else call
         for call in calls
     )
 
 
-def _is_taken_apart(target: str) -> bool:
+def _is_decomposed(target: str) -> bool:
     """Return True if PyTorch runs the operator `target` as a composition of other operators."""
     import torch
 
@@ -83,7 +83,7 @@ def with_bodies(
         return calls
     try:
         with seeding_generators(), running_model_copy(model, setting.training) as own:
-            recorder = _record_operator_run(own, *fresh(args, kwargs), setting)
+            recorder = _record_operator_run(own, *copy_inputs(args, kwargs), setting)
     except Exception:  # so it does for the tool, whose failure it is
         return calls
     inside: dict[str, list[Call]] = defaultdict(list)

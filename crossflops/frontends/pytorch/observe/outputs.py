@@ -8,7 +8,7 @@ from typing import Any
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.pytorch.load.model import (
-    fresh,
+    copy_inputs,
     model_run_error,
     quiet,
     running_model_copy,
@@ -83,7 +83,7 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     from torch.utils._pytree import tree_map_only
 
     with generators(), quiet(), running_model_copy(source.model, setting.training) as own:
-        args, kwargs = fresh(source.args, source.kwargs)
+        args, kwargs = copy_inputs(source.args, source.kwargs)
         if rounding:
             torch.manual_seed(rounding)
             for parameter in own.parameters():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from crossflops.errors import InputError, ValuesNeededError, error_words
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.load.model import (
+    copy_inputs,
     duplicate,
-    fresh,
     model_run_error,
     quiet,
     restoring_module_variables,
@@ -99,7 +99,7 @@ def torch_loss_dependence(
     model = switch(duplicate(source.model), setting.training)
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
-    args, kwargs = fresh(source.args, source.kwargs)
+    args, kwargs = copy_inputs(source.args, source.kwargs)
     with generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
         try:
             result = model(*args, **kwargs)
@@ -111,7 +111,7 @@ def torch_loss_dependence(
         try:
             value = loss(result)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise ValuesNeededError("the loss reads values") from error
+            raise ValuesNeededError("the loss reads tensor values") from error
         except Exception as error:
             raise InputError(f"the loss raised {error_words(error)}", _HINT) from error
         if not torch.is_tensor(value) or value.numel() != 1:

@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from inspect import getattr_static
 from typing import Any
 
 import msgspec
@@ -34,6 +35,54 @@ def function_of(method: Any) -> Callable[..., Any]:
     return lambda owner, *args, **kwargs: method.__get__(None, owner)(*args, **kwargs)
 
 
+def base_of_functions() -> Any:
+    """Return the class whose `apply` that of every custom function calls; None if the release of
+    PyTorch has none.
+
+    A model may hold `Fn.apply` from before `Function.apply` was replaced. Where that is a method
+    of Python, it looks up the method of its base class by name in each call.
+    """
+    from torch.autograd import function
+
+    is_python = isinstance(vars(function.Function).get("apply"), classmethod)
+    return getattr(function, "_SingleLevelFunction", None) if is_python else None
+
+
+def apply_by_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function like `apply`, the original `Function.apply`, that tells the recorder which
+    custom function it applies.
+    """
+
+    def apply_named(function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Apply a custom autograd function and return its result."""
+        before, recorder.applied_by_name = recorder.applied_by_name, function
+        try:
+            return apply(function, *args, **kwargs)
+        finally:
+            recorder.applied_by_name = before
+
+    return apply_named
+
+
+def apply_in_base(
+    recorder: Recorder, apply: Callable[..., Any], notice: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Return a replacement of the `apply` of the base class of custom functions.
+
+    `apply` is the original one. A call that `apply_by_name` tells of is recorded already; any
+    other is a call of a method that the model took before, and is made by `notice`.
+    """
+
+    def apply_function(function: Any, *args: Any, **kwargs: Any) -> Any:
+        """Apply a custom autograd function and return its result."""
+        if recorder.applied_by_name is function or is_unseen(function):
+            recorder.applied_by_name = None  # functions inside it are applied by themselves
+            return apply(function, *args, **kwargs)
+        return notice(function, *args, **kwargs)
+
+    return apply_function
+
+
 def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of `Function.apply` that records each custom autograd function in the
     recorder.
@@ -44,7 +93,8 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
         """Apply a custom autograd function and return its result; record its name, its frame and
         its parameters.
         """
-        if recorder.bare or recorder.in_function or is_unseen(function):
+        is_outside = recorder.bare or not recorder.stack
+        if is_outside or recorder.in_function or is_unseen(function):
             return apply(function, *args, **kwargs)
         stored = parameter_names(recorder) if args else {}
         provided = {
@@ -57,7 +107,9 @@ def noticing(recorder: Recorder, apply: Callable[..., Any]) -> Callable[..., Any
         }
         number = len(recorder.applied)
         recorder.applied.append(
-            AppliedFunction(function.__qualname__, recorder.stack[-1].key, provided)
+            AppliedFunction(
+                function.__qualname__, recorder.stack[-1].key, provided, function.__module__
+            )
         )
         for index, argument in enumerate(args):
             if isinstance(argument, torch.Tensor):
@@ -242,7 +294,11 @@ def with_functions(
         keys = tuple(nodes[index])
         owner = keys[-1] if keys else owners.get(index, graph.nodes[0].key if graph.nodes else "")
         operands = {at: tuple(specs) for at, specs in provided[index].items()}
-        functions.append(Function(function.name, keys, operands, owner))
+        functions.append(
+            Function(
+                function.name, keys, operands, owner, module=function.module, call=function.frame
+            )
+        )
     return msgspec.structs.replace(graph, functions=tuple(functions))
 
 
@@ -310,14 +366,20 @@ def running(watch: Running) -> Iterator[None]:
     """
     from torch.autograd.function import BackwardCFunction, Function, FunctionCtx
 
-    own: Any = {owner: dict(vars(owner)) for owner in (Function, BackwardCFunction, FunctionCtx)}
+    own: Any = {owner: dict(vars(owner)) for owner in (BackwardCFunction, FunctionCtx)}
+    base = base_of_functions()
+    applies, declared = (
+        (Function, inventory.CUSTOM_FUNCTION)
+        if base is None
+        else (base, inventory.CUSTOM_FUNCTION_BASE)
+    )
+    called = function_of(getattr_static(applies, "apply"))
     kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply an autograd function and return its result, by `watch` unless function transforms
         are active.
         """
-        called = function_of(own[Function]["apply"])
         if are_transforms_active():
             return called(function, *args, **kwargs)
         return watch.apply(function, lambda: called(function, *args, **kwargs))
@@ -341,7 +403,7 @@ def running(watch: Running) -> Iterator[None]:
         patching_attribute(
             BackwardCFunction, "saved_tensors", property(unpack), inventory.SAVED_TENSORS
         ),
-        patching_attribute(Function, "apply", classmethod(apply), inventory.CUSTOM_FUNCTION),
+        patching_attribute(applies, "apply", classmethod(apply), declared),
         patching_attribute(BackwardCFunction, "apply", back("apply"), inventory.CUSTOM_BACKWARD),
         patching_attribute(
             BackwardCFunction, "apply_boxed", back("apply_boxed"), inventory.CUSTOM_BACKWARD

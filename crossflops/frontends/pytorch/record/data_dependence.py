@@ -362,8 +362,8 @@ def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
 
 
 def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
-    """Return the names of the nodes whose size, or whether they run at all, depends on values of
-    tensors.
+    """Return the names of the nodes whose size depends on values of tensors, or that run only for
+    some values.
     """
     sized: set[fx.Node] = set()
     by_order: set[str] = set()

@@ -12,12 +12,16 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from inspect import getattr_static
 from typing import Any
 
 from crossflops.frontends.pytorch.load.running_models import RUNNING
 from crossflops.frontends.pytorch.load.tensors import with_plain_dicts
 from crossflops.frontends.pytorch.record.checkpoints import notice_checkpoints
 from crossflops.frontends.pytorch.record.custom_functions import (
+    apply_by_name,
+    apply_in_base,
+    base_of_functions,
     function_of,
     noticing,
     parameter_names,
@@ -59,8 +63,15 @@ def wrap_enclosures(undo: ExitStack, recorder: Recorder) -> None:
 
     function = torch.autograd.Function
     apply = vars(function)["apply"]
-    wrapper = _wrap_entry_point(recorder, APPLY, noticing(recorder, function_of(apply)))
+    by_name = apply_by_name(recorder, function_of(apply))
+    wrapper = _wrap_entry_point(recorder, APPLY, noticing(recorder, by_name))
     _replace_attribute(undo, function, "apply", classmethod(wrapper), inventory.CUSTOM_FUNCTION)
+    if (base := base_of_functions()) is not None:
+        apply = function_of(getattr_static(base, "apply"))
+        wrapper = _wrap_entry_point(recorder, APPLY, noticing(recorder, apply))
+        wrapper = apply_in_base(recorder, apply, wrapper)
+        declared = inventory.CUSTOM_FUNCTION_BASE
+        _replace_attribute(undo, base, "apply", classmethod(wrapper), declared)
     scripted: Any = torch.jit.ScriptFunction
     for owner, attribute, name, declared in (
         (apis, "vmap_impl", VMAP, inventory.VMAP),
@@ -332,7 +343,7 @@ def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
 
 
 def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
-    """Record that the model asks for the gradient of a tensor, or freezes a parameter or makes it
+    """Record that the model requests the gradient of a tensor, freezes a parameter, or makes it
     trainable.
     """
     names = parameter_names(recorder).get(id(tensor), ())

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.frontends.pytorch.load.fakes import is_fake
-from crossflops.frontends.pytorch.load.model import fresh
+from crossflops.frontends.pytorch.load.model import copy_inputs
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import frame_of, generator_of
@@ -42,7 +42,7 @@ def model_run_products(
         """Return the path of the module that runs now; "" outside of all."""
         return index.rows[recorder.stack[-1].module].path if recorder.stack else ""
 
-    args, kwargs = fresh(args, kwargs)
+    args, kwargs = copy_inputs(args, kwargs)
     with (
         torch.enable_grad(),
         recording_entry_points(recorder, captured=False),
@@ -84,7 +84,7 @@ def program_run_products(
             """Call an operator and return its result; take result and FLOPs from an equal earlier
             call if there is one.
             """
-            key = _likeness(target, args, kwargs)
+            key = _equal_work_key(target, args, kwargs)
             if key in known:
                 result, work = known[key]
                 if work:
@@ -102,7 +102,7 @@ def program_run_products(
     ):  # perhaps into the model's own weights
         for parameter in full.parameters():
             parameter.data = parameter.data.clone()
-    flat = tree_flatten(fresh(args, kwargs))[0]
+    flat = tree_flatten(copy_inputs(args, kwargs))[0]
     with torch.enable_grad(), _weighing_products(lambda: at[0]) as executed:
         ModuleTracker(full).run(*flat, enable_io_processing=False)
     return +executed  # without the zeros that were looked up
@@ -114,7 +114,7 @@ def _is_writing_node(node: Any) -> bool:
     return node.op == "call_function" and (schema is None or schema.is_mutable)
 
 
-def _likeness(target: Any, args: Any, kwargs: Any) -> Any:
+def _equal_work_key(target: Any, args: Any, kwargs: Any) -> Any:
     """Return a key that calls of an operator with equal work have in common; None if values may
     matter.
     """

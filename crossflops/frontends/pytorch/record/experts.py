@@ -71,10 +71,10 @@ def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterato
     if experts and max(chosen) < of:
         used = -(-max(chosen) * experts // of)
         for stored in module.params:
-            yield stored.storage, _idle(stored, stored.shape[0], used)
+            yield stored.storage, _idle_elements(stored, stored.shape[0], used)
 
 
-def _idle(stored: Parameter, experts: int, used: int) -> int:
+def _idle_elements(stored: Parameter, experts: int, used: int) -> int:
     """Return how many elements of a weight that stacks `experts` a token does not use, if it uses
     `used` of them.
     """
@@ -108,7 +108,7 @@ def _topk_idle_weights(
     idle: dict[int, int] = {}
     for choice, stacks in _expert_choices(trace, modules, calls):
         for stored in stacks:
-            rest = _idle(stored, choice.experts, choice.used)
+            rest = _idle_elements(stored, choice.experts, choice.used)
             idle[stored.storage] = min(rest, idle.get(stored.storage, rest))
     return idle
 
@@ -314,7 +314,7 @@ def _expert_table_idle_weights(
         for (experts, *_), similar in tables.items():
             if len(similar) > 1:
                 for table, used in similar:
-                    yield table.storage, _idle(table, experts, min(used, experts))
+                    yield table.storage, _idle_elements(table, experts, min(used, experts))
 
 
 def _module_tree_parameters(module: Module, modules: Mapping[int, Module]) -> Iterator[Parameter]:

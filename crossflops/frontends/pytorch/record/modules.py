@@ -138,7 +138,9 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
     if mask is None or mask.is_meta:
         return None
     if is_fake(mask):
-        raise ValuesNeededError(f"the pruning mask of {name} must be read")
+        raise ValuesNeededError(
+            f"the number of pruned elements depends on the pruning mask of {name}"
+        )
     return int(mask.sum())
 
 

@@ -47,9 +47,9 @@ def operator_calls(
     `policies` give, by the numbers of checkpoints, what each saves.
     """
     nodes = [node for node in program.graph.nodes if _is_operator(node)]
-    varying = _varying(program)
-    needed = _reaching(program, lambda node: node.op == "output")
-    stored = _reaching(program, lambda node: node.op == "output" or _stores(node))
+    varying = _input_dependent_nodes(program)
+    needed = _nodes_that_depend_on(program, lambda node: node.op == "output")
+    stored = _nodes_that_depend_on(program, lambda node: node.op == "output" or _stores(node))
     seen: Counter[str] = Counter()
     calls: dict[str, Call] = {}
     for node in nodes:
@@ -127,12 +127,12 @@ def frame_of(node: "fx.Node") -> int | None:
 
 
 def asks_for_gradient(node: "fx.Node") -> bool:
-    """Return True if the model asks for the gradient of an FX node's result."""
+    """Return True if the model requests the gradient of an FX node's result."""
     return _STARTS in (node.meta.get("custom") or {})
 
 
 def mark_start(tensor: Any) -> None:
-    """Mark the traced node of a tensor as a start of gradients: the model asks for its
+    """Mark the traced node of a tensor as a start of gradients, because the model requests its
     gradient.
     """
     mark_tensor_node(tensor, _STARTS, lambda _: True)
@@ -221,7 +221,7 @@ def _operator_settings(node: "fx.Node | DroppedOperator") -> dict[str, Scalar]:
     return settings
 
 
-def _varying(program: "ExportedProgram") -> set["fx.Node"]:
+def _input_dependent_nodes(program: "ExportedProgram") -> set["fx.Node"]:
     """Return the FX nodes whose value depends on an input of the model."""
     inputs = set(program.graph_signature.user_inputs)
     varying: set[fx.Node] = set()
@@ -239,7 +239,9 @@ def _varying(program: "ExportedProgram") -> set["fx.Node"]:
     return varying
 
 
-def _reaching(program: "ExportedProgram", ends: "Callable[[fx.Node], bool]") -> set["fx.Node"]:
+def _nodes_that_depend_on(
+    program: "ExportedProgram", ends: "Callable[[fx.Node], bool]"
+) -> set["fx.Node"]:
     """Return the FX nodes for which `ends` is true, and those whose value or write they use,
     directly or through other nodes.
     """

@@ -60,12 +60,14 @@ class AppliedFunction(msgspec.Struct, frozen=True):
     """A custom autograd function that a model applied: its class, its frame, and the parameters
     among its arguments.
 
-    `parameters` are their specs by the index of the argument, with all names of the parameter.
+    `name` is that of the class in its `module`. `parameters` are their specs by the index of the
+    argument, with all names of the parameter.
     """
 
     name: str
     frame: str
     parameters: Mapping[int, tuple[TensorSpec, ...]]
+    module: str = ""
 
 
 class Recorder:
@@ -100,6 +102,7 @@ class Recorder:
         self.policies: dict[int, Any] = {}  # what a checkpoint saves, by its number
         self.applied: list[AppliedFunction] = []  # custom functions, but those within another one
         self.in_function = False
+        self.applied_by_name: Any = None  # the one that the replaced `Function.apply` applies
         self.derives = ""  # by which function the model derives something while it runs
         self.writes_detached = False  # whether a detached tensor was changed in place
         self.turned: set[str] = set()  # parameters whose gradients the model turns on or off

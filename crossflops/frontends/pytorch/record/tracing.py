@@ -88,8 +88,9 @@ class Answers:
 
 @contextmanager
 def watching_trace_questions(denied: bool) -> Iterator[Answers]:
-    """Yield a record of whether the model asks, inside the block, if it is exported or compiled;
-    the answer is False if `denied`.
+    """Within the block, record whether the model calls functions such as `is_exporting`, and
+    whether they return True; yield the record. With `denied` these functions return False to the
+    model.
     """
     asked = Answers()
     wrappers = {
@@ -106,13 +107,13 @@ def watching_trace_questions(denied: bool) -> Iterator[Answers]:
 def _wrap_question(
     original: Callable[..., bool], asked: Answers, denied: bool
 ) -> Callable[..., bool]:
-    """Return a function that answers a question such as `is_exporting`, records the answer, and
-    answers False if `denied`.
+    """Return a replacement of a function such as `is_exporting` that records a True result for
+    callers outside of PyTorch; with `denied` it returns False to them.
     """
 
     def answer(*args: Any) -> bool:
-        """Return the answer to the question; for code outside of PyTorch record a True, and return
-        False if `denied`.
+        """Call the original function; for callers outside of PyTorch record a True result, and
+        return False instead if `denied`.
         """
         value = original(*args)
         if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
@@ -138,8 +139,8 @@ def _is_pytorch(module: str) -> bool:
 
 
 def is_asked(model: "nn.Module") -> bool:
-    """Return True if a model has an encoder or decoder of PyTorch, which asks if its mask is
-    causal.
+    """Return True if a model has an encoder or decoder of PyTorch, whose code checks if its mask
+    is causal.
     """
     from torch import nn
 
@@ -150,8 +151,8 @@ def is_asked(model: "nn.Module") -> bool:
 def causal_mask_answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
-    """Run the model; return its answers, in order, to the question if a mask is causal; [] if the
-    run raises.
+    """Run the model and return, in order, for each check of a mask whether the mask is causal; []
+    if the run raises.
 
     It runs with gradients: without them an encoder takes its fast path, which not all layers can
     follow.
@@ -273,7 +274,7 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
     if isinstance(again, TracedProgram):
         return _with_trace_notes(again, _product_difference(asked, again))
     if again and again != refusal.message:
-        also = f"{refusal.message}; with the values given: {again.removeprefix(REFUSED)}"
+        also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
     raise refusal
 
@@ -284,7 +285,7 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
     """
     refuse_scripted(asked.model)
     if is_asked(asked.model):
-        raise ValuesNeededError("the values of a mask show whether it is causal")
+        raise ValuesNeededError("it depends on the values of a mask whether the mask is causal")
     plain = _attempt_export(asked)
     if any(is_open for _, is_open in open_sizes(plain.program)):
         raise ValuesNeededError("output sizes depend on tensor values")

@@ -18,8 +18,8 @@ from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.load.fakes import with_fake_tensors, without_values
 from crossflops.frontends.pytorch.load.model import (
+    copy_inputs,
     duplicate,
-    fresh,
     quiet,
     restoring_module_variables,
     switch,
@@ -48,7 +48,7 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
         DynamicOutputShapeException,
     )
 
-    args, kwargs = fresh(source.args, source.kwargs)
+    args, kwargs = copy_inputs(source.args, source.kwargs)
     model = switch(duplicate(source.model, exported=True), setting.training)
     model, args, kwargs = with_fake_tensors(model, args, kwargs)
     watch = _Watch()

@@ -30,7 +30,7 @@ _COMPARISONS = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal")
 
 def own_unknown_operators(graph: Any) -> bool:
     """Give nodes that ONNX lacks TensorFlow's domain, in place; return whether there were any."""
-    return bool(sum(_own_unknown_operator(node) for node in _everything(graph)))
+    return bool(sum(_own_unknown_operator(node) for node in _all_nodes(graph)))
 
 
 def _own_unknown_operator(node: Any) -> bool:
@@ -54,7 +54,7 @@ def bring_out_of_loops(graph: Any) -> None:
 
 def pad_outputs(graph: Any) -> None:
     """Replace negative pads of transposed convolutions, which ONNX rejects, in place."""
-    for node in _everything(graph):
+    for node in _all_nodes(graph):
         if node.op_type == "ConvTranspose":
             _pad_the_output(node)
 
@@ -145,7 +145,7 @@ def _bring_out(loop: Any, graph: Any) -> None:
     from onnx import helper
 
     (body,) = node_subgraphs(loop)
-    read = {value for node in _everything(graph) for value in node.input}
+    read = {value for node in _all_nodes(graph) for value in node.input}
     read |= {value.name for value in graph.output}
     straight = {node.output[0]: node.input[0] for node in body.node if node.op_type == "Identity"}
     for index in reversed(range(len(loop.input) - 2)):
@@ -153,7 +153,7 @@ def _bring_out(loop: Any, graph: Any) -> None:
         unused = index >= len(loop.output) or loop.output[index] not in read
         if straight.get(result, result) != value or not unused:
             continue
-        for node in _everything(body):
+        for node in _all_nodes(body):
             node.input[:] = [
                 loop.input[index + 2] if name == value else name for name in node.input
             ]
@@ -191,12 +191,12 @@ def write_out_erfc(graph: Any) -> None:
         )
 
 
-def _everything(graph: Any) -> Iterator[Any]:
+def _all_nodes(graph: Any) -> Iterator[Any]:
     """Yield all nodes of a graph, also those in bodies."""
     for node in graph.node:
         yield node
         for body in node_subgraphs(node):
-            yield from _everything(body)
+            yield from _all_nodes(body)
 
 
 OPSET = 18  # the newest that tf2onnx 1.17 writes
@@ -268,7 +268,7 @@ def convert_with_whole_loops(
 
 def make_aliases(graph: Any) -> frozenset[str]:
     """Turn nodes that stop gradients into Identity nodes, in place; return their names."""
-    stopped = [node for node in _everything(graph) if node.op_type in _STOPS]
+    stopped = [node for node in _all_nodes(graph) if node.op_type in _STOPS]
     for node in stopped:
         node.op_type = "Identity"
         del node.attribute[:]
@@ -278,7 +278,7 @@ def make_aliases(graph: Any) -> frozenset[str]:
 def hand_on_results(graph: Any, results: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Turn nodes of custom gradients into Identity nodes, in place; return their operands."""
     provided: dict[str, tuple[str, ...]] = {}
-    read = {value for node in _everything(graph) for value in node.input}
+    read = {value for node in _all_nodes(graph) for value in node.input}
     read.update(output.name for output in graph.output)
     for node in graph.node:
         if node.op_type == _HANDING and node.name in results:
@@ -647,7 +647,7 @@ def _fold_sizes_and_weights(
         if op.type == "Shape" and op.inputs[0].shape.is_fully_defined():
             shape = op.inputs[0].shape.as_list()
             constants[result.name] = np.array(shape, result.dtype.as_numpy_dtype)
-        elif op.type != "Const" and not _folds(op, result, known):
+        elif op.type != "Const" and not _is_folded(op, result, known):
             continue
         elif op.type != "Const":
             made.append(result)
@@ -661,7 +661,7 @@ def _fold_sizes_and_weights(
     return constants, types
 
 
-def _folds(op: Any, result: Any, known: set[str]) -> bool:
+def _is_folded(op: Any, result: Any, known: set[str]) -> bool:
     """Return whether an operation is computed at conversion: known inputs, no float work."""
     if op.type.startswith("Random") or result.dtype.name in ("resource", "variant"):
         return False

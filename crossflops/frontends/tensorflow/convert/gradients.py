@@ -22,7 +22,9 @@ from crossflops.frontends.tensorflow.convert.own_gradients import (
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.ir.graph import WEIGHT_MISSING, Checkpoint, Graph, Node, TensorSpec
 
-_WITHIN = "a checkpoint within another one runs again by itself, too: counted as run again once"
+_WITHIN = (
+    "a checkpoint inside another checkpoint is recomputed twice; only one recomputation is counted"
+)
 
 
 def distinct(names: Iterable[str]) -> list[str]:

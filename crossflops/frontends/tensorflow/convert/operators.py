@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import ConvertedOperation, has_known_cost, standing
+from crossflops.frontends.converted import ConvertedOperation, has_known_cost, with_source_costs
 from crossflops.frontends.tensorflow.convert.branches import COPY
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
@@ -36,7 +36,7 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     loops, branches = loop_operation_names(graph), branch_operation_names(graph)
     for op in operations(graph):
         scope, module = layers.operation_scope(op.name)
-        parent = _open(scope, module, layers, by_key)
+        parent = _open_layer_call(scope, module, layers, by_key)
         stored = {"in_loop": op.name in loops, "in_branch": op.name in branches, "gradient": False}
         operators.append(_operator_call(op, parent, module, stored, layers))
     below: dict[str, list[Call]] = {}
@@ -48,12 +48,12 @@ def operation_calls(graph: Any, layers: LayerTable) -> tuple[Call, ...]:
     return tuple(order)
 
 
-def _open(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
+def _open_layer_call(scope: str, module: int, layers: LayerTable, by_key: dict[str, Call]) -> str:
     """Return the key of the call of a layer by its name scope; add the call if it is new."""
     if not scope:
         return "(model)"
     if scope not in by_key:
-        parent = _open(*layers.parent_scope(scope), layers, by_key)
+        parent = _open_layer_call(*layers.parent_scope(scope), layers, by_key)
         by_key[scope] = _module_scope_call(scope, parent, module, layers)
     return scope
 
@@ -68,6 +68,10 @@ def _module_scope_call(key: str, parent: str | None, module: int, layers: LayerT
         module=module,
         via="call",
     )
+
+
+# Settings of a call that are no attributes of its operation.
+_OF_CALLS = ("in_loop", "in_branch", "gradient", "cut", "after", "layer")
 
 
 def _operator_call(
@@ -89,7 +93,7 @@ def _operator_call(
             **_operation_settings(op),
             **stored,
             "cut": _is_cut(op),
-            "after": _after(op, layer),
+            "after": _producer_kind(op, layer),
             "layer": layer,
         },
         inputs=inputs,
@@ -97,7 +101,7 @@ def _operator_call(
     )
 
 
-def _after(op: Any, layer: str) -> str:
+def _producer_kind(op: Any, layer: str) -> str:
     """Return what made an operation's first input: "convolution", "product", "recurrent" or ""."""
     if layer == RECURRENT:
         return "recurrent"
@@ -128,6 +132,18 @@ def _operation_inputs(op: Any) -> Iterator[TensorSpec]:
         listed = op.get_attr(argument.number_attr or argument.type_list_attr)
         for number in range(listed if isinstance(listed, int) else len(listed)):
             yield _operation_tensor_spec(f"{argument.name}_{number}", next(values))
+
+
+def _operation_argument_names(specs: Sequence[TensorSpec]) -> tuple[str, ...]:
+    """Return the names of the arguments of an operation; all tensors of a list have the name of
+    the list.
+    """
+    known = {spec.name for spec in specs}
+    lists = (spec.name.rpartition("_") for spec in specs)
+    return tuple(
+        name if number.isdecimal() and f"{name}_0" in known else f"{name}{line}{number}"
+        for name, line, number in lists
+    )
 
 
 def _operation_tensor_spec(name: str, tensor: Any) -> TensorSpec:
@@ -172,10 +188,10 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
     The Switch of a loop reads its LoopCond, and the Merge of a loop has a NextIteration.
     """
     depths: dict[str, int] = {}
-    todo = [(op, 0) for op in graph.get_operations() if _opens(op)]
+    todo = [(op, 0) for op in graph.get_operations() if _begins_conditional(op)]
     while todo:
         op, enclosing = todo.pop()
-        depth = enclosing + _opens(op) - _closes(op)
+        depth = enclosing + _begins_conditional(op) - _ends_conditional(op)
         if depth <= depths.get(op.name, 0):
             continue
         depths[op.name] = depth
@@ -184,12 +200,12 @@ def branch_operation_names(graph: Any) -> frozenset[str]:
     return frozenset(depths)
 
 
-def _opens(op: Any) -> bool:
+def _begins_conditional(op: Any) -> bool:
     """Return whether an operation is the Switch that begins a conditional, not a loop."""
     return op.type in ("Switch", "_SwitchN") and op.inputs[1].op.type != "LoopCond"
 
 
-def _closes(op: Any) -> bool:
+def _ends_conditional(op: Any) -> bool:
     """Return whether an operation is the Merge that ends a conditional, not a loop."""
     return op.type == "Merge" and all(tensor.op.type != "NextIteration" for tensor in op.inputs)
 
@@ -355,7 +371,15 @@ def link_operations(
             for body in node.bodies
         )
         path = layers.rows[call.module].path
-        return msgspec.structs.replace(node, call=call.key, path=path, bodies=bodies)
+        is_left = node.op.domain == DOMAIN and len(node.inputs) == len(call.inputs)
+        names = _operation_argument_names(call.inputs) if is_left else ()
+        return msgspec.structs.replace(
+            node,
+            call=call.key,
+            path=path,
+            bodies=bodies,
+            operand_names=names or node.operand_names,
+        )
 
     nodes_of_graph = tuple(link_node(node, "") for node in graph.nodes)
     graph = msgspec.structs.replace(graph, nodes=nodes_of_graph)
@@ -371,7 +395,7 @@ def stand_for_operations(
 ) -> Graph:
     """Return the graph with nodes counted as the operation that they were written for."""
     meant = _operation_finder(Links(frozen, origins), {call.key: call for call in calls})
-    return msgspec.structs.replace(graph, nodes=standing(graph.nodes, meant))
+    return msgspec.structs.replace(graph, nodes=with_source_costs(graph.nodes, meant))
 
 
 def _operation_finder(
@@ -398,7 +422,9 @@ def _operation_finder(
                 _fill_missing_shapes(inputs, node.inputs),
                 _fill_missing_shapes(outputs, node.outputs),
             )
-        return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, call.settings)
+        settings = {n: value for n, value in call.settings.items() if n not in _OF_CALLS}
+        names = _operation_argument_names(inputs)
+        return f"{name}@{run}", ConvertedOperation(op, inputs, outputs, settings, names)
 
     return find_operation
 
@@ -466,7 +492,7 @@ def training_step_calls(
         if call.level == "operator"
     }
     multiplying = [call for call in forward if call.target in _BACKWARD]
-    known, used = {_common_operation_name(call.key) for call in forward}, _used(graph)
+    known, used = {_common_operation_name(call.key) for call in forward}, _operations_in_use(graph)
     more = (
         msgspec.structs.replace(
             call,
@@ -480,7 +506,7 @@ def training_step_calls(
     return (*_forward_calls_of_step(of_step, forward), *more)
 
 
-def _used(graph: Any) -> set[str]:
+def _operations_in_use(graph: Any) -> set[str]:
     """Return the names of the operations on which the outputs of a graph depend.
 
     tf.recompute_grad ties the gradients of all its arguments together by one, requested or not.

@@ -18,14 +18,14 @@ from crossflops.frontends.tensorflow.convert.operators import (
 
 CUSTOM = "_gradient_op_type"
 KIND = "a tf.custom_gradient"
-_DERIVED = f"in {KIND}, which has a custom backward: counted as if differentiated by TensorFlow"
+_DERIVED = (
+    f"in {KIND}, which has a custom backward pass; counted as if TensorFlow differentiated it"
+)
 _SEVERAL = f"{_DERIVED} (it has several results)"
 _REPEATED = f"{_DERIVED} (it is in a loop or a branch)"
 _AGAIN = f"{_DERIVED} (it is in a checkpoint)"
 _NONE = "TensorFlow has no gradient of {}, so the model cannot be differentiated"
-_ZEROS = (
-    "TensorFlow's gradient of {} is zeros, whatever comes back: counted as if it were made of that"
-)
+_ZEROS = "TensorFlow returns zeros as the gradient of {}; counted as if the zeros were computed"
 # They have gradients by the loop or the function around them, not by themselves.
 _CONTROL = (
     *("Enter", "RefEnter", "Exit", "RefExit", "Switch", "RefSwitch", "Merge", "RefMerge"),

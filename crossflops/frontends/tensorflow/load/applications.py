@@ -39,9 +39,30 @@ class Applications(Library):
         return NamedModel(
             model=model,
             specs=(TensorSpec("0", "float32", (sizes.get("batch", 1), *shape), "input"),),
-            origin="the input that it is built with",
+            origin="the input of its constructor",
             sizes=("batch", "image_size"),
         )
 
 
-LIBRARIES: tuple[Library, ...] = (Applications(),)
+class KerasHub(Library):
+    """The library of targets `keras_hub:PRESET`, where the preset is a folder or a name."""
+
+    prefix = "keras_hub"
+    package = "keras_hub"
+    names_models = False
+
+    def names(self) -> Sequence[str]:
+        """Return (): presets are not in the files of the library."""
+        return ()
+
+    def make(
+        self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
+    ) -> NamedModel:
+        """Return the backbone of a preset, from its config and without its weights."""
+        hub = importlib.import_module("keras_hub")
+        options: dict[str, object] = {"load_weights": False}
+        model = hub.models.Backbone.from_preset(name, **{**options, **arguments})
+        return NamedModel(model=model)
+
+
+LIBRARIES: tuple[Library, ...] = (Applications(), KerasHub())

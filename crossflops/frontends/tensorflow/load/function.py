@@ -28,7 +28,7 @@ def function_of(
     nodes = list(graph.node)
     if any(node.op in _VARIABLES or _is_variable(node) for node in nodes):
         raise InputError(
-            "the graph has variables, and does not contain their shapes",
+            "the graph has variables, but does not contain their shapes",
             "freeze the graph (turn its variables into constants), or give the SavedModel",
         )
     requested = [node.name for node in nodes if node.op == _INPUTS[0]]
@@ -69,7 +69,7 @@ def require_tensorflow() -> None:
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
         raise NormalizeError(
-            f"Keras uses the backend {keras.backend.backend()}, and this model needs TensorFlow",
+            f"Keras uses the backend {keras.backend.backend()}, but this model needs TensorFlow",
             "set KERAS_BACKEND=tensorflow",
         )
 
@@ -171,7 +171,7 @@ def _functional_call(
         if full:
             return (lambda **named: model(named, **mode)), (), kwargs
         order = tuple(kwargs[name] for name in names)
-        return (lambda *provided: model(_one(provided), **mode)), order, {}
+        return (lambda *provided: model(_single_or_list(provided), **mode)), order, {}
     if kwargs or len(args) != len(names):
         tensors = requested if full else dict(zip(names, model.inputs, strict=True))
         raise InputError(
@@ -184,7 +184,7 @@ def _functional_call(
             args,
             {},
         )
-    return (lambda *provided: model(_one(provided), **mode)), args, {}
+    return (lambda *provided: model(_single_or_list(provided), **mode)), args, {}
 
 
 def _input_options_hint(tensors: Mapping[str, Any]) -> str:
@@ -200,7 +200,7 @@ def _input_options_hint(tensors: Mapping[str, Any]) -> str:
     return f"give one --input for each of these inputs: {' '.join(options)}"
 
 
-def _one(provided: tuple[Any, ...]) -> Any:
+def _single_or_list(provided: tuple[Any, ...]) -> Any:
     """Return the input itself if there is exactly one, otherwise a list of the inputs."""
     return provided[0] if len(provided) == 1 else list(provided)
 
@@ -224,7 +224,7 @@ def _signature_call(
     name = active_signature(model)
     if name is None:
         raise InputError(
-            f"the SavedModel has several signatures, and none is chosen: {', '.join(signatures)}",
+            f"the SavedModel has several signatures, but none is chosen: {', '.join(signatures)}",
             f"write one of them after the folder, such as FOLDER:{next(iter(signatures))}",
         )
     signature = signatures[name]

@@ -82,7 +82,9 @@ def _show_output_on_failure(load: Callable[[ModuleType], None]) -> Callable[[Mod
 
 @contextmanager
 def _descriptor_on(file: int) -> Iterator[int]:
-    """Return a context in which stderr goes to a file; it gives the real stderr's descriptor."""
+    """Return a context in which stderr goes to a file; it yields the descriptor of the real
+    stderr.
+    """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     kept = os.dup(_STDERR)

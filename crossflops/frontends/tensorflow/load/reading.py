@@ -1,6 +1,7 @@
 """Read models from files: `.keras`, HDF5, SavedModel folders, frozen graphs."""
 
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from crossflops.patches.patching import patching_attribute
 _ALONE = "load it in Python to see the whole traceback"
 _AGAIN = "save it again: model.save(FILE.keras), or model.export(FOLDER)"
 
+_UNKNOWN_OPERATION = re.compile(r"Op type not registered '(?P<name>[^']+)'")
 _OF_KERAS = (".keras", ".h5", ".hdf5")  # which any backend of Keras reads
 _KNOWN = ("keras", "builtins")  # where the classes are that Keras finds by itself
 
@@ -48,6 +50,11 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
     except TargetError:
         raise
     except (Exception, zipfile.BadZipFile) as error:
+        if unknown := _UNKNOWN_OPERATION.search(str(error)):
+            raise TargetError(
+                f"{path} has an operation that TensorFlow does not know: {unknown['name']}",
+                "call tf.load_op_library with its library in the file of --formulas",
+            ) from error
         own = _own_classes(path) if path.suffix == ".keras" else []
         if own:
             raise TargetError(

@@ -71,7 +71,9 @@ def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
 
 
 def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
-    """Return the outputs of a frozen function whose constants and inputs are rounded anew."""
+    """Return the outputs of a frozen function whose constants and inputs are rounded in another
+    way.
+    """
     import tensorflow as tf
 
     graph_def = frozen.graph.as_graph_def()

@@ -53,7 +53,7 @@ def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
     innermost: str | None = None
     begin = 0
     while begin < len(parts):
-        scope, end = _longest(parts, begin, scopes)
+        scope, end = _longest_scope(parts, begin, scopes)
         called = not begin or parts[begin - 1].startswith(_CALLS)
         if scope is not None and (
             called or innermost is None or scope.startswith(f"{innermost}/")
@@ -64,7 +64,9 @@ def scope_of(name: str, scopes: Mapping[str, Row]) -> str | None:
     return innermost
 
 
-def _longest(parts: list[str], begin: int, scopes: Mapping[str, Row]) -> tuple[str | None, int]:
+def _longest_scope(
+    parts: list[str], begin: int, scopes: Mapping[str, Row]
+) -> tuple[str | None, int]:
     """Return (longest scope that starts at part `begin`, end of it), or (None, begin + 1)."""
     for end in range(len(parts), begin, -1):
         scope = "/".join(parts[begin:end])

@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact, installed, is_module, positional, under
+from crossflops.plugins.adapter import exact_number, installed, is_module, positional, under
 
 
 class Torchinfo:
@@ -55,8 +55,8 @@ class Torchinfo:
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact(summary.total_mult_adds),
-            params=exact(summary.total_params),
+            total=exact_number(summary.total_mult_adds),
+            params=exact_number(summary.total_params),
             printed_as="mult-adds",
             entries=tuple(_entries(model, summary.summary_list)),
         )
@@ -122,12 +122,12 @@ def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
         amounts.setdefault(path, 0)
         if not row.is_leaf_layer:
             continue
-        for above in _above(path):
-            amounts[above] = amounts.get(above, 0) + exact(row.macs)
+        for above in _path_and_ancestors(path):
+            amounts[above] = amounts.get(above, 0) + exact_number(row.macs)
     return (Entry(path, amount) for path, amount in amounts.items())
 
 
-def _above(path: str) -> Iterator[str]:
+def _path_and_ancestors(path: str) -> Iterator[str]:
     """Yield the path and the paths of all ancestors of the module, the model "" last."""
     yield path
     while path:

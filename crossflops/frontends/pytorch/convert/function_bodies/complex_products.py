@@ -28,13 +28,13 @@ def _real_and_imaginary(write: BodyWriter, pairs: Any) -> list[Any]:
     return [write("Gather", pairs, write.integer(part), axis=-1) for part in (0, 1)]
 
 
-def _join(write: BodyWriter, *parts: Any) -> Any:
+def _write_stack(write: BodyWriter, *parts: Any) -> Any:
     """Write ONNX nodes that stack tensors along a new last axis; return the result."""
     last = write.integers(-1)
     return write("Concat", *(write("Unsqueeze", part, last) for part in parts), axis=-1)
 
 
-def _multiply(
+def _write_complex_product(
     write: BodyWriter, left: Any, right: Any, operator: str = "MatMul", **attributes: Any
 ) -> Any:
     """Write ONNX nodes for the complex product (a + bi)(c + di) by an operator for real ones;
@@ -46,7 +46,7 @@ def _multiply(
         """Write the node for the product of two real tensors; return the result."""
         return write(operator, first, second, **attributes)
 
-    return _join(
+    return _write_stack(
         write,
         write("Sub", product(a, c), product(b, d)),
         write("Add", product(a, d), product(b, c)),
@@ -57,7 +57,7 @@ def _complex_matmul(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> li
     """Write ONNX nodes for the product A B of complex matrices or batches; return [result], None
     if not in pairs.
     """
-    return [_multiply(write, *x)] if _are_pairs(node) else None
+    return [_write_complex_product(write, *x)] if _are_pairs(node) else None
 
 
 def _complex_linear_layer(
@@ -69,7 +69,7 @@ def _complex_linear_layer(
     if not _are_pairs(node) or len(node.operands[1].shape) != 3:
         return None
     numbers, weight, *bias = x
-    product = _multiply(write, numbers, write("Transpose", weight, perm=[1, 0, 2]))
+    product = _write_complex_product(write, numbers, write("Transpose", weight, perm=[1, 0, 2]))
     return [write("Add", product, bias[0]) if bias else product]
 
 
@@ -82,7 +82,7 @@ def _complex_addmm(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
         return None
     summand, first, second = x
     beta, alpha = (write.real(float(node.settings.get(name, 1)), summand) for name in names)
-    product = _multiply(write, first, second)
+    product = _write_complex_product(write, first, second)
     return [write("Add", write("Mul", summand, beta), write("Mul", product, alpha))]
 
 
@@ -96,9 +96,9 @@ def _complex_pair_einsum(
     if not _are_pairs(node) or len(x) > 2:
         return None
     if len(x) == 2:
-        return [_multiply(write, x[0], x[1], "Einsum", equation=equation)]
+        return [_write_complex_product(write, x[0], x[1], "Einsum", equation=equation)]
     parts = [write("Einsum", part, equation=equation) for part in _real_and_imaginary(write, x[0])]
-    return [_join(write, *parts)]
+    return [_write_stack(write, *parts)]
 
 
 BODIES: Mapping[str, Body] = {

@@ -11,7 +11,7 @@ from crossflops.frontends.pytorch.convert.function_bodies.writer import (
 )
 
 
-def _norms(write: BodyWriter, gaps: Any, power: float) -> Any:
+def _write_norms(write: BodyWriter, gaps: Any, power: float) -> Any:
     """Write ONNX nodes for the p-norm along the last axis, (sum of |x|^p)^(1/p); return the
     result.
     """
@@ -36,10 +36,10 @@ def _pairwise_vector_distances(write: BodyWriter, first: Any, second: Any, power
     """
     rows = write("Unsqueeze", first, write.integers(-2))
     columns = write("Unsqueeze", second, write.integers(-3))
-    return _norms(write, write("Sub", rows, columns), power)
+    return _write_norms(write, write("Sub", rows, columns), power)
 
 
-def _cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_cdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `torch.cdist`, the distances between the rows of two matrices; return
     [result].
     """
@@ -57,7 +57,7 @@ def _pdist(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     return [write("Compress", write("Reshape", pairs, flat), above, axis=0)]
 
 
-def _hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for `hypot` as m sqrt((a/m)^2 + (b/m)^2), m the larger of |a| and |b|;
     return [result].
 
@@ -73,7 +73,7 @@ def _hypotenuse(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[A
 
 
 BODIES: Mapping[str, Body] = {
-    "aten._cdist_forward.default": _cdist,
+    "aten._cdist_forward.default": _write_cdist,
     "aten._pdist_forward.default": _pdist,
-    "prims.hypot.default": _hypotenuse,
+    "prims.hypot.default": _write_hypotenuse,
 }

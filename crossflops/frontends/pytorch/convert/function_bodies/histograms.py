@@ -35,7 +35,7 @@ def _embedding_bag(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> lis
         rows, member = (
             write("Compress", value, write("Not", padded), axis=0) for value in (rows, member)
         )
-    combined = _combine(write, node, rows, write.as_column(member))
+    combined = _write_bag_reduction(write, node, rows, write.as_column(member))
     result = write("CastLike", combined, table)
     return [result, *(write.zeros(unread) for unread in node.results[1:])]
 
@@ -51,7 +51,7 @@ def _bag_of_each(write: BodyWriter, starts: Any, number: int) -> Any:
     return write("Sub", bags, write.integer(1))
 
 
-def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
+def _write_bag_reduction(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> Any:
     """Write ONNX nodes for the sum, mean or maximum (by the node's mode) of the rows in each bag;
     return the result.
     """
@@ -76,7 +76,7 @@ def _combine(write: BodyWriter, node: OpaqueNode, rows: Any, indices: Any) -> An
     return write("Where", filled, gather(_LOWEST, rows, "max"), write.real(0.0, rows))
 
 
-def _histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
+def _write_histogram(write: BodyWriter, node: OpaqueNode, x: Sequence[Any]) -> list[Any]:
     """Write ONNX nodes for a histogram, the count of numbers in each of several equal bins; return
     [result].
 
@@ -123,6 +123,6 @@ BODIES: Mapping[str, Body] = {
     "aten.embedding_bag.padding_idx": _embedding_bag,
     "aten.embedding_bag.default": _embedding_bag,
     "aten._embedding_bag.default": _embedding_bag,
-    "aten.histc.default": _histogram,
+    "aten.histc.default": _write_histogram,
     "aten.bincount.default": _histogram_weight_sums,
 }

@@ -27,7 +27,7 @@ def _write_grouped_product(
     if axes == (3, 3):
         return [write("CastLike", write("MatMul", first, second), x[0])]
     cut = node.operands[1 if axes == (3, 2, 1) else 0].shape[0 if axes[0] == 2 != axes[1] else -1]
-    member = _members(write, x[2], cut)
+    member = _write_membership(write, x[2], cut)
     zero = write.real(0.0, first)
     if axes == (2, 3, 1):
         own = write("Where", write("Unsqueeze", member, write.integers(2)), first, zero)
@@ -43,7 +43,7 @@ def _write_grouped_product(
     return [write("CastLike", product, x[0])]
 
 
-def _members(write: BodyWriter, offsets: Any, number: int) -> Any:
+def _write_membership(write: BodyWriter, offsets: Any, number: int) -> Any:
     """Write ONNX nodes for a boolean matrix [groups, indices], True where an index is in a group;
     return it.
     """

@@ -134,11 +134,11 @@ def _write_recurrent_layers(
                 kept.append(write("Unsqueeze", end, write.integers(0)))
         rows = write("Concat", *outputs, axis=-1)
         if settings.get("train") and settings.get("dropout") and layer < layers - 1:
-            rows = _drop(write, rows, float(settings["dropout"]))
+            rows = _write_dropout(write, rows, float(settings["dropout"]))
     return [rows, *(write("Concat", *kept, axis=0) for kept in last)]
 
 
-def _drop(write: BodyWriter, rows: Any, share: float) -> Any:
+def _write_dropout(write: BodyWriter, rows: Any, share: float) -> Any:
     """Write the ONNX node for a dropout in training mode with probability `share`; return the
     result.
     """

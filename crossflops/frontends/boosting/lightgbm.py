@@ -1,0 +1,82 @@
+"""The trees of a model of LightGBM, from its text.
+
+Source: src/boosting/gbdt_model_text.cpp and src/io/tree.cpp of LightGBM.
+"""
+
+from typing import Any
+
+from crossflops.errors import NormalizeError
+from crossflops.frontends.boosting.trees import LEAF, BoostedTrees, Tree
+
+_LOGISTIC = ("binary", "multiclassova", "cross_entropy")
+_EXPONENTIAL = ("poisson", "gamma", "tweedie")
+
+
+def lightgbm_trees(text: str, name: str) -> BoostedTrees:
+    """Return the trees of a model. Raises KeyError, ValueError for texts of another form."""
+    blocks = text.split("\nend of trees", 1)[0].split("\nTree=")
+    header = _block_fields(blocks[0])
+    rows = [_block_fields(block) for block in blocks[1:]]
+    trees = tuple(_text_tree(row) for row in rows)
+    outputs = int(header["num_tree_per_iteration"])
+    objective = header.get("objective", "").split(" ")[0]
+    transform, classes = "NONE", 0
+    if objective in _LOGISTIC:
+        transform = "LOGISTIC"
+    elif objective == "multiclass":
+        transform = "SOFTMAX"
+    elif objective in _EXPONENTIAL:
+        transform = "EXP"
+    if objective in ("multiclass", "multiclassova"):
+        classes = int(header["num_class"])
+    elif objective == "binary":
+        classes = 2
+    leaves = sum(len(tree.leaves) for tree in trees)
+    return BoostedTrees(
+        library="lightgbm",
+        name=name,
+        features=int(header["max_feature_idx"]) + 1,
+        trees=trees,
+        outputs=outputs,
+        groups=tuple(number % outputs for number in range(len(trees))),
+        classes=classes,
+        transform=transform,
+        averaged="average_output" in header,
+        thresholds=sum(len(tree.left) for tree in trees) - leaves,
+        values=leaves,
+        dtype="float64",
+    )
+
+
+def _block_fields(block: str) -> dict[str, str]:
+    """Return the lines `key=value` of a block; a line without a value has an empty one."""
+    return dict(line.partition("=")[::2] for line in block.splitlines() if line)
+
+
+def _text_tree(row: dict[str, Any]) -> Tree:
+    """Return a tree: its inner nodes stand in front of its leaves, which are negative children."""
+    leaves = int(row["num_leaves"])
+    if row.get("is_linear", "0").strip() == "1":
+        raise NormalizeError(
+            "the trees of the file have linear models in their leaves, which have no formula",
+            "train without linear_tree to count the model",
+        )
+    if leaves < 2:
+        return Tree((0,), (LEAF,), (LEAF,))
+    inner = leaves - 1
+    columns = {
+        key: [int(word) for word in row[key].split()]
+        for key in ("split_feature", "left_child", "right_child")
+    }
+    if any(len(column) != inner for column in columns.values()):
+        raise ValueError(f"a tree of {leaves} leaves has tables of another length")
+
+    def child_nodes(key: str) -> tuple[int, ...]:
+        """Return the children of all nodes; leaf number n is behind the inner nodes."""
+        made = [child if child >= 0 else inner + ~child for child in columns[key]]
+        if max(made) >= inner + leaves:
+            raise ValueError("a branch leads to a leaf that is not there")
+        return (*made, *(LEAF for _ in range(leaves)))
+
+    features = (*columns["split_feature"], *(0 for _ in range(leaves)))
+    return Tree(features, child_nodes("left_child"), child_nodes("right_child"))

@@ -1,0 +1,155 @@
+"""An OpenVINO IR file -> an ONNX model without weights, and from it the graph and its modules."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsWarning, InputError
+from crossflops.frontends.converted import with_graph_identity
+from crossflops.frontends.onnx.binding import OnnxFile
+from crossflops.frontends.onnx.reading import normalize_written_model
+from crossflops.frontends.openvino.control import write_control
+from crossflops.frontends.openvino.file import OpenvinoFile
+from crossflops.frontends.openvino.operators import write_operation
+from crossflops.frontends.openvino.reading import IrLayer, IrNet, read_ir_model
+from crossflops.frontends.openvino.writer import (
+    DOMAIN,
+    OPSET,
+    IrWriter,
+    iterate_layers,
+    type_number,
+)
+from crossflops.ir.graph import Control, Graph, TensorSpec
+from crossflops.ir.trace import Setting, Trace
+from crossflops.load.protobuf import messages
+from crossflops.load.validation import validate
+
+_CONTROL = ("If", "Loop", "TensorIterator")
+_IR_VERSION = 11
+_VIEWS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def build_openvino_graph(
+    file: OpenvinoFile, control: Control, setting: Setting
+) -> tuple[Graph, Trace]:
+    """Return the graph of a file, and its modules. Raises TargetError, InputError."""
+    if setting.training:
+        raise InputError(
+            "--train-mode has no effect on a file of OpenVINO, which is only for inference",
+            "leave out --train-mode",
+        )
+    net = read_ir_model(Path(file.path))
+    model, storage = write_model(net, file)
+    _warn_of_state(net)
+    described = OnnxFile(path=file.path, specs=file.specs, control=control)
+    made = [model]
+    del model
+    graph, trace = normalize_written_model(made.pop, described, setting)
+    graph = _retype_weights(graph, dict(storage)) if storage else graph
+    graph = with_graph_identity(graph, graph.name) if storage else graph
+    return graph, msgspec.structs.replace(trace, framework="openvino")
+
+
+def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
+    """Return the graph with weights in the types in which they are stored; `types` has them by
+    the results of the conversions, and gets those of moved ones.
+
+    Kernels convert a weight as they read it.
+    """
+
+    def retype(spec: TensorSpec | None) -> TensorSpec | None:
+        """Return a value in its type."""
+        if spec is None or spec.name not in types:
+            return spec
+        return msgspec.structs.replace(spec, dtype=types[spec.name])
+
+    nodes = []
+    for node in graph.nodes:
+        results = [spec.name for spec in node.outputs if spec is not None]
+        data = node.inputs[0].name if node.inputs and node.inputs[0] is not None else ""
+        converts = bool(results) and results[0] in types
+        if node.op.type in _VIEWS and data in types:
+            types[results[0]] = types[data]
+        nodes.append(
+            msgspec.structs.replace(
+                node,
+                inputs=tuple(map(retype, node.inputs)),
+                outputs=tuple(map(retype, node.outputs)),
+                bodies=tuple(_retype_weights(body, types) for body in node.bodies),
+                folded=node.folded or converts,
+            )
+        )
+    return msgspec.structs.replace(graph, nodes=tuple(nodes))
+
+
+def write_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
+    """Return an ONNX model of a file, and the types in which it stores converted weights."""
+    model = messages().ModelProto(ir_version=_IR_VERSION)
+    model.opset_import.add(domain="", version=OPSET)
+    model.opset_import.add(domain=DOMAIN, version=1)
+    model.graph.name = net.name or Path(file.path).stem
+    writer = IrWriter(net, model.graph, file.weights)
+    _write_net(writer)
+    validate(model)
+    return model, writer.storage
+
+
+def _write_net(writer: IrWriter) -> None:
+    """Write all layers of a model or a body."""
+    is_body = bool(writer.prefix)
+    for layer in iterate_layers(writer.net):
+        writer.begin_layer(layer)
+        if layer.kind == "Parameter":
+            if not is_body:
+                _add_parameter(writer, layer)
+        elif layer.kind == "Const":
+            writer.write_constant()
+        elif layer.kind in ("Result", "Assign"):
+            if not is_body:
+                _add_result(writer)
+        elif layer.kind in _CONTROL and layer.bodies:
+            write_control(writer, _write_net)
+        else:
+            write_operation(writer)
+            if not is_body:
+                writer.declare_results()
+
+
+def _add_parameter(writer: IrWriter, layer: IrLayer) -> None:
+    """Add an input of the model, with the sizes that the file fixes."""
+    value = writer.graph.input.add(name=writer.result_value())
+    tensor = value.type.tensor_type
+    tensor.elem_type = type_number(layer.data.get("element_type", layer.outputs[0].precision)) or 1
+    written = layer.data.get("shape", "")
+    if "..." in written:
+        return  # the number of axes is open
+    tensor.shape.SetInParent()
+    for word in written.split(",") if written.strip() else ():
+        dim = tensor.shape.dim.add()
+        if word.strip().isdecimal():
+            dim.dim_value = int(word)
+
+
+def _add_result(writer: IrWriter) -> None:
+    """Add an output of the model: what a Result takes, or what a variable keeps."""
+    value = writer.operand(0)
+    taken = {output.name for output in writer.graph.output}
+    stored = {tensor.name for tensor in writer.graph.initializer}
+    provided = {tensor.name for tensor in writer.graph.input}
+    if value in taken | stored | provided:
+        value = writer.add_node("Identity", [value])
+    writer.graph.output.add(name=value)
+
+
+def _warn_of_state(net: IrNet) -> None:
+    """Warn that variables are counted as they begin."""
+    count = sum(layer.kind == "ReadValue" for layer in net.layers)
+    if count:
+        warnings.warn(
+            f"the model keeps {count} variables between its runs, such as keys and values: the "
+            "first run is counted, which begins with their initial values",
+            CrossflopsWarning,
+            stacklevel=2,
+        )

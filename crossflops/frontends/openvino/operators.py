@@ -1,0 +1,997 @@
+"""Each operation of OpenVINO's opsets 1 to 16 as nodes of ai.onnx, whose formulas are known.
+
+Operands have the same order of axes in both. An operation that has no operator in ONNX, or needs
+the value of an operand that the file computes, is named and not counted.
+Source: https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets.html
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from crossflops.frontends.openvino.recurrent import write_cell, write_sequence
+from crossflops.frontends.openvino.writer import INT64, IrWriter, type_number
+
+Write: TypeAlias = Callable[[IrWriter], None]
+_MOST = (1 << 63) - 1  # the end of a slice that has none
+
+
+def _single_node(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
+    """Return the writer of an operation that is one node of its first operands."""
+
+    def write(writer: IrWriter) -> None:
+        """Write the node."""
+        writer.write_result(kind, writer.operands()[:operands], **attributes)
+
+    return write
+
+
+def _node_pair(first: str, second: str, operands: int = 1) -> Write:
+    """Return the writer of an operation that is one function of another's result."""
+
+    def write(writer: IrWriter) -> None:
+        """Write both nodes."""
+        writer.write_result(second, [writer.add_node(first, writer.operands()[:operands])])
+
+    return write
+
+
+# Products.
+
+
+def _window_attributes(writer: IrWriter) -> dict[str, Any]:
+    """Return strides, dilations and padding of a window."""
+    attributes: dict[str, Any] = {}
+    for name, own in (("strides", "strides"), ("dilations", "dilations")):
+        if values := writer.integers_attribute(name):
+            attributes[own] = values
+    automatic = {"same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER", "valid": "VALID"}.get(
+        writer.text_attribute("auto_pad").lower()
+    )
+    if automatic:
+        attributes["auto_pad"] = automatic
+    elif pads := (
+        *writer.integers_attribute("pads_begin"),
+        *writer.integers_attribute("pads_end"),
+    ):
+        attributes["pads"] = pads
+    return attributes
+
+
+def _filters_of_groups(writer: IrWriter, is_back: bool) -> tuple[str, int] | None:
+    """Return the filters of a grouped convolution as ONNX has them, and the number of groups.
+
+    [G, M/G, C/G, k...] -> [M, C/G, k...], transposed [G, C/G, M/G, k...] -> [C, M/G, k...].
+    """
+    groups, rows, *rest = writer.operand_port(1).dims
+    if min(writer.operand_port(1).dims) < 0:
+        return None
+    shape = writer.add_integers((groups * rows, *rest))
+    return writer.add_node("Reshape", [writer.operand(1), shape]), groups
+
+
+def _convolution_writer(has_groups: bool) -> Write:
+    """Return the writer of a convolution."""
+
+    def write(writer: IrWriter) -> None:
+        """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
+        weight, groups = writer.operand(1), 1
+        if has_groups:
+            filters = _filters_of_groups(writer, False)
+            if filters is None:
+                writer.write_unknown()
+                return
+            weight, groups = filters
+        writer.write_result(
+            "Conv", [writer.operand(0), weight], group=groups, **_window_attributes(writer)
+        )
+
+    return write
+
+
+def _back_convolution(has_groups: bool) -> Write:
+    """Return the writer of a transposed convolution."""
+
+    def write(writer: IrWriter) -> None:
+        """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
+        attributes = _window_attributes(writer)
+        weight, groups = writer.operand(1), 1
+        if has_groups:
+            filters = _filters_of_groups(writer, True)
+            if filters is None:
+                writer.write_unknown()
+                return
+            weight, groups = filters
+        if writer.has_operand(2):
+            sizes = writer.constant_integers(2)
+            if sizes is None:
+                writer.write_unknown()
+                return
+            attributes["output_shape"] = sizes
+            attributes.pop("pads", None)
+        elif padding := writer.integers_attribute("output_padding"):
+            attributes["output_padding"] = padding
+        writer.write_result(
+            "ConvTranspose", [writer.operand(0), weight], group=groups, **attributes
+        )
+
+    return write
+
+
+def _write_deformable(writer: IrWriter) -> None:
+    """Write DeformableConvolution: X, offsets, filters, and a mask."""
+    groups = {
+        "group": writer.integer_attribute("group", 1),
+        "offset_group": writer.integer_attribute("deformable_group", 1),
+    }
+    x, offsets, weight = (writer.operand(at) for at in range(3))
+    mask = writer.operand(3)
+    writer.write_result(
+        "DeformConv", [x, weight, offsets, "", mask], **groups, **_window_attributes(writer)
+    )
+
+
+def _swap_last_axes(writer: IrWriter, at: int) -> str:
+    """Return an operand with its last two axes in the other order."""
+    rank = writer.operand_rank(at)
+    if rank < 2:
+        return writer.operand(at)
+    order = (*range(rank - 2), rank - 1, rank - 2)
+    return writer.add_node("Transpose", [writer.operand(at)], perm=order)
+
+
+def _write_matmul(writer: IrWriter) -> None:
+    """Write MatMul, either factor of which may be transposed."""
+    factors = [
+        _swap_last_axes(writer, at) if writer.flag_attribute(name) else writer.operand(at)
+        for at, name in enumerate(("transpose_a", "transpose_b"))
+    ]
+    writer.write_result("MatMul", factors)
+
+
+def _write_attention(writer: IrWriter) -> None:
+    """Write ScaledDotProductAttention of Q, K, V [..., L, E], with a mask and a scale."""
+    if writer.operand_rank(0) not in (3, 4):
+        writer.write_unknown()
+        return
+    is_flat = writer.operand_rank(0) == 3
+    operands = [writer.operand(at) for at in range(3)]
+    if is_flat:  # a batch without heads
+        axes = writer.add_integers((1,))
+        operands = [writer.add_node("Unsqueeze", [value, axes]) for value in operands]
+    mask = writer.operand(3) if writer.has_operand(3) and writer.operand_rank(3) else ""
+    if mask and is_flat and writer.operand_rank(3) == 3:
+        mask = writer.add_node("Unsqueeze", [mask, writer.add_integers((1,))])
+    attributes: dict[str, Any] = {"is_causal": int(writer.flag_attribute("causal"))}
+    if writer.has_operand(4) and (scale := writer.constant_numbers(4)):
+        attributes["scale"] = float(scale[0])
+    if not is_flat:
+        writer.write_result("Attention", [*operands, mask], **attributes)
+        return
+    heads = writer.add_node("Attention", [*operands, mask], **attributes)
+    writer.write_result("Squeeze", [heads, writer.add_integers((1,))])
+
+
+# Pools, reductions, resampling.
+
+
+def _write_max_pool(writer: IrWriter) -> None:
+    """Write MaxPool; from opset 8 on its second result has the indices of the maxima."""
+    attributes = _window_attributes(writer) | {"kernel_shape": writer.integers_attribute("kernel")}
+    attributes["ceil_mode"] = int(
+        writer.text_attribute("rounding_type", "floor").startswith("ceil")
+    )
+    if len(writer.layer.outputs) < 2:
+        writer.write_result("MaxPool", [writer.operand(0)], **attributes)
+    elif writer.output_type(1) == INT64:
+        results = [writer.result_value(), writer.result_value(1)]
+        writer.add_node("MaxPool", [writer.operand(0)], results, **attributes)
+    else:
+        indices = f"{writer.result_value(1)}:int64"
+        writer.add_node(
+            "MaxPool", [writer.operand(0)], [writer.result_value(), indices], **attributes
+        )
+        writer.add_node("Cast", [indices], [writer.result_value(1)], to=writer.output_type(1))
+
+
+def _write_average_pool(writer: IrWriter) -> None:
+    """Write AvgPool."""
+    attributes = _window_attributes(writer) | {"kernel_shape": writer.integers_attribute("kernel")}
+    attributes["ceil_mode"] = int(
+        writer.text_attribute("rounding_type", "floor").startswith("ceil")
+    )
+    attributes["count_include_pad"] = int(not writer.flag_attribute("exclude-pad", True))
+    writer.write_result("AveragePool", [writer.operand(0)], **attributes)
+
+
+def _adaptive_pool(kind: str) -> Write:
+    """Return the writer of an adaptive pool, which needs sizes that its windows divide."""
+
+    def write(writer: IrWriter) -> None:
+        """Write the pool whose windows are all alike, or name the operation."""
+        area, sizes = writer.operand_port(0).dims[2:], writer.constant_integers(1)
+        if sizes is None or len(writer.layer.outputs) > 1:
+            writer.write_unknown()
+        elif set(sizes) == {1}:
+            writer.write_result(f"Global{kind}", [writer.operand(0)])
+        elif min(area) > 0 and not any(
+            side % size for side, size in zip(area, sizes, strict=True)
+        ):
+            steps = tuple(side // size for side, size in zip(area, sizes, strict=True))
+            writer.write_result(kind, [writer.operand(0)], kernel_shape=steps, strides=steps)
+        else:
+            writer.write_unknown()
+
+    return write
+
+
+def _axes_reduction(kind: str) -> Write:
+    """Return the writer of a reduction along the axes of the second input."""
+
+    def write(writer: IrWriter) -> None:
+        """Write the reduction."""
+        # of a vector all axes, for which ONNX needs none: sizes are computed so
+        axes = [writer.as_int64(1)] if writer.operand_rank(0) != 1 else []
+        keeps = int(writer.flag_attribute("keep_dims"))
+        writer.write_result(kind, [writer.operand(0), *axes], keepdims=keeps)
+
+    return write
+
+
+_RESIZE_MODES = {
+    "nearest": "nearest", "linear": "linear", "linear_onnx": "linear", "cubic": "cubic",
+    "bilinear_pillow": "linear", "bicubic_pillow": "cubic",
+}  # fmt: skip
+
+
+def _write_interpolate(writer: IrWriter) -> None:
+    """Write Interpolate: sizes or scales of some axes; of the first version always sizes."""
+    mode = _RESIZE_MODES.get(writer.text_attribute("mode"), "linear")
+    if writer.layer.opset in ("opset1", "opset2", "opset3"):
+        axes, by_scales, sizes_at, scales_at = writer.integers_attribute("axes"), False, 1, 1
+    else:
+        by_scales = writer.text_attribute("shape_calculation_mode") == "scales"
+        is_newest = writer.layer.opset not in (
+            "opset4",
+            "opset5",
+            "opset6",
+            "opset7",
+            "opset8",
+            "opset9",
+            "opset10",
+        )
+        sizes_at, scales_at = (1, 1) if is_newest else (1, 2)
+        at = 2 if is_newest else 3
+        axes_read = (
+            writer.constant_integers(at)
+            if writer.has_operand(at)
+            else tuple(range(writer.operand_rank(0)))
+        )
+        if axes_read is None:
+            writer.write_unknown()
+            return
+        axes = axes_read
+    attributes: dict[str, Any] = {"mode": mode, "axes": axes}
+    if writer.flag_attribute("antialias"):
+        attributes["antialias"] = 1
+    if by_scales:
+        scales = writer.operand(scales_at)
+        if type_number(writer.operand_port(scales_at).precision) != 1:
+            scales = writer.add_node("Cast", [scales], to=1)
+        writer.write_result("Resize", [writer.operand(0), "", scales], **attributes)
+    else:
+        operands = [writer.operand(0), "", "", writer.as_int64(sizes_at)]
+        writer.write_result("Resize", operands, **attributes)
+
+
+# Norms and functions of elements.
+
+
+def _write_mvn(writer: IrWriter) -> None:
+    """Write MVN, (X - mean) / deviation, or the mean alone where it says so."""
+    if writer.has_operand(1):
+        axes = writer.constant_integers(1)
+    elif across := writer.integers_attribute("reduction_axes"):
+        axes = across
+    else:
+        first = 1 if writer.flag_attribute("across_channels") else 2
+        axes = tuple(range(first, writer.operand_rank(0)))
+    if axes is None:
+        writer.write_unknown()
+        return
+    axes = tuple(axis % writer.operand_rank(0) for axis in axes)
+    if writer.flag_attribute("normalize_variance", True):
+        writer.write_result("MeanVarianceNormalization", [writer.operand(0)], axes=axes)
+        return
+    mean = writer.add_node(
+        "ReduceMean", [writer.operand(0), writer.add_integers(axes)], keepdims=1
+    )
+    writer.write_result("Sub", [writer.operand(0), mean])
+
+
+def _write_normalize(writer: IrWriter) -> None:
+    """Write NormalizeL2: X divided by the root of the sum of its squares along some axes."""
+    axes = writer.constant_integers(1)
+    if axes is not None and len(axes) == 1:
+        writer.write_result("LpNormalization", [writer.operand(0)], axis=axes[0], p=2)
+        return
+    norm = writer.add_node("ReduceL2", [writer.operand(0), writer.as_int64(1)], keepdims=1)
+    writer.write_result("Div", [writer.operand(0), norm])
+
+
+def _write_batch_norm(writer: IrWriter) -> None:
+    """Write BatchNormInference; its first version has the data behind the scale and the shift."""
+    data, scale, shift = (
+        (0, 1, 2)
+        if writer.layer.opset not in ("opset1", "opset2", "opset3", "opset4")
+        else (2, 0, 1)
+    )
+    operands = [writer.operand(at) for at in (data, scale, shift, 3, 4)]
+    writer.write_result("BatchNormalization", operands)
+
+
+def _write_group_norm(writer: IrWriter) -> None:
+    """Write GroupNormalization as the normalization of each group, times a scale, plus a shift.
+
+    ONNX infers no shape for its own operator.
+    """
+    data, groups = writer.operand(0), writer.integer_attribute("num_groups", 1)
+    grouped = writer.add_node("Reshape", [data, writer.add_integers((0, groups, -1))])
+    normal = writer.add_node("MeanVarianceNormalization", [grouped], axes=(2,))
+    full = writer.add_node("Reshape", [normal, writer.add_node("Shape", [data])])
+    shape = writer.add_integers((-1, *(1 for _ in range(writer.operand_rank(0) - 2))))
+    scale, shift = (writer.add_node("Reshape", [writer.operand(at), shape]) for at in (1, 2))
+    writer.write_result("Add", [writer.add_node("Mul", [full, scale]), shift])
+
+
+def _write_lrn(writer: IrWriter) -> None:
+    """Write LRN over neighbouring channels."""
+    writer.write_result("LRN", [writer.operand(0)], size=writer.integer_attribute("size", 1))
+
+
+def _write_rms(writer: IrWriter) -> None:
+    """Write RMS, x / sqrt(mean(x^2)) times a scale, over the last axis."""
+    writer.write_result("RMSNormalization", writer.operands()[:2], axis=-1)
+
+
+def _write_clamp(writer: IrWriter) -> None:
+    """Write Clamp between two numbers."""
+    dtype = type_number(writer.operand_port(0).precision)
+    if dtype in (1, 10, 11, 16):
+        bounds = [writer.add_float(writer.float_attribute(name), dtype) for name in ("min", "max")]
+    else:
+        bounds = [
+            writer.add_integers((writer.integer_attribute(name),), dtype, scalar=True)
+            for name in ("min", "max")
+        ]
+    writer.write_result("Clip", [writer.operand(0), *bounds])
+
+
+def _write_gelu(writer: IrWriter) -> None:
+    """Write Gelu, by tanh if it is approximate."""
+    form = "tanh" if writer.text_attribute("approximation_mode").lower() == "tanh" else "none"
+    writer.write_result("Gelu", [writer.operand(0)], approximate=form)
+
+
+def _write_swish(writer: IrWriter) -> None:
+    """Write Swish: x times the logistic function of x, or of beta x."""
+    inner = writer.operand(0)
+    if writer.has_operand(1) and writer.constant_numbers(1) != (1.0,):
+        inner = writer.add_node("Mul", [inner, writer.operand(1)])
+    writer.write_result("Mul", [writer.operand(0), writer.add_node("Sigmoid", [inner])])
+
+
+def _write_prelu(writer: IrWriter) -> None:
+    """Write PRelu, whose slope is one for each channel or for all."""
+    slope, rank = writer.operand(1), writer.operand_rank(0)
+    if writer.operand_rank(1) == 1 and rank > 2 and writer.operand_port(1).dims != (1,):
+        shape = (-1, *(1 for _ in range(rank - 2)))
+        slope = writer.add_node("Reshape", [slope, writer.add_integers(shape)])
+    writer.write_result("PRelu", [writer.operand(0), slope])
+
+
+def _write_squared_difference(writer: IrWriter) -> None:
+    """Write SquaredDifference."""
+    difference = writer.add_node("Sub", writer.operands()[:2])
+    writer.write_result("Mul", [difference, difference])
+
+
+def _write_softmax(kind: str) -> Write:
+    """Return the writer of a softmax along its axis."""
+
+    def write(writer: IrWriter) -> None:
+        """Write the softmax."""
+        writer.write_result(kind, [writer.operand(0)], axis=writer.integer_attribute("axis", 1))
+
+    return write
+
+
+def _write_elu(writer: IrWriter) -> None:
+    """Write Elu."""
+    writer.write_result("Elu", [writer.operand(0)], alpha=writer.float_attribute("alpha", 1.0))
+
+
+def _write_fake_quantize(writer: IrWriter) -> None:
+    """Write FakeQuantize as QuantizeLinear and DequantizeLinear: kernels read what is between.
+
+    More than 256 levels take 16 bits, at most 16 levels 4 bits.
+    """
+    levels = writer.integer_attribute("levels", 256)
+    bounds = writer.constant_numbers(1)
+    signed = bounds is None or min(bounds) < 0
+    number = {(4, True): 22, (4, False): 21, (8, True): 3, (8, False): 2}.get(
+        (4 if levels <= 16 else 8, signed), 3
+    )
+    if levels > 256:
+        number = 5 if signed else 4
+    dtype = type_number(writer.operand_port(0).precision)
+    scale = writer.add_float(1.0, dtype)
+    zero = writer.add_type_zero("zero", number)
+    quantized = writer.add_node("QuantizeLinear", [writer.operand(0), scale, zero])
+    writer.write_result("DequantizeLinear", [quantized, scale, zero])
+
+
+def _write_promotion(writer: IrWriter) -> None:
+    """Write ConvertPromoteTypes: both operands in the type that their results have."""
+    for at in range(2):
+        to = writer.output_type(at)
+        if to:
+            writer.add_node("Cast", [writer.operand(at)], [writer.result_value(at)], to=to)
+        else:
+            writer.add_node("Identity", [writer.operand(at)], [writer.result_value(at)])
+
+
+# Weights that are stored in another type than the one they are computed in.
+
+
+def _write_convert(writer: IrWriter) -> None:
+    """Write Convert; of a stored weight the type in which the file has it is noted."""
+    writer.write_result("Cast", [writer.operand(0)], to=writer.output_type())
+    stored = writer.weights_of.get(writer.operand(0))
+    if stored and writer.output_type() in _FLOAT_TYPES:
+        writer.storage[writer.result_value()] = stored
+
+
+_FLOAT_TYPES = (1, 10, 11, 16)  # TensorProto.DataType
+_VIEWS = ("Convert", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def _weight_behind_scale(writer: IrWriter) -> tuple[int, int] | None:
+    """Return layer and port of the constant of a compressed weight, (q - zero) * scale."""
+    layer = writer.operand_maker(0)
+    if layer is not None and layer.kind == "Subtract":
+        source = writer.net.edges.get((layer.number, layer.inputs[0].number))
+        layer = writer.layers.get(source[0]) if source else None
+    if layer is None or layer.kind != "Convert":
+        return None
+    source = writer.net.edges.get((layer.number, layer.inputs[0].number))
+    stored = writer.layers.get(source[0]) if source else None
+    if source is None or stored is None or stored.kind != "Const":
+        return None
+    is_packed = stored.data.get("element_type") in _COMPRESSED
+    return source if is_packed and writer.operand_constant(1) is not None else None
+
+
+_COMPRESSED = ("i8", "u8", "i4", "u4", "u2", "nf4", "f8e4m3", "f8e5m2", "f4e2m1")
+
+
+def _write_multiply(writer: IrWriter) -> None:
+    """Write Multiply; the scale of a compressed weight is that of DequantizeLinear."""
+    source = _weight_behind_scale(writer)
+    if source is None:
+        writer.write_result("Mul", writer.operands()[:2])
+        return
+    dtype = writer.output_type()
+    stored = writer.values[source]
+    writer.write_result("DequantizeLinear", [stored, writer.add_float(1.0, dtype)])
+    writer.weights_of[writer.result_value()] = writer.constant_types[stored]
+
+
+# Movement of data.
+
+
+def _write_reshape(writer: IrWriter) -> None:
+    """Write Reshape; a 0 of its shape is the size of the operand if it is special."""
+    allow = int(not writer.flag_attribute("special_zero"))
+    writer.write_result("Reshape", [writer.operand(0), writer.as_int64(1)], allowzero=allow)
+
+
+def _write_transpose(writer: IrWriter) -> None:
+    """Write Transpose; without an order the axes are reversed."""
+    order = writer.constant_integers(1)
+    if order is None:
+        writer.write_unknown()
+    elif order:
+        writer.write_result("Transpose", [writer.operand(0)], perm=order)
+    else:
+        writer.write_result("Transpose", [writer.operand(0)])
+
+
+def _write_axes(kind: str) -> Write:
+    """Return the writer of an operation that adds or removes axes."""
+
+    def write(writer: IrWriter) -> None:
+        """Write the node."""
+        axes = [writer.as_int64(1)] if writer.has_operand(1) else []
+        writer.write_result(kind, [writer.operand(0), *axes])
+
+    return write
+
+
+def _write_concat(writer: IrWriter) -> None:
+    """Write Concat along an axis."""
+    writer.write_result("Concat", writer.operands(), axis=writer.integer_attribute("axis"))
+
+
+def _constant_axis(writer: IrWriter, at: int, default: int = 0) -> int | None:
+    """Return an axis that is a constant input; None if it is computed."""
+    values = writer.constant_integers(at) if writer.has_operand(at) else (default,)
+    return values[0] if values else None
+
+
+def _write_split(writer: IrWriter) -> None:
+    """Write Split into equal parts."""
+    axis = _constant_axis(writer, 1)
+    if axis is None:
+        writer.write_unknown()
+        return
+    results = [writer.result_value(at) for at in range(len(writer.layer.outputs))]
+    writer.add_node("Split", [writer.operand(0)], results, axis=axis, num_outputs=len(results))
+
+
+def _write_variadic_split(writer: IrWriter) -> None:
+    """Write VariadicSplit; a length of -1 is what the others leave."""
+    axis, lengths = _constant_axis(writer, 1), writer.constant_integers(2)
+    if axis is None:
+        writer.write_unknown()
+        return
+    results = [writer.result_value(at) for at in range(len(writer.layer.outputs))]
+    fixed = tuple(port.dims[axis] if port.dims else -1 for port in writer.layer.outputs)
+    parts: list[int | str] = list(lengths or writer.vector_elements(2))
+    if not parts and min(fixed) >= 0:
+        parts = list(fixed)
+    if -1 in parts:
+        at = axis % writer.operand_rank(0)
+        rest = writer.add_node("Shape", [writer.operand(0)], start=at, end=at + 1)
+        for part in (part for part in parts if part != -1):
+            taken = writer.add_integers((part,)) if isinstance(part, int) else part
+            rest = writer.add_node("Sub", [rest, taken])
+        parts = [rest if part == -1 else part for part in parts]
+    sizes = _vector_value(writer, parts) if parts else writer.as_int64(2)
+    writer.add_node("Split", [writer.operand(0), sizes], results, axis=axis)
+
+
+def _write_gather(writer: IrWriter) -> None:
+    """Write Gather along an axis; axes of a batch have indices of their own."""
+    axis, batch = _constant_axis(writer, 2), writer.integer_attribute("batch_dims")
+    if axis is None:
+        writer.write_unknown()
+        return
+    indices = writer.operand(1)
+    if type_number(writer.operand_port(1).precision) not in (6, INT64):
+        indices = writer.add_node("Cast", [indices], to=INT64)
+    if not batch:
+        writer.write_result("Gather", [writer.operand(0), indices], axis=axis)
+        return
+    if axis % writer.operand_rank(0) != batch % writer.operand_rank(1):
+        writer.write_unknown()
+        return
+    indices = writer.as_int64(1, vector=False)
+    last = writer.add_node("Unsqueeze", [indices, writer.add_integers((-1,))])
+    writer.write_result(
+        "GatherND", [writer.operand(0), last], batch_dims=batch % writer.operand_rank(1)
+    )
+
+
+def _write_gather_nd(writer: IrWriter) -> None:
+    """Write GatherND."""
+    operands = [writer.operand(0), writer.as_int64(1, vector=False)]
+    writer.write_result("GatherND", operands, batch_dims=writer.integer_attribute("batch_dims"))
+
+
+def _write_gather_elements(writer: IrWriter) -> None:
+    """Write GatherElements."""
+    writer.write_result(
+        "GatherElements", writer.operands()[:2], axis=writer.integer_attribute("axis")
+    )
+
+
+def _write_scatter_elements(writer: IrWriter) -> None:
+    """Write ScatterElementsUpdate along an axis; a reduction adds, multiplies or compares."""
+    axis = _constant_axis(writer, 3)
+    names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
+    reduction = names.get(writer.text_attribute("reduction"), "none")
+    if axis is None or writer.text_attribute("reduction") == "mean":
+        writer.write_unknown()
+        return
+    operands = writer.operands()[:3]
+    writer.write_result("ScatterElements", operands, axis=axis, reduction=reduction)
+
+
+def _write_scatter_nd(writer: IrWriter) -> None:
+    """Write ScatterNDUpdate."""
+    names = {"sum": "add", "prod": "mul", "min": "min", "max": "max"}
+    reduction = names.get(writer.text_attribute("reduction"), "none")
+    operands = [writer.operand(0), writer.as_int64(1, vector=False), writer.operand(2)]
+    writer.write_result("ScatterND", operands, reduction=reduction)
+
+
+def _write_scatter(writer: IrWriter) -> None:
+    """Write ScatterUpdate along the first axis."""
+    if _constant_axis(writer, 3) != 0:
+        writer.write_unknown()
+        return
+    indices = writer.as_int64(1, vector=False)
+    last = writer.add_node("Unsqueeze", [indices, writer.add_integers((-1,))])
+    writer.write_result("ScatterND", [writer.operand(0), last, writer.operand(2)])
+
+
+def _write_pad(writer: IrWriter) -> None:
+    """Write Pad by a value, or by elements of the operand."""
+    modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "reflect"}
+    pads = writer.add_node("Concat", [writer.as_int64(1), writer.as_int64(2)], axis=0)
+    operands = [writer.operand(0), pads]
+    mode = modes.get(writer.text_attribute("pad_mode"), "constant")
+    if mode == "constant" and writer.has_operand(3):
+        operands.append(writer.operand(3))
+    writer.write_result("Pad", operands, mode=mode)
+
+
+def _write_tile(writer: IrWriter) -> None:
+    """Write Tile; fewer repeats than axes are those of the last axes."""
+    repeats, rank = writer.constant_integers(1), writer.operand_rank(0)
+    if repeats is not None and len(repeats) < rank:
+        sizes = writer.add_integers((*(1 for _ in range(rank - len(repeats))), *repeats))
+    else:
+        sizes = writer.as_int64(1)
+    writer.write_result("Tile", [writer.operand(0), sizes])
+
+
+def _write_broadcast(writer: IrWriter) -> None:
+    """Write Broadcast to a shape; explicit axes are those of a vector or a scalar."""
+    data, rank = writer.operand(0), writer.operand_rank(0)
+    if (
+        writer.has_operand(2)
+        and writer.text_attribute("mode", "numpy").lower() == "explicit"
+        and rank
+    ):
+        axes = writer.constant_integers(2)
+        count = writer.operand_port(1).dims[0] if writer.operand_port(1).dims else -1
+        if axes is None or count < 0:
+            writer.write_unknown()
+            return
+        free = tuple(axis for axis in range(count) if axis not in axes)
+        if free:
+            data = writer.add_node("Unsqueeze", [data, writer.add_integers(free)])
+    writer.write_result("Expand", [data, writer.as_int64(1)])
+
+
+def _write_shape_of(writer: IrWriter) -> None:
+    """Write ShapeOf, in int64 or int32."""
+    if writer.output_type() == INT64:
+        writer.write_result("Shape", [writer.operand(0)])
+    else:
+        writer.write_result(
+            "Cast", [writer.add_node("Shape", [writer.operand(0)])], to=writer.output_type()
+        )
+
+
+def _write_range(writer: IrWriter) -> None:
+    """Write Range, whose operands have the type of its result."""
+    to = writer.output_type()
+    operands = [
+        writer.operand(at)
+        if type_number(writer.operand_port(at).precision) == to
+        else writer.add_node("Cast", [writer.operand(at)], to=to)
+        for at in range(3)
+    ]
+    operands = [
+        writer.add_node("Reshape", [value, writer.add_integers(())])
+        if writer.operand_rank(at)
+        else value
+        for at, value in enumerate(operands)
+    ]
+    writer.write_result("Range", operands)
+
+
+def _write_slice(writer: IrWriter) -> None:
+    """Write Slice of data between starts and ends, in steps, along axes."""
+    data, starts, ends, steps = writer.operand(0), *(writer.as_int64(at) for at in (1, 2, 3))
+    axes = [writer.as_int64(4)] if writer.has_operand(4) else [""]
+    writer.write_result("Slice", [data, starts, ends, *axes, steps])
+
+
+def _vector_element(writer: IrWriter, at: int, index: int) -> int | str:
+    """Return an element of a vector: a number, or a value of one element if it is computed."""
+    known = writer.constant_integers(at)
+    if known is not None:
+        return known[index]
+    vector = writer.as_int64(at)
+    return writer.add_node("Gather", [vector, writer.add_integers((index,))], axis=0)
+
+
+def _vector_value(writer: IrWriter, items: list[int | str]) -> str:
+    """Return a vector of numbers and of computed elements."""
+    numbers = [item for item in items if isinstance(item, int)]
+    if len(numbers) == len(items):
+        return writer.add_integers(numbers)
+    parts = [writer.add_integers((item,)) if isinstance(item, int) else item for item in items]
+    return writer.add_node("Concat", parts, axis=0)
+
+
+def _write_strided_slice(writer: IrWriter) -> None:
+    """Write StridedSlice: its masks say which bounds are free, and which axes come or go."""
+    count = (
+        writer.operand_port(1).dims[0]
+        if writer.operand_port(1).dims
+        else len(writer.constant_integers(1) or (0,))
+    )
+    masks = {
+        name: (*writer.integers_attribute(f"{name}_mask"), *(0 for _ in range(count)))
+        for name in ("begin", "end", "new_axis", "shrink_axis", "ellipsis")
+    }
+    rank = writer.operand_rank(0)
+    starts: list[int | str] = []
+    ends: list[int | str] = []
+    steps: list[int | str] = []
+    axes: list[int] = []
+    added: list[int] = []
+    dropped: list[int] = []
+    axis = result_axis = 0  # of the operand, of the result before axes are dropped
+    for index in range(count):
+        if masks["ellipsis"][index]:
+            later = range(index + 1, count)
+            kept = rank - axis - sum(1 for other in later if not masks["new_axis"][other])
+            axis, result_axis = axis + kept, result_axis + kept
+            continue
+        if masks["new_axis"][index]:
+            added.append(result_axis)
+            result_axis += 1
+            continue
+        step = _vector_element(writer, 3, index) if writer.has_operand(3) else 1
+        backwards = isinstance(step, int) and step < 0
+        if masks["shrink_axis"][index]:
+            first = _vector_element(writer, 1, index)
+            if isinstance(first, int):
+                last: int | str = first + 1 if first != -1 else _MOST
+            else:
+                last = writer.add_node("Add", [first, writer.add_integers((1,))])
+            dropped.append(result_axis)
+            step = 1
+        else:
+            first = _MOST if backwards else 0
+            if not masks["begin"][index]:
+                first = _vector_element(writer, 1, index)
+            last = -_MOST if backwards else _MOST
+            if not masks["end"][index]:
+                last = _vector_element(writer, 2, index)
+        starts.append(first)
+        ends.append(last)
+        steps.append(step)
+        axes.append(axis)
+        axis, result_axis = axis + 1, result_axis + 1
+    value = writer.operand(0)
+    if axes:
+        bounds = [_vector_value(writer, items) for items in (starts, ends)]
+        where = writer.add_integers(axes)
+        value = writer.add_node("Slice", [value, *bounds, where, _vector_value(writer, steps)])
+    if added:
+        value = writer.add_node("Unsqueeze", [value, writer.add_integers(added)])
+    if dropped:
+        value = writer.add_node("Squeeze", [value, writer.add_integers(dropped)])
+    writer.write_result("Identity", [value])
+
+
+def _write_one_hot(writer: IrWriter) -> None:
+    """Write OneHot: the values are those where the index is not, and where it is."""
+    flat = writer.add_integers((1,))
+    pair = [writer.add_node("Reshape", [writer.operand(at), flat]) for at in (3, 2)]
+    values = writer.add_node("Concat", pair, axis=0)
+    operands = [writer.operand(0), writer.as_int64(1), values]
+    writer.write_result("OneHot", operands, axis=writer.integer_attribute("axis", -1))
+
+
+def _write_top_k(writer: IrWriter) -> None:
+    """Write TopK along an axis; the indices may be int32."""
+    attributes: dict[str, Any] = {
+        "axis": writer.integer_attribute("axis"),
+        "largest": int(writer.text_attribute("mode", "max") == "max"),
+        "sorted": int(writer.text_attribute("sort", "value") != "none"),
+    }
+    operands = [writer.operand(0), writer.as_int64(1)]
+    is_int64 = len(writer.layer.outputs) < 2 or writer.output_type(1) == INT64
+    indices = writer.result_value(1) if is_int64 else f"{writer.result_value(1)}:int64"
+    writer.add_node("TopK", operands, [writer.result_value(), indices], **attributes)
+    if not is_int64:
+        writer.add_node("Cast", [indices], [writer.result_value(1)], to=writer.output_type(1))
+
+
+def _write_cum_sum(writer: IrWriter) -> None:
+    """Write CumSum along an axis."""
+    attributes = {
+        "exclusive": int(writer.flag_attribute("exclusive")),
+        "reverse": int(writer.flag_attribute("reverse")),
+    }
+    writer.write_result("CumSum", writer.operands()[:2], **attributes)
+
+
+def _block_movement(kind: str) -> Write:
+    """Return the writer of DepthToSpace or SpaceToDepth of images."""
+
+    def write(writer: IrWriter) -> None:
+        """Write the node; blocks of other ranks than images are named."""
+        if writer.operand_rank(0) != 4:
+            writer.write_unknown()
+            return
+        attributes: dict[str, Any] = {"blocksize": writer.integer_attribute("block_size", 1)}
+        if kind == "DepthToSpace":
+            attributes["mode"] = "CRD" if writer.text_attribute("mode") == "depth_first" else "DCR"
+        writer.write_result(kind, [writer.operand(0)], **attributes)
+
+    return write
+
+
+def _write_same_shape(writer: IrWriter) -> None:
+    """Write an operation that moves elements, and keeps the shape."""
+    order = tuple(range(writer.operand_rank(0)))
+    writer.write_result("Transpose", [writer.operand(0)], perm=order)
+
+
+def _write_grid_sample(writer: IrWriter) -> None:
+    """Write GridSample."""
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(writer.text_attribute("mode"), "nearest")
+    attributes = {
+        "mode": mode,
+        "align_corners": int(writer.flag_attribute("align_corners")),
+        "padding_mode": writer.text_attribute("padding_mode", "zeros"),
+    }
+    writer.write_result("GridSample", writer.operands()[:2], **attributes)
+
+
+def _write_roi_align(writer: IrWriter) -> None:
+    """Write ROIAlign of regions into a grid."""
+    attributes: dict[str, Any] = {
+        "output_height": writer.integer_attribute("pooled_h", 1),
+        "output_width": writer.integer_attribute("pooled_w", 1),
+        "sampling_ratio": writer.integer_attribute("sampling_ratio"),
+        "spatial_scale": writer.float_attribute("spatial_scale", 1.0),
+        "mode": writer.text_attribute("mode", "avg"),
+    }
+    operands = [writer.operand(0), writer.operand(1), writer.as_int64(2)]
+    writer.write_result("RoiAlign", operands, **attributes)
+
+
+def _write_einsum(writer: IrWriter) -> None:
+    """Write Einsum of an equation."""
+    writer.write_result("Einsum", writer.operands(), equation=writer.text_attribute("equation"))
+
+
+def _write_read_value(writer: IrWriter) -> None:
+    """Write ReadValue: the first run reads what the variable begins with."""
+    if writer.has_operand(0):
+        writer.write_result("Identity", [writer.operand(0)])
+    else:
+        writer.write_unknown()
+
+
+def _write_non_zero(writer: IrWriter) -> None:
+    """Write NonZero."""
+    if writer.output_type() == INT64:
+        writer.write_result("NonZero", [writer.operand(0)])
+    else:
+        writer.write_result(
+            "Cast", [writer.add_node("NonZero", [writer.operand(0)])], to=writer.output_type()
+        )
+
+
+_UNARY = {
+    "Abs": "Abs", "Acos": "Acos", "Acosh": "Acosh", "Asin": "Asin", "Asinh": "Asinh",
+    "Atan": "Atan", "Atanh": "Atanh", "BitwiseNot": "BitwiseNot", "Ceiling": "Ceil", "Cos": "Cos",
+    "Cosh": "Cosh", "Erf": "Erf", "Exp": "Exp", "Floor": "Floor", "HSigmoid": "HardSigmoid",
+    "HSwish": "HardSwish", "HardSigmoid": "HardSigmoid", "Identity": "Identity", "IsInf": "IsInf",
+    "IsNaN": "IsNaN", "Log": "Log", "LogicalNot": "Not", "Mish": "Mish", "Negative": "Neg",
+    "ReLU": "Relu", "Relu": "Relu", "Round": "Round", "Selu": "Selu", "Sigmoid": "Sigmoid",
+    "Sign": "Sign",
+    "Sin": "Sin", "Sinh": "Sinh", "SoftPlus": "Softplus", "SoftSign": "Softsign", "Sqrt": "Sqrt",
+    "Tan": "Tan", "Tanh": "Tanh",
+}  # fmt: skip
+_BINARY = {
+    "Add": "Add", "BitwiseAnd": "BitwiseAnd", "BitwiseOr": "BitwiseOr",
+    "BitwiseXor": "BitwiseXor", "Divide": "Div", "Equal": "Equal", "FloorMod": "Mod",
+    "Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less",
+    "LessEqual": "LessOrEqual", "LogicalAnd": "And", "LogicalOr": "Or", "LogicalXor": "Xor",
+    "Maximum": "Max", "Minimum": "Min", "Mod": "Mod", "Power": "Pow",
+    "Subtract": "Sub",
+}  # fmt: skip
+_REDUCTIONS = {
+    "ReduceL1": "ReduceL1", "ReduceL2": "ReduceL2", "ReduceLogicalAnd": "ReduceMin",
+    "ReduceLogicalOr": "ReduceMax", "ReduceMax": "ReduceMax", "ReduceMean": "ReduceMean",
+    "ReduceMin": "ReduceMin", "ReduceProd": "ReduceProd", "ReduceSum": "ReduceSum",
+}  # fmt: skip
+WRITERS: Mapping[str, Write] = {
+    **{name: _single_node(kind) for name, kind in _UNARY.items()},
+    **{name: _single_node(kind, 2) for name, kind in _BINARY.items()},
+    **{name: _axes_reduction(kind) for name, kind in _REDUCTIONS.items()},
+    **dict.fromkeys(("LSTMSequence", "GRUSequence", "RNNSequence"), write_sequence),
+    **dict.fromkeys(("LSTMCell", "GRUCell", "RNNCell"), write_cell),
+    "AdaptiveAvgPool": _adaptive_pool("AveragePool"),
+    "AdaptiveMaxPool": _adaptive_pool("MaxPool"),
+    "AvgPool": _write_average_pool,
+    "BatchNormInference": _write_batch_norm,
+    "Broadcast": _write_broadcast,
+    "Clamp": _write_clamp,
+    "Concat": _write_concat,
+    "Convert": _write_convert,
+    "ConvertLike": _single_node("CastLike", 2),
+    "ConvertPromoteTypes": _write_promotion,
+    "Convolution": _convolution_writer(False),
+    "ConvolutionBackpropData": _back_convolution(False),
+    "CumSum": _write_cum_sum,
+    "DeformableConvolution": _write_deformable,
+    "DepthToSpace": _block_movement("DepthToSpace"),
+    "Einsum": _write_einsum,
+    "Elu": _write_elu,
+    "FakeQuantize": _write_fake_quantize,
+    "Gather": _write_gather,
+    "GatherElements": _write_gather_elements,
+    "GatherND": _write_gather_nd,
+    "Gelu": _write_gelu,
+    "GridSample": _write_grid_sample,
+    "GroupConvolution": _convolution_writer(True),
+    "GroupConvolutionBackpropData": _back_convolution(True),
+    "GroupNormalization": _write_group_norm,
+    "Interpolate": _write_interpolate,
+    "LRN": _write_lrn,
+    "LogSoftmax": _write_softmax("LogSoftmax"),
+    "MVN": _write_mvn,
+    "MatMul": _write_matmul,
+    "MaxPool": _write_max_pool,
+    "Multiply": _write_multiply,
+    "NonZero": _write_non_zero,
+    "NormalizeL2": _write_normalize,
+    "NotEqual": _node_pair("Equal", "Not", 2),
+    "OneHot": _write_one_hot,
+    "PRelu": _write_prelu,
+    "Pad": _write_pad,
+    "RMS": _write_rms,
+    "ROIAlign": _write_roi_align,
+    "Range": _write_range,
+    "ReadValue": _write_read_value,
+    "Reshape": _write_reshape,
+    "Reverse": _write_same_shape,
+    "ReverseSequence": _write_same_shape,
+    "Roll": _write_same_shape,
+    "ScaledDotProductAttention": _write_attention,
+    "ScatterElementsUpdate": _write_scatter_elements,
+    "ScatterNDUpdate": _write_scatter_nd,
+    "ScatterUpdate": _write_scatter,
+    "Select": _single_node("Where", 3),
+    "ShapeOf": _write_shape_of,
+    "ShuffleChannels": _write_same_shape,
+    "Slice": _write_slice,
+    "SoftMax": _write_softmax("Softmax"),
+    "Softmax": _write_softmax("Softmax"),
+    "SpaceToDepth": _block_movement("SpaceToDepth"),
+    "Split": _write_split,
+    "SquaredDifference": _write_squared_difference,
+    "Squeeze": _write_axes("Squeeze"),
+    "StridedSlice": _write_strided_slice,
+    "Swish": _write_swish,
+    "Tile": _write_tile,
+    "TopK": _write_top_k,
+    "Transpose": _write_transpose,
+    "Unsqueeze": _write_axes("Unsqueeze"),
+    "VariadicSplit": _write_variadic_split,
+}
+_STANDARD = re.compile(r"opset\d+$")
+_INTERNAL = ("RMS",)
+
+
+def write_operation(writer: IrWriter) -> None:
+    """Write the nodes of the writer's layer; one that is not known here is named."""
+    layer = writer.layer
+    known = _STANDARD.match(layer.opset) is not None or layer.kind in _INTERNAL
+    write = WRITERS.get(layer.kind) if known else None
+    (write or IrWriter.write_unknown)(writer)
+    if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand(0))):
+        writer.weights_of[writer.result_value()] = stored

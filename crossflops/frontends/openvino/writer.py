@@ -1,0 +1,426 @@
+"""The nodes of ONNX that stand for the layers of one model or body, as they are written."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from crossflops.errors import NormalizeError, TargetError
+from crossflops.frontends.openvino.reading import IrConstant, IrLayer, IrNet, IrPort, constant_of
+from crossflops.ir.graph import TensorSpec
+from crossflops.load.payload import ELEMENT_TYPES
+from crossflops.load.protobuf import messages
+
+OPSET = 23  # of ai.onnx, in whose operators the nodes are written
+DOMAIN = "openvino"  # of operations without an operator of ONNX, which are named
+Attribute: TypeAlias = Any  # a number, a text, a list of these, or a graph
+# TensorProto.DataType by the names of element types, and by those that ports have
+_TYPES = {
+    "f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "string": 8, "boolean": 9,
+    "f16": 10, "f64": 11, "u32": 12, "u64": 13, "bf16": 16, "f8e4m3": 17, "f8e5m2": 19, "u4": 21,
+    "i4": 22, "f4e2m1": 23, "nf4": 23, "f8e8m0": 24, "u2": 25,
+}  # fmt: skip
+_PRECISIONS = {"FP32": "f32", "FP16": "f16", "FP64": "f64", "BOOL": "boolean"}
+INT64 = 7
+_FLOAT, _INT, _STRING, _GRAPH, _INTS, _STRINGS = 1, 2, 3, 5, 7, 8  # AttributeProto.AttributeType
+
+
+def type_number(precision: str) -> int:
+    """Return ONNX's number of an element type of OpenVINO, 0 if it has none."""
+    return _TYPES.get(_PRECISIONS.get(precision, precision.lower()), 0)
+
+
+def node_name(name: str) -> str:
+    """Return a layer's name with its modules as a path: PyTorch's are in front of an operator.
+
+    >>> node_name("__module.layer1.0.conv1/aten::_convolution/Convolution")
+    'layer1.0.conv1/aten::_convolution.Convolution'
+    >>> node_name("aten::softmax/Softmax")
+    '/aten::softmax.Softmax'
+    """
+    module, slash, rest = name.partition("/")
+    if "::" in module:
+        module, rest = "__module", name
+    if not module.startswith("__module") or not slash:
+        return name
+    return f"{module.removeprefix('__module').lstrip('.')}/{rest.replace('/', '.')}"
+
+
+class IrWriter:
+    """Writes the layers of a model, or of the body `net`, as nodes of an ONNX `graph`.
+
+    `outer_values` has by layer number what a Parameter of a body is. Names begin with
+    `prefix`, which sets those of bodies apart. `storage` collects by value the element type in
+    which the file stores a weight that is computed in another one. `weights_of` has by value that
+    type of weights as they are moved, `constant_types` that of all constants.
+    """
+
+    def __init__(
+        self,
+        net: IrNet,
+        graph: Any,
+        weights: Path,
+        outer_values: Mapping[int, str] | None = None,
+        prefix: str = "",
+        storage: dict[str, str] | None = None,
+    ) -> None:
+        """Start with the layers of the model, and an empty graph."""
+        self.net, self.graph, self.weights, self.prefix = net, graph, weights, prefix
+        self.storage: dict[str, str] = {} if storage is None else storage
+        self.layers = {layer.number: layer for layer in net.layers}
+        self.values: dict[tuple[int, int], str] = {}
+        self.weights_of: dict[str, str] = {}
+        self.constant_types: dict[str, str] = {}
+        self._names: set[str] = set()
+        self._layer = net.layers[0]
+        self._written = 0
+        self._count = 0
+        self._outer_values = dict(outer_values or {})
+
+    def set_parameter(self, layer: int, value: str) -> None:
+        """Set the value that a Parameter of a body is."""
+        self._outer_values[layer] = value
+
+    # The layer that is written.
+
+    def begin_layer(self, layer: IrLayer) -> None:
+        """Begin the nodes of a layer, and name its results."""
+        self._layer, self._written = layer, 0
+        outer = self._outer_values.get(layer.number)
+        for at, port in enumerate(layer.outputs):
+            if outer is not None:
+                self.values[layer.number, port.number] = outer
+                continue
+            named = port.names[0] if layer.kind == "Parameter" and port.names else layer.name
+            name = self.prefix + (named if at == 0 else f"{named}.{at}")
+            self.values[layer.number, port.number] = self._unique_name(name)
+
+    @property
+    def layer(self) -> IrLayer:
+        """The layer that is written."""
+        return self._layer
+
+    def _unique_name(self, name: str) -> str:
+        """Return the name, with a number behind it if a value has it already."""
+        while name in self._names:
+            self._count += 1
+            name = f"{name}__{self._count}"
+        self._names.add(name)
+        return name
+
+    def text_attribute(self, name: str, default: str = "") -> str:
+        """Return an attribute of the layer as a text."""
+        return self._layer.data.get(name, default)
+
+    def integer_attribute(self, name: str, default: int = 0) -> int:
+        """Return an attribute of the layer as an integer."""
+        return int(float(self._layer.data.get(name, default)))
+
+    def float_attribute(self, name: str, default: float = 0.0) -> float:
+        """Return an attribute of the layer as a float."""
+        return float(self._layer.data.get(name, default))
+
+    def flag_attribute(self, name: str, default: bool = False) -> bool:
+        """Return an attribute of the layer as a truth value."""
+        written = self._layer.data.get(name)
+        return default if written is None else written.lower() in ("true", "1")
+
+    def integers_attribute(self, name: str) -> tuple[int, ...]:
+        """Return an attribute of the layer as a list of integers."""
+        written = self._layer.data.get(name, "")
+        return tuple(int(word) for word in written.split(",") if word.strip())
+
+    # Operands.
+
+    def has_operand(self, at: int) -> bool:
+        """Return whether the layer has an input at this place."""
+        return at < len(self._layer.inputs) and self._operand_source(at) is not None
+
+    def _operand_source(self, at: int) -> tuple[int, int] | None:
+        """Return the layer and the port that an input comes from."""
+        if at >= len(self._layer.inputs):
+            return None
+        return self.net.edges.get((self._layer.number, self._layer.inputs[at].number))
+
+    def operand(self, at: int) -> str:
+        """Return the value of an input, "" if it is left out. Raises TargetError."""
+        if at >= len(self._layer.inputs):
+            return ""
+        source = self._operand_source(at)
+        if source is None or source not in self.values:
+            raise TargetError(
+                f"input {at} of {self._layer.name!r} comes from no layer of the model",
+                "the file is damaged: write it again with openvino.save_model",
+            )
+        return self.values[source]
+
+    def operands(self) -> list[str]:
+        """Return the values of all inputs."""
+        return [self.operand(at) for at in range(len(self._layer.inputs))]
+
+    def operand_port(self, at: int) -> IrPort:
+        """Return the port of an input. Raises TargetError if there is none."""
+        if at >= len(self._layer.inputs):
+            raise TargetError(
+                f"{self._layer.name!r} ({self._layer.kind}) lacks its input {at}",
+                "the file is damaged: write it again with openvino.save_model",
+            )
+        return self._layer.inputs[at]
+
+    def operand_rank(self, at: int) -> int:
+        """Return the number of axes of an input."""
+        return len(self.operand_port(at).dims)
+
+    def operand_maker(self, at: int) -> IrLayer | None:
+        """Return the layer that makes an input."""
+        source = self._operand_source(at)
+        return None if source is None else self.layers.get(source[0])
+
+    def operand_constant(self, at: int) -> IrConstant | None:
+        """Return the constant that an input is, also behind a conversion of its type."""
+        layer = self.operand_maker(at)
+        while layer is not None and layer.kind in ("Convert", "Reshape", "Squeeze", "Unsqueeze"):
+            source = self.net.edges.get((layer.number, layer.inputs[0].number))
+            layer = None if source is None else self.layers.get(source[0])
+        return constant_of(layer) if layer is not None and layer.kind == "Const" else None
+
+    def vector_elements(self, at: int) -> list[int | str]:
+        """Return the elements of a vector that Concat joins: numbers, and computed values of one
+        element; [] of another vector.
+        """
+        layer = self.operand_maker(at)
+        if layer is None or layer.kind != "Concat":
+            return []
+        elements: list[int | str] = []
+        for port in layer.inputs:
+            source = self.net.edges[layer.number, port.number]
+            maker = self.layers[source[0]]
+            stored = constant_of(maker) if maker.kind == "Const" else None
+            known = stored.read_numbers(self.weights) if stored is not None else None
+            if known is not None:
+                elements += map(int, known)
+            elif port.dims == (1,):
+                value = self.values[source]
+                is_int64 = type_number(port.precision) == INT64
+                elements.append(value if is_int64 else self.add_node("Cast", [value], to=INT64))
+            else:
+                return []
+        return elements
+
+    def depends_on_data(self, at: int) -> bool:
+        """Return whether an input depends on values of the model's inputs, and not on shapes
+        alone.
+        """
+        source = self._operand_source(at)
+        todo, known = [] if source is None else [source[0]], set[int]()
+        while todo:
+            number = todo.pop()
+            layer = self.layers.get(number)
+            if layer is None or number in known:
+                continue
+            known.add(number)
+            if layer.kind in ("Parameter", "ReadValue"):
+                return True
+            if layer.kind != "ShapeOf":
+                todo += [
+                    self.net.edges[number, port.number][0]
+                    for port in layer.inputs
+                    if (number, port.number) in self.net.edges
+                ]
+        return False
+
+    def constant_numbers(self, at: int) -> tuple[int | float, ...] | None:
+        """Return the values of a small constant input, None of another one.
+
+        Raises TargetError if the file with the constants is missing.
+        """
+        stored = self.operand_constant(at)
+        if stored is None or not stored.is_small:
+            return None
+        if not self.weights.is_file():
+            raise TargetError(
+                f"{self._layer.name!r} ({self._layer.kind}) needs a constant of "
+                f"{self.weights.name}, which is not in the folder of the model",
+                f"put {self.weights.name} next to {self.weights.with_suffix('.xml').name}",
+            )
+        return stored.read_numbers(self.weights)
+
+    def constant_integers(self, at: int) -> tuple[int, ...] | None:
+        """Return the whole numbers of a small constant input, None of another one."""
+        values = self.constant_numbers(at) if self.has_operand(at) else None
+        return None if values is None else tuple(map(int, values))
+
+    def as_int64(self, at: int, vector: bool = True) -> str:
+        """Return an input as int64, and as a vector: sizes and axes of ONNX are that."""
+        port = self.operand_port(at)
+        known = self.constant_integers(at)
+        if known is not None and vector:
+            return self.add_integers(known)
+        value = self.operand(at)
+        if type_number(port.precision) != INT64:
+            value = self.add_node("Cast", [value], to=INT64)
+        if vector and not port.dims:
+            value = self.add_node("Reshape", [value, self.add_integers((-1,))])
+        return value
+
+    # Values.
+
+    def result_value(self, at: int = 0) -> str:
+        """Return the value of a result of the layer."""
+        outputs = self._layer.outputs
+        return self.values[self._layer.number, outputs[at].number] if at < len(outputs) else ""
+
+    def output_type(self, at: int = 0) -> int:
+        """Return ONNX's number of the element type of a result."""
+        return type_number(self._layer.outputs[at].precision)
+
+    def add_integers(self, values: Sequence[int], dtype: int = INT64, scalar: bool = False) -> str:
+        """Return the name of a new constant of whole numbers."""
+        name = self._unique_name(f"{self.prefix}{self._layer.name}:constant")
+        tensor = self.graph.initializer.add(name=name, data_type=dtype)
+        if not scalar:
+            tensor.dims.append(len(values))
+        if dtype == INT64:
+            tensor.int64_data.extend(values)
+        else:
+            tensor.int32_data.extend(values)
+        return name
+
+    def add_float(self, value: float, dtype: int) -> str:
+        """Return the name of a new constant of one number, of this element type."""
+        name = self._unique_name(f"{self.prefix}{self._layer.name}:constant")
+        if dtype in (1, 11):
+            tensor = self.graph.initializer.add(name=name, data_type=dtype)
+            (tensor.float_data if dtype == 1 else tensor.double_data).append(value)
+            return name
+        self.graph.initializer.add(name=name, data_type=1).float_data.append(value)
+        return self.add_node("Cast", [name], to=dtype)
+
+    def add_type_zero(self, name: str, dtype: int) -> str:
+        """Return the name of a new constant of one zero, which says an element type."""
+        return self.add_integers((0,), dtype, scalar=True)
+
+    # Nodes.
+
+    def add_node(
+        self,
+        kind: str,
+        inputs: Iterable[str],
+        outputs: Sequence[str] | None = None,
+        domain: str = "",
+        **attributes: Attribute,
+    ) -> str:
+        """Add a node, and return its first result: a new value unless `outputs` are there."""
+        name = f"{self.prefix}{node_name(self._layer.name)}"
+        if self._written:
+            name = f"{name}:{self._written}"
+        self._written += 1
+        if outputs is None:
+            outputs = [self._unique_name(f"{self.prefix}{self._layer.name}:value")]
+        node = self.graph.node.add(name=name, op_type=kind, domain=domain)
+        node.input.extend(inputs)
+        while node.input and not node.input[-1]:
+            del node.input[-1]
+        node.output.extend(outputs)
+        for key, value in attributes.items():
+            _set_attribute(node.attribute.add(name=key), value)
+        return outputs[0]
+
+    def write_result(self, kind: str, inputs: Iterable[str], **attributes: Attribute) -> None:
+        """Add the node that makes the first result of the layer."""
+        self.add_node(kind, inputs, [self.result_value()], **attributes)
+
+    def write_unknown(self) -> None:
+        """Add a node for an operation without an operator of ONNX: it is named, not counted."""
+        results = [self.result_value(at) for at in range(len(self._layer.outputs))]
+        if results:
+            self.add_node(self._layer.kind, self.operands(), results, DOMAIN)
+
+    def declare_results(self) -> None:
+        """Declare the sizes of the results that the file fixes: they are used where a shape is
+        not inferred.
+        """
+        for port in self._layer.outputs:
+            dtype = type_number(port.precision)
+            if dtype and port.dims and min(port.dims) >= 0:
+                value = self.graph.value_info.add(
+                    name=self.values[self._layer.number, port.number]
+                )
+                value.type.tensor_type.elem_type = dtype
+                for size in port.dims:
+                    value.type.tensor_type.shape.dim.add().dim_value = size
+
+    # Constants of the file.
+
+    def write_constant(self) -> None:
+        """Store a constant: its values if it is small, else its shape."""
+        stored = constant_of(self._layer)
+        number = type_number(stored.dtype)
+        if not number:
+            raise NormalizeError(
+                f"{self._layer.name!r} stores elements of the type {stored.dtype!r}, which "
+                "crossflops does not know",
+                "save the model with another compression of its weights",
+            )
+        tensor = self.graph.initializer.add(name=self.result_value(), data_type=number)
+        tensor.dims.extend(stored.shape)
+        self.constant_types[self.result_value()] = ELEMENT_TYPES[number]
+        if ELEMENT_TYPES[number].startswith(("float", "bfloat")):
+            self.weights_of[self.result_value()] = ELEMENT_TYPES[number]
+        content = None if stored.dtype == "string" else stored.read_payload(self.weights)
+        if content is not None and len(content) == _payload_bytes(number, stored.shape):
+            tensor.raw_data = content
+
+
+def _payload_bytes(dtype: int, shape: tuple[int, ...]) -> int:
+    """Return the bytes of a tensor of this type and shape."""
+    return TensorSpec("", ELEMENT_TYPES[dtype], shape).nbytes
+
+
+def _set_attribute(attribute: Any, value: Attribute) -> None:
+    """Write the value of an attribute, by its kind."""
+    if isinstance(value, bool | int):
+        attribute.type, attribute.i = _INT, int(value)
+    elif isinstance(value, float):
+        attribute.type, attribute.f = _FLOAT, value
+    elif isinstance(value, str):
+        attribute.type, attribute.s = _STRING, value.encode()
+    elif isinstance(value, messages().GraphProto):
+        attribute.type = _GRAPH
+        attribute.g.CopyFrom(value)
+    elif value and isinstance(value[0], str):
+        attribute.type = _STRINGS
+        attribute.strings.extend(item.encode() for item in value)
+    else:
+        attribute.type = _INTS
+        attribute.ints.extend(value)
+
+
+def iterate_layers(net: IrNet) -> Iterator[IrLayer]:
+    """Yield the layers so that each stands behind those that it reads."""
+    layers = {layer.number: layer for layer in net.layers}
+    done: set[int] = set()
+    for first in net.layers:
+        stack = [first]
+        while stack:
+            layer = stack[-1]
+            if layer.number in done:
+                stack.pop()
+                continue
+            before = [
+                layers[net.edges[layer.number, port.number][0]]
+                for port in layer.inputs
+                if (layer.number, port.number) in net.edges
+                and net.edges[layer.number, port.number][0] in layers
+                and net.edges[layer.number, port.number][0] not in done
+            ]
+            if not before:
+                done.add(layer.number)
+                stack.pop()
+                yield layer
+            elif len(stack) > len(net.edges) + len(net.layers):
+                raise TargetError(
+                    "layers of the model read each other in a circle",
+                    "the file is damaged: write it again with openvino.save_model",
+                )
+            else:
+                stack += before

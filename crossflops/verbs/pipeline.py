@@ -1,0 +1,236 @@
+"""Count a pipeline: models that run one after the other, as a TOML file lists them.
+
+Each part is a table, with a target and how often it runs. Its other keys are those of a budget in
+crossflops.toml. Paths begin at the folder of the file::
+
+    [[part]]
+    name = "text encoder"
+    target = "encoder.onnx"
+
+    [[part]]
+    name = "unet"
+    target = "unet.py:build"
+    times = 50
+    arguments = {width = 320}
+    inputs = ["2x4x64x64", "2", "2x77x768"]
+"""
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, nearest_name_hint
+from crossflops.frontends.named import SIZES
+from crossflops.plugins.elsewhere import text_of
+from crossflops.report.pipeline import CountedPart, add_part_reports
+from crossflops.report.report import PipelinePart, Report
+from crossflops.targets import is_pipeline
+from crossflops.targets.option_forms import FORMS, refuse_form, with_config_keys
+from crossflops.targets.request import Request, fit_requests
+from crossflops.targets.target import imports_restored
+from crossflops.threads import record_warnings
+from crossflops.verbs.count import collecting_warnings, native_count
+from crossflops.verbs.provenance import build_request_record, framework_versions
+
+_TABLE = "part"
+_KEYS = ("target", "name", "times", *FORMS)
+_HINT = 'write [[part]] with target = "model.onnx", and times = 50 for 50 runs'
+_FOR_PARTS = frozenset(
+    ("--input", "--inputs", "--arg", "--dim", "--trips", "--branch", *SIZES.values())
+)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A part as its file describes it; `options` build its request."""
+
+    name: str
+    target: str
+    times: int
+    options: dict[str, Any]
+
+    @property
+    def model(self) -> tuple[str, str]:
+        """The target and the arguments of its callable, which distinguish models."""
+        return self.target, repr(sorted(self.options.get("arguments", {}).items()))
+
+
+@imports_restored()
+def count_pipeline(request: Request) -> Report:
+    """Return the report of a pipeline: the sum over all runs of its parts.
+
+    Raises InputError for a file that is no list of parts, and for options that do not apply. What
+    counting a part raises has the name of the part in front.
+    """
+    _refuse_pipeline_options(request)
+    file = Path(str(request.target))
+    parts = _read_parts(file)
+    with collecting_warnings() as sentences:
+        folder = file.parent.resolve()
+        with contextlib.chdir(folder):
+            counted = _count_parts(parts, request)
+    report = add_part_reports(file.name, counted)
+    typed: dict[str, Any] = {}
+    made_with: dict[str, str] = {}
+    for _, own in counted:
+        made_with |= own.made_with or {}
+    return msgspec.structs.replace(
+        report,
+        setting=request.setting,
+        request=build_request_record("count", request, report.model, typed),
+        made_with=made_with or framework_versions(True),
+        warnings=tuple(sentences),
+    )
+
+
+def _refuse_pipeline_options(request: Request) -> None:
+    """Raise InputError for options that have no effect on a pipeline, or belong to a part."""
+    options: dict[str, object] = {
+        "--input": request.specs, "--inputs": request.inputs_file, "--arg": request.arguments,
+        "--dim": request.dims, "--trips": request.trips, "--branch": request.branches,
+        "--vary": request.vary, "--observe": request.observe, "--as": request.as_,
+        "--weights": request.weights, "--train": request.train, "--frozen": request.frozen,
+        "--trainable": request.trainable, "--loss": request.loss,
+        "--optimizer": request.optimizer, "--shapes": request.shapes, "--prompt": request.prompt,
+        "--generate": request.generate, "--cache-dtype": request.cache_dtype,
+        "--images": request.images,
+        "--draft": request.draft, "--draft-tokens": request.draft_tokens,
+        "--acceptance": request.acceptance,
+        **{SIZES[name]: size for name, size in request.sizes.items()},
+    }  # fmt: skip
+    for flag, value in options.items():
+        if value:
+            raise InputError(
+                f"{flag} cannot be combined with a pipeline, which is counted part by part",
+                "write it into the table of a part" if flag in _FOR_PARTS else f"leave out {flag}",
+            )
+
+
+# The file.
+
+
+def _read_parts(file: Path) -> list[_Part]:
+    """Return the parts that a file lists. Raises InputError for anything else."""
+    import tomllib
+
+    try:
+        content = tomllib.loads(text_of(file))
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}", _HINT) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not a TOML file: {error}", _HINT) from error
+    for key in content:
+        if key != _TABLE:
+            raise InputError(
+                f"unknown key {key} in {file}: a pipeline has [[{_TABLE}]] tables alone", _HINT
+            )
+    rows = content.get(_TABLE)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{file} has no [[{_TABLE}]] table", _HINT)
+    parts = [_parse_part(row, f"part {number} of {file}") for number, row in enumerate(rows, 1)]
+    _refuse_equal_names(parts, file)
+    return parts
+
+
+def _parse_part(row: Mapping[str, Any], where: str) -> _Part:
+    """Return the part that a table describes; raise InputError, naming `where`, for a wrong
+    entry.
+    """
+    options = dict(row)
+    target, times = options.pop("target", None), options.pop("times", 1)
+    if not isinstance(target, str) or not target:
+        raise InputError(
+            f"target of {where} must be text: the path or name of a model",
+            'write target = "model.onnx"',
+        )
+    name = options.pop("name", target)
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"name of {where} must be text", 'write name = "decoder"')
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        raise InputError(
+            f"times of {where} must be a whole number above zero, got {times!r}",
+            "write times = 50",
+        )
+    for option, value in options.items():
+        if option not in FORMS:
+            raise InputError(
+                f"unknown key {option} in {where}",
+                nearest_name_hint(option, _KEYS, f"allowed: {', '.join(_KEYS)}"),
+            )
+        refuse_form(option, value, f"{option} of {where}", in_toml=True)
+    if is_pipeline(target):
+        raise InputError(
+            f"{where} is a pipeline itself: {target}", "write its parts into this file"
+        )
+    return _Part(name, target, times, options)
+
+
+def _refuse_equal_names(parts: Sequence[_Part], file: Path) -> None:
+    """Raise InputError if two parts have one name."""
+    names = [part.name for part in parts]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"{file} has two parts with the name {name!r}",
+                'give each a name: name = "first pass"',
+            )
+
+
+# The parts.
+
+
+def _count_parts(parts: Sequence[_Part], request: Request) -> list[CountedPart]:
+    """Return the parts with their reports; the options of the request hold for each that has a use
+    for them.
+    """
+    shared = {"setting": request.setting, "allow_pickle": request.allow_pickle}
+    requests = []
+    for part in parts:
+        with naming_part(part.name):
+            requests.append(Request.from_arguments(part.target, **part.options, **shared))
+    first: dict[tuple[str, str], str] = {}
+    counted = []
+    for part, own in zip(parts, fit_requests(requests), strict=True):
+        with naming_part(part.name):
+            report = native_count(own)[0]
+        earlier = first.setdefault(part.model, part.name)
+        weights_of = earlier if earlier != part.name else ""
+        counted.append(CountedPart(_part_row(part, report, weights_of), report))
+    return counted
+
+
+def _part_row(part: _Part, report: Report, weights_of: str) -> PipelinePart:
+    """Return the row of a part, from the report of one of its runs."""
+    totals = report.totals
+    return PipelinePart(
+        name=part.name,
+        target=part.target,
+        times=part.times,
+        inputs=report.request.inputs if report.request else (),
+        macs=totals.macs,
+        flops=totals.flops,
+        bytes_read=totals.bytes_read,
+        bytes_written=totals.bytes_written,
+        params=totals.params,
+        uncounted=len(report.uncounted),
+        weights_of=weights_of,
+    )
+
+
+@contextlib.contextmanager
+def naming_part(name: str) -> Iterator[None]:
+    """Return a context in which warnings and errors begin with the name of a part."""
+    recorded: list[warnings.WarningMessage] = []
+    try:
+        with record_warnings(CrossflopsWarning) as recorded:
+            yield
+    except CrossflopsError as error:
+        error.message, error.hint = f"{name}: {error.message}", with_config_keys(error.hint)
+        error.args = (error.message, *error.args[1:])
+        raise
+    finally:
+        for warning in recorded:
+            warnings.warn(f"{name}: {warning.message}", CrossflopsWarning, stacklevel=3)
