@@ -221,7 +221,7 @@ def chosen_by_a_value(s, x):
         (complex_numbers, False),
         (choices, False),
         (positions, True),
-        (chosen_by_a_value, True),
+        (chosen_by_a_value, False),
         (into_its_input, False),
         (into_a_buffer, False),
     ],
