@@ -52,7 +52,7 @@ def test_verbs_are_offered(offered):
         (("count", "m.onnx", "-o", "x"), "file,x"),
         (("check", "--junit", "x"), "file,x"),
         (("check", "--code-quality", "x"), "file,x"),
-        (("count", "m.onnx", "--batch", "wrong", "--imag"), "plain,--image-size"),
+        (("count", "m.onnx", "--batch", "wrong", "--image-"), "plain,--image-size"),
     ],
 )
 def test_values_are_offered(offered, words, expected):

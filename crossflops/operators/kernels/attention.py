@@ -73,8 +73,8 @@ class Extras(NamedTuple):
 
     @property
     def before_softmax(self) -> Cost:
-        """Return the cost per score of the operations between the product Q K^T and the softmax,
-        without a softcap.
+        """The cost per score of the operations between the product Q K^T and the softmax, without
+        a softcap.
         """
         added = self.masked or self.sloped or self.biased
         return Cost(muls=1 if self.sloped else 0, adds=1 if added else 0)

@@ -106,7 +106,7 @@ def test_packed_sequences_are_bounded_by_the_longest():
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (to_node(f"{MS}LongformerAttention", [(1, 2, 9)], [(1, 2, 9)]), "globally"),
+        (to_node(f"{MS}LongformerAttention", [(1, 2, 9)], [(1, 2, 9)]), "global attention"),
     ],
 )
 def test_what_cannot_be_known_has_a_reason(one, words):

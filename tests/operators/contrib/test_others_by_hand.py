@@ -170,7 +170,7 @@ def test_work_by_kind(one, expected):
         (to_node(f"{MS}CDist", [(3, 5), (2, 5)], [(3, 2)], metric="cosine"), "cosine"),
         (to_node(f"{MS}GatedDeltaNet", [(4, 31), *[None] * 5, (1, 4, 5, 3)], [X]), "divide"),
         (to_node(f"{MS}HyperConnectionPreMix", [(2, 0, 4), X], [X]), "branches"),
-        (to_node(f"{MS}BeamSearch", [X], [X]), "generates"),
+        (to_node(f"{MS}BeamSearch", [X], [X]), "length of the generated text"),
     ],
 )
 def test_what_cannot_be_known_has_a_reason(one, words):

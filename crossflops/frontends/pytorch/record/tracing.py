@@ -88,9 +88,8 @@ class Answers:
 
 @contextmanager
 def watching_trace_questions(denied: bool) -> Iterator[Answers]:
-    """Within the block, record whether the model calls functions such as `is_exporting`, and
-    whether they return True; yield the record. With `denied` these functions return False to the
-    model.
+    """Record whether the model calls functions such as `is_exporting` inside the block, and whether
+    they return True; yield the record. With `denied` these functions return False to the model.
     """
     asked = Answers()
     wrappers = {
