@@ -18,6 +18,9 @@ _MOST_NAMES = 3
 def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> Iterator[str]:
     """Yield a message about formulas that the request names and that match no call of the model.
 
+    A file of formulas may be for several models: where one of its formulas matches, the others
+    are named only if the model calls something with a similar name that no formula counts.
+
     Args:
         graph: The graph of the model.
         trace: Its calls and modules.
@@ -26,10 +29,12 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
     unused = [formula for formula in formulas_of_request() if formula.name not in names]
     if not unused:
         return
-    calls = _names_called(graph, trace)
+    calls = [name for name in _names_called(graph, trace) if name not in names]
     far: list[Formula] = []
+    matching = {str(formula.origin) for formula in formulas_of_request() if formula.name in names}
     for formula in unused:
         if _is_called(formula, graph, trace):
+            matching.add(str(formula.origin))
             if formula.module:
                 yield (
                     f"{formula.place} counts nothing: the model calls {formula.module}, "
@@ -44,6 +49,7 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
             )
         else:
             far.append(formula)
+    far = [formula for formula in far if str(formula.origin) not in matching]
     if far:
         texts = ", ".join(formula.place for formula in far[:_MOST_NAMES])
         more = f" and {len(far) - _MOST_NAMES} more" if len(far) > _MOST_NAMES else ""
@@ -96,11 +102,10 @@ def _similar_names(formula: Formula, calls: Iterable[str]) -> list[str]:
 
 
 def _similarity(first: str, second: str) -> float:
-    """Return how similar two names are, from 0 to 1, which they are with the same last part.
+    """Return how similar the last parts of two names are, from 0 to 1.
 
     >>> _similarity("mylib::flash_attn", "other::FlashAttn")
     1.0
     """
     own, other = (name.rpartition(":")[2].replace("_", "").lower() for name in (first, second))
-    last: float = SequenceMatcher(None, own, other).ratio()
-    return max(last, SequenceMatcher(None, first, second).ratio())
+    return SequenceMatcher(None, own, other).ratio()

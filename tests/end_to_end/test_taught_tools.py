@@ -12,7 +12,7 @@ import pytest
 
 import crossflops
 from crossflops.cli import main
-from crossflops.errors import InputError
+from crossflops.errors import CrossflopsWarning, InputError
 
 pytestmark = pytest.mark.tools
 
@@ -182,9 +182,10 @@ def test_a_module_of_two_parents(folder):
 
 
 def test_a_formula_for_what_no_mode_sees(folder):
-    """PyTorch takes such an operator apart, and the tool counts its product."""
+    """PyTorch takes such an operator apart, and the tool counts its product; a warning names it."""
     (folder / "own.py").write_text(FORMULAS.replace("taught37::product", "taught37::taken_apart"))
-    report = compare("apart", ["torch-flop-counter"])
+    with pytest.warns(CrossflopsWarning, match="of taught37::taken_apart .* no call of the model"):
+        report = compare("apart", ["torch-flop-counter"])
     assert totals(report) == {"torch-flop-counter": 2 * (LAYER + PRODUCT)}
     assert taught(report, "torch-flop-counter")["taught37::taken_apart"] == 0
 

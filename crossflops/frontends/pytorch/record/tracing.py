@@ -88,7 +88,7 @@ class Answers:
 
 @contextmanager
 def watching_trace_questions(denied: bool) -> Iterator[Answers]:
-    """Record whether the model calls functions such as `is_exporting` inside the block, and whether
+    """Record whether the model calls functions such as `is_exporting` inside the block, and if
     they return True; yield the record. With `denied` these functions return False to the model.
     """
     asked = Answers()
