@@ -182,7 +182,7 @@ def test_a_module_of_two_parents(folder):
 
 
 def test_a_formula_for_what_no_mode_sees(folder):
-    """PyTorch takes such an operator apart, and the tool counts its product; a warning names it."""
+    """PyTorch takes such an operator apart, the tool counts its product, a warning names it."""
     (folder / "own.py").write_text(FORMULAS.replace("taught37::product", "taught37::taken_apart"))
     with pytest.warns(CrossflopsWarning, match="of taught37::taken_apart .* no call of the model"):
         report = compare("apart", ["torch-flop-counter"])
