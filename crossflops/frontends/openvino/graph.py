@@ -148,7 +148,7 @@ def _warn_of_state(net: IrNet) -> None:
     count = sum(layer.kind == "ReadValue" for layer in net.layers)
     if count:
         warnings.warn(
-            f"the model keeps {count} variables between its runs, such as keys and values: the "
+            f"the model keeps {count} variable{'s' * (count > 1)} between its runs: the "
             "first run is counted, which begins with their initial values",
             CrossflopsWarning,
             stacklevel=2,

@@ -69,7 +69,7 @@ def test_modules_are_those_of_pytorch() -> None:
 
 def test_a_variable_begins_with_its_first_value() -> None:
     """4 rows times 8x8, and scores of 4 rows with 4 keys: nothing is kept before them."""
-    with pytest.warns(CrossflopsWarning, match="keeps 1 variables between its runs"):
+    with pytest.warns(CrossflopsWarning, match="keeps 1 variable between its runs"):
         report = crossflops.count(str(FILES / "cached.xml"), ["1x4x8"])
     assert report.macs == 4 * 64 + 4 * 4 * 8
 
