@@ -75,12 +75,12 @@ def types(model):
 @pytest.mark.parametrize(
     ("more", "arguments", "expected", "origin"),
     [
-        ({"torch_dtype": "bfloat16"}, {}, "bfloat16", "its config says"),
-        ({"dtype": "float16"}, {}, "float16", "its config says"),
-        ({"torch_dtype": "torch.float16"}, {}, "float16", "its config says"),
-        ({"dtype": "float64"}, {}, "float64", "its config says"),
-        ({"torch_dtype": "bfloat16"}, {"dtype": "float32"}, "float32", "--arg says"),
-        ({}, {"torch_dtype": "bfloat16"}, "bfloat16", "--arg says"),
+        ({"torch_dtype": "bfloat16"}, {}, "bfloat16", "from its config"),
+        ({"dtype": "float16"}, {}, "float16", "from its config"),
+        ({"torch_dtype": "torch.float16"}, {}, "float16", "from its config"),
+        ({"dtype": "float64"}, {}, "float64", "from its config"),
+        ({"torch_dtype": "bfloat16"}, {"dtype": "float32"}, "float32", "from --arg"),
+        ({}, {"torch_dtype": "bfloat16"}, "bfloat16", "from --arg"),
         ({"torch_dtype": "auto"}, {}, "float32", "names no type"),
         ({"torch_dtype": None}, {}, "float32", "names no type"),
         ({}, {}, "float32", "names no type"),

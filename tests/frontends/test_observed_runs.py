@@ -183,7 +183,7 @@ def test_what_the_compiler_kept_of_a_watched_run_is_forgotten():
 def test_a_convention_needs_its_run():
     """A trace that was recorded for other tools holds no jit calls: no number comes of it."""
     trace = traced(nn.Linear(32, 32), X)
-    with pytest.raises(ValueError, match="holds no jit calls"):
+    with pytest.raises(ValueError, match="contains no jit calls"):
         predict(find_convention("torchprofile"), trace, Setting())
 
 
