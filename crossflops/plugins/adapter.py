@@ -112,7 +112,7 @@ class Adapter(Protocol):
 
         Returns:
             The total and the inclusive amounts by module path, at the tool's own grain, as
-            integers (`crossflops.plugins.adapter.exact_number`); `setting` is the one in force
+            integers (`crossflops.plugins.adapter.exact`); `setting` is the one in force
             while the tool ran.
 
         Raises:
@@ -143,13 +143,13 @@ def installed(distribution: str, title: str = "", command: str = "") -> str:
 # Numbers as tools print them, turned into numbers that can be compared exactly.
 
 
-def exact_number(value: Any) -> Amount:
+def exact(value: Any) -> Amount:
     """Return a number that a tool printed: as an int if it is whole, else as a float.
 
     Takes what `int` and `float` take, NumPy's scalars too. Raises ValueError on a NaN or an
     infinity, which is no count.
 
-    >>> exact_number(4111514624.0), exact_number(2.5)
+    >>> exact(4111514624.0), exact(2.5)
     (4111514624, 2.5)
     """
     try:

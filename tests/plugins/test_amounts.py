@@ -2,7 +2,7 @@
 
 import pytest
 
-from crossflops.plugins.adapter import exact_number
+from crossflops.plugins.adapter import exact
 
 
 @pytest.mark.parametrize(
@@ -11,20 +11,20 @@ from crossflops.plugins.adapter import exact_number
 )
 def test_integral_floats_become_ints(printed, meant):
     """Equal in value, an int where it is integral, and untouched where it is not."""
-    assert exact_number(printed) == meant
-    assert type(exact_number(printed)) is type(meant)
+    assert exact(printed) == meant
+    assert type(exact(printed)) is type(meant)
 
 
 def test_scalars_of_numpy_become_pythons():
     """What cannot be written as JSON is taken along all the same."""
     numpy = pytest.importorskip("numpy")
-    assert type(exact_number(numpy.int64(7))) is int
-    assert type(exact_number(numpy.float64(7))) is int
-    assert type(exact_number(numpy.float32(0.5))) is float
+    assert type(exact(numpy.int64(7))) is int
+    assert type(exact(numpy.float64(7))) is int
+    assert type(exact(numpy.float32(0.5))) is float
 
 
 @pytest.mark.parametrize("printed", [float("nan"), float("inf")])
 def test_what_is_no_count_is_refused(printed):
     """A NaN is not zero."""
     with pytest.raises(ValueError, match="not a count"):
-        exact_number(printed)
+        exact(printed)

@@ -11,7 +11,7 @@ from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_items
-from crossflops.plugins.adapter import exact_number, installed, is_module, under
+from crossflops.plugins.adapter import exact, installed, is_module, under
 
 _PACKAGE = "calflops"
 _PIPELINE = "calflops.calculate_pipline"  # its own spelling
@@ -82,10 +82,10 @@ class Calflops:
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact_number(total),
-            params=exact_number(params),
+            total=exact(total),
+            params=exact(params),
             printed_as=self.printed_as,
-            entries=tuple(Entry(path, exact_number(amount)) for path, amount in entries),
+            entries=tuple(Entry(path, exact(amount)) for path, amount in entries),
         )
 
 

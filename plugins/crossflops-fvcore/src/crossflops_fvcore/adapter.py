@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 from crossflops.plugins.teaching import TakesFormulas, cost_of_traced_node
 
 
@@ -59,10 +59,10 @@ class Fvcore(TakesFormulas):
             tool=self.name,
             version=self.version(),
             setting=hooked,
-            total=exact_number(total),
-            params=exact_number(fvcore.parameter_count(model)[""]),
+            total=exact(total),
+            params=exact(fvcore.parameter_count(model)[""]),
             printed_as="flops",
-            entries=tuple(Entry(path, exact_number(amount)) for path, amount in entries),
+            entries=tuple(Entry(path, exact(amount)) for path, amount in entries),
         )
 
 

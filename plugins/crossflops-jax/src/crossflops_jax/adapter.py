@@ -9,7 +9,7 @@ from crossflops.frontends import frontend_of
 from crossflops.frontends.jax import FRONTEND
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed
+from crossflops.plugins.adapter import exact, installed
 
 _FLOPS = "flops"
 
@@ -60,7 +60,7 @@ class LoweredProgram:
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact_number(self._asked(programs.lower(pure)).get(_FLOPS, 0)),
+            total=exact(self._asked(programs.lower(pure)).get(_FLOPS, 0)),
             printed_as=_FLOPS,
         )
 

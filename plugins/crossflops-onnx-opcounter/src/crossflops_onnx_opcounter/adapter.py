@@ -12,7 +12,7 @@ from crossflops.export.onnx_file import data_locations, mapping_onnx_file
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.load import weightless
-from crossflops.plugins.adapter import exact_number, installed
+from crossflops.plugins.adapter import exact, installed
 
 
 class OnnxOpcounter:
@@ -65,9 +65,9 @@ class OnnxOpcounter:
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact_number(total),
+            total=exact(total),
             printed_as="MACs",
-            params=exact_number(params),
+            params=exact(params),
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed
+from crossflops.plugins.adapter import exact, installed
 
 
 class OnnxTool:
@@ -50,10 +50,10 @@ class OnnxTool:
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact_number(graph.macs[0]),
+            total=exact(graph.macs[0]),
             printed_as="MACs",
-            params=exact_number(graph.params),
+            params=exact(graph.params),
             entries=tuple(
-                Entry(name, exact_number(node.macs[0])) for name, node in graph.nodemap.items()
+                Entry(name, exact(node.macs[0])) for name, node in graph.nodemap.items()
             ),
         )

@@ -15,7 +15,7 @@ from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
-from crossflops.plugins.adapter import exact_number, installed, is_module, under
+from crossflops.plugins.adapter import exact, installed, is_module, under
 from crossflops.plugins.teaching import (
     TakesFormulas,
     classes_with_formulas,
@@ -94,10 +94,10 @@ class _Ptflops(TakesFormulas):
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact_number(total),
-            params=exact_number(params),
+            total=exact(total),
+            params=exact(params),
             printed_as="MACs",
-            entries=(Entry("", exact_number(total)), *(Entry(*pair) for pair in entries.items())),
+            entries=(Entry("", exact(total)), *(Entry(*pair) for pair in entries.items())),
         )
 
     def watched(self, model: Any) -> contextlib.AbstractContextManager[dict[str, Amount]]:
@@ -203,7 +203,7 @@ class PtflopsAten(_Ptflops):
                 super().__exit__(*problem)
                 for path, counts in self.flop_counts.items():
                     if path != "Global":
-                        amounts[path] = exact_number(sum(counts.values()))
+                        amounts[path] = exact(sum(counts.values()))
 
         with patching_attribute(engine, "FlopCounterMode", Watched, inventory.PTFLOPS_MODE):
             yield amounts

@@ -12,7 +12,7 @@ from crossflops.frontends.tensorflow import FRONTEND
 from crossflops.frontends.tensorflow.load.quiet import quiet
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number
+from crossflops.plugins.adapter import exact
 
 # One installs TensorFlow under several names; the first that is there owns the package.
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
@@ -76,7 +76,7 @@ class TensorFlowProfiler:
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact_number(printed.total_float_ops),
+            total=exact(printed.total_float_ops),
             printed_as="float_ops",
             entries=tuple(Entry(path, amount) for path, amount in sorted(amounts.items())),
         )

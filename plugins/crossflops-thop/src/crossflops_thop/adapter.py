@@ -16,7 +16,7 @@ from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 from crossflops.plugins.adapter import (
-    exact_number,
+    exact,
     is_module,
     non_buffer_places,
     positional,
@@ -95,13 +95,13 @@ class Thop(TakesFormulas):
             options["custom_ops"] = _hooks_of_formulas(self.formulas)
         with under(forced, model), _naming_taken_buffers(model):
             total, params, *layers = run(model, inputs=inputs, verbose=False, **options)
-        tree = (Entry("", exact_number(total)), *_entries(layers[0], "")) if layers else ()
+        tree = (Entry("", exact(total)), *_entries(layers[0], "")) if layers else ()
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact_number(total),
-            params=exact_number(params),
+            total=exact(total),
+            params=exact(params),
             printed_as="MACs",
             entries=tree,
         )
@@ -148,7 +148,7 @@ def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
     """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
-        yield Entry(path, exact_number(operations))
+        yield Entry(path, exact(operations))
         yield from _entries(below, path)
 
 

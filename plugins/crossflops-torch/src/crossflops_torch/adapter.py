@@ -6,7 +6,7 @@ from typing import Any
 
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed, is_module, ran, under
+from crossflops.plugins.adapter import exact, installed, is_module, ran, under
 from crossflops.plugins.teaching import (
     TakesFormulas,
     cost_of_operator_call,
@@ -61,7 +61,7 @@ class TorchFlopCounter(TakesFormulas):
         ):
             ran(model, args, kwargs, setting)
         paths = [path for path, _ in model.named_modules(remove_duplicate=False)]
-        total, counts = exact_number(counter.get_total_flops()), counter.get_flop_counts()
+        total, counts = exact(counter.get_total_flops()), counter.get_flop_counts()
         if setting.step:
             counts = {TOTAL: counts[TOTAL]}
         return Profile(
@@ -116,8 +116,6 @@ def _entries(
             continue
         path = "" if key == TOTAL else key.removeprefix(f"{root}.")
         known = path in places and path != key
-        amounts[path if known else f"{UNREGISTERED}.{key}"] = exact_number(
-            sum(by_operator.values())
-        )
+        amounts[path if known else f"{UNREGISTERED}.{key}"] = exact(sum(by_operator.values()))
     for path in sorted(amounts, key=lambda path: places.get(path, len(places))):
         yield Entry(path, amounts[path])

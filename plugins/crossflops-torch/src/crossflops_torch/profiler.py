@@ -5,7 +5,7 @@ from typing import Any
 
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed, is_module, ran, under
+from crossflops.plugins.adapter import exact, installed, is_module, ran, under
 
 
 class TorchProfiler:
@@ -39,7 +39,7 @@ class TorchProfiler:
         cpu = [profiler.ProfilerActivity.CPU]
         with under(setting, model), profiler.profile(activities=cpu, with_flops=True) as run:
             ran(model, args, kwargs, setting)
-        total = exact_number(sum(event.flops for event in run.key_averages()))
+        total = exact(sum(event.flops for event in run.key_averages()))
         return Profile(
             tool=self.name,
             version=self.version(),

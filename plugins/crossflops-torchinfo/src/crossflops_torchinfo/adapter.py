@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.ir.profile import Amount, Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class Torchinfo:
@@ -55,8 +55,8 @@ class Torchinfo:
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact_number(summary.total_mult_adds),
-            params=exact_number(summary.total_params),
+            total=exact(summary.total_mult_adds),
+            params=exact(summary.total_params),
             printed_as="mult-adds",
             entries=tuple(_entries(model, summary.summary_list)),
         )
@@ -123,7 +123,7 @@ def _entries(model: Any, rows: list[Any]) -> Iterator[Entry]:
         if not row.is_leaf_layer:
             continue
         for above in _path_and_ancestors(path):
-            amounts[above] = amounts.get(above, 0) + exact_number(row.macs)
+            amounts[above] = amounts.get(above, 0) + exact(row.macs)
     return (Entry(path, amount) for path, amount in amounts.items())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
-from crossflops.plugins.adapter import exact_number, installed, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class Torchprofile:
@@ -49,7 +49,7 @@ class Torchprofile:
         inputs = positional(model.forward, args, kwargs)
         with under(setting, model), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            total = exact_number(torchprofile.profile_macs(model, inputs))
+            total = exact(torchprofile.profile_macs(model, inputs))
         return Profile(
             tool=self.name,
             version=self.version(),

@@ -15,7 +15,7 @@ from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute, patching_items, restore_attribute
-from crossflops.plugins.adapter import exact_number, installed, is_module, positional, under
+from crossflops.plugins.adapter import exact, installed, is_module, positional, under
 
 
 class _Column:
@@ -63,13 +63,13 @@ class _Column:
         forced = msgspec.structs.replace(setting, training=False)
         with under(forced, model), _calls_restored(model), _long():
             rows = importlib.import_module("torchstat").ModelStat(model, size)._analyze_model()
-        entries = tuple(Entry(row.name, exact_number(self.amount(row))) for row in rows)
+        entries = tuple(Entry(row.name, exact(self.amount(row))) for row in rows)
         return Profile(
             tool=self.name,
             version=self.version(),
             setting=forced,
             total=sum(entry.amount for entry in entries),
-            params=exact_number(sum(row.parameter_quantity for row in rows)),
+            params=exact(sum(row.parameter_quantity for row in rows)),
             printed_as=self.printed_as,
             entries=entries,
         )

@@ -11,7 +11,7 @@ from crossflops.errors import InputError, MissingExtraError
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import (
-    exact_number,
+    exact,
     is_module,
     non_buffer_places,
     positional,
@@ -74,10 +74,10 @@ class UltralyticsThop:
             tool=self.name,
             version=self.version(),
             setting=forced,
-            total=exact_number(total),
-            params=exact_number(params),
+            total=exact(total),
+            params=exact(params),
             printed_as="MACs",
-            entries=(Entry("", exact_number(total)), *_entries(layers, "")),
+            entries=(Entry("", exact(total)), *_entries(layers, "")),
         )
 
 
@@ -105,5 +105,5 @@ def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
     """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
-        yield Entry(path, exact_number(operations))
+        yield Entry(path, exact(operations))
         yield from _entries(below, path)
