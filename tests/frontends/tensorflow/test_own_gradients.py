@@ -142,7 +142,7 @@ EXACT = {
     "a layer that rounds": layered(keras.ops.round),
 }
 NAMED = {
-    "sign": (elementwise(tf.sign), "Sign is zeros"),
+    "sign": (elementwise(tf.sign), "zeros as the gradient of Sign"),
     "two results": (elementwise(lambda h: sum(pair(h))), "it has several results"),
     "within a checkpoint": (
         square(lambda x, a, b: tf.recompute_grad(lambda h: hidden(h) @ b)(x @ a)),
