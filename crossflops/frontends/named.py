@@ -57,7 +57,10 @@ class Library(Protocol):
     config: str = ""
 
     def names(self) -> Sequence[str]:
-        """Return the known names, or () if the library is not installed; nothing is imported."""
+        """Return the known names; () if the library lists none, or is not installed. Nothing is
+        imported.
+        """
+        return ()
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]

@@ -30,7 +30,7 @@ def model(tmp_path: Path) -> str:
     return str(path)
 
 
-def written(folder: Path, *names: str) -> str:
+def write_formulas(folder: Path, *names: str) -> str:
     """Return the path of a new file with a formula for each of these operators."""
     path = folder / "own.py"
     formulas = (
@@ -53,7 +53,7 @@ def test_a_formula_that_matches_nothing_is_told(
     model: str, tmp_path: Path, name: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Which one it is, of which file, and what the model calls; the node stays uncounted."""
-    own = written(tmp_path, name)
+    own = write_formulas(tmp_path, name)
     assert main(["count", model, "--formulas", own, "--json"]) == 0
     shown = capsys.readouterr()
     report = json.loads(shown.out)
@@ -67,7 +67,7 @@ def test_a_formula_that_matches_nothing_is_told(
 
 def test_of_many_that_match_nothing_the_first_are_named(model: str, tmp_path: Path) -> None:
     """One sentence."""
-    own = written(tmp_path, *(f"a{number}::q{number}" for number in range(5)))
+    own = write_formulas(tmp_path, *(f"a{number}::q{number}" for number in range(5)))
     with pytest.warns(CrossflopsWarning, match="and 2 more match no call of the model") as told:
         report = crossflops.count(model, formulas=[own])
     assert len(told) == len(report.warnings) == 1
@@ -77,7 +77,7 @@ def test_formulas_of_other_models_in_the_same_file_are_not_told(
     model: str, tmp_path: Path
 ) -> None:
     """One formula of the file counts a call, and no other is like a call."""
-    own = written(tmp_path, "mylib::FlashAttn", "mylib::FlashAttn2", "other::scan")
+    own = write_formulas(tmp_path, "mylib::FlashAttn", "mylib::FlashAttn2", "other::scan")
     report = crossflops.count(model, formulas=[own])
     assert report.macs == 7
     assert report.warnings == ()
@@ -87,7 +87,7 @@ def test_files_of_a_configuration_are_named_by_the_request(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`formulas` of crossflops.toml."""
-    written(tmp_path, "other::scan")
+    write_formulas(tmp_path, "other::scan")
     (tmp_path / "crossflops.toml").write_text('formulas = ["own.py"]\n')
     monkeypatch.chdir(tmp_path)
     with pytest.warns(CrossflopsWarning, match="of other::scan"):
@@ -96,7 +96,7 @@ def test_files_of_a_configuration_are_named_by_the_request(
 
 def test_registered_formulas_may_match_nothing(model: str, tmp_path: Path) -> None:
     """One that is imported holds for a process, and is about any model of it."""
-    own = written(tmp_path, "mylib::FlashAttn")
+    own = write_formulas(tmp_path, "mylib::FlashAttn")
     before = STATE.imported
     crossflops.operator("other::registered")(lambda call: crossflops.Cost(macs=1))
     try:

@@ -1,4 +1,4 @@
-"""What cannot be counted says what to do instead, in two lines."""
+"""Files and values that cannot be counted are refused in two lines, with what to do instead."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ def test_all_accepted_tokens_are_k_and_one_more():
 
 
 def test_no_accepted_token_is_a_round_for_each():
-    """What is left is one less in each round, and so at most are the proposed tokens."""
+    """One token less is left in each round, and at most so many are proposed."""
     rounds = plan_rounds(7, 4, 3, Fraction(0))
     assert [tuple(one) for one in rounds] == [(7, 3, 0), (8, 2, 0), (9, 1, 0), (10, 0, 0)]
 

@@ -210,7 +210,7 @@ class IrConstant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_small(self) -> bool:
-        """Whether its values are read."""
+        """True if its values are read."""
         return self.size <= _SMALL
 
     def read_payload(self, weights: Path) -> bytes | None:

@@ -105,7 +105,7 @@ def save(name: str, model: ov.Model, half: bool = False) -> None:
     path.write_text(re.sub(r"^[ \t]+", "", text, flags=re.M))
 
 
-def compressed() -> ov.Model:
+def build_compressed_model() -> ov.Model:
     """Products with weights of int8, and of uint4 in groups of 16 with zero points."""
     x = op.parameter([-1, 64], np.float32, name="x")
     weight = op.convert(op.constant(np.ones((32, 64), np.int8)), "f32")
@@ -121,7 +121,7 @@ def compressed() -> ov.Model:
     )
 
 
-def quantized() -> ov.Model:
+def build_quantized_model() -> ov.Model:
     """A convolution whose data and weights are quantized to 256 and 255 levels."""
     x = op.parameter([1, 3, 8, 8], np.float32, name="x")
     bounds = [op.constant(np.float32(value)) for value in (0, 1, -1)]
@@ -132,7 +132,7 @@ def quantized() -> ov.Model:
     return ov.Model([op.relu(out)], [x], "quantized")
 
 
-def iterated() -> ov.Model:
+def build_iterated_model() -> ov.Model:
     """A TensorIterator: an LSTMCell of 6 units over five steps."""
     outer = [
         op.parameter(shape, np.float32, name=name)
@@ -154,7 +154,7 @@ def iterated() -> ov.Model:
     return ov.Model([op.result(value) for value in results], outer, "iterated")
 
 
-def cached() -> ov.Model:
+def build_cached_model() -> ov.Model:
     """A product with keys that a variable keeps, which begins empty."""
     from openvino.op.util import Variable, VariableInfo
 
@@ -175,7 +175,7 @@ def cached() -> ov.Model:
     return ov.Model([op.result(scores)], [op.assign(keys, variable)], [x], "cached")
 
 
-def selected() -> ov.Model:
+def build_selected_model() -> ov.Model:
     """Boxes that NonMaxSuppression keeps, behind a product."""
     boxes = op.parameter([1, 10, 4], np.float32, name="boxes")
     scores = op.parameter([1, 3, 10], np.float32, name="scores")
@@ -201,8 +201,14 @@ def main() -> None:
     save("recurrent", convert(Recurrent(), torch.zeros(2, 5, 4)))
     save("upsampler", convert(Upsampler(), image, [1, 3, 8, 8]))
     save("repeated", convert(torch.jit.script(Repeated()), torch.zeros(2, 4), [2, 4]))
-    for build in (compressed, quantized, iterated, cached, selected):
-        save(build.__name__, build())
+    for build in (
+        build_compressed_model,
+        build_quantized_model,
+        build_iterated_model,
+        build_cached_model,
+        build_selected_model,
+    ):
+        save(build.__name__.removeprefix("build_").removesuffix("_model"), build())
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_a_saved_model_is_counted_after_the_lines_are_pasted(tmp_path: Path) -> 
 
 
 def test_a_formula_has_the_attributes_of_the_operation(tmp_path: Path) -> None:
-    """Those of the operation, and not what a call notes beside them."""
+    """The attributes of the operation, without those that a call notes for itself."""
     own = tmp_path / "own.py"
     own.write_text(
         "import crossflops\n\n\n"

@@ -16,7 +16,7 @@ def net():
 
 
 def test_the_number_of_each_tool_has_its_causes(tmp_path, monkeypatch):
-    """What thop adds is named; what is in FLOPs is twice the exact count."""
+    """The additions of thop are named; a tool that prints FLOPs has twice the exact count."""
     (tmp_path / "m.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
     suite = {

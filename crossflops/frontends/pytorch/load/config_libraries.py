@@ -5,7 +5,7 @@ None of them is given weights, and nothing is downloaded.
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from crossflops.errors import TargetError
@@ -23,11 +23,7 @@ class Ultralytics(Library):
 
     prefix = "ultralytics"
     package = "ultralytics"
-    names_models = False
-
-    def names(self) -> Sequence[str]:
-        """Return (): a size, such as the n of yolov8n, is not in the name of a file."""
-        return ()
+    names_models = False  # a size, such as the n of yolov8n, is not in the name of a file
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
@@ -57,11 +53,7 @@ class SegmentationModels(Library):
 
     prefix = "smp"
     package = "segmentation_models_pytorch"
-    names_models = False
-
-    def names(self) -> Sequence[str]:
-        """Return (): names of architectures are shared with other libraries."""
-        return ()
+    names_models = False  # names of architectures are shared with other libraries
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
@@ -84,11 +76,7 @@ class Diffusers(Library):
 
     prefix = "diffusers"
     package = "diffusers"
-    names_models = False
-
-    def names(self) -> Sequence[str]:
-        """Return (): a name is a folder."""
-        return ()
+    names_models = False  # a name is a folder
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]

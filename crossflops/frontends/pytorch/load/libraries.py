@@ -194,12 +194,8 @@ class Transformers(Library):
 
     prefix = "hf"
     package = "transformers"
-    names_models = False
+    names_models = False  # the repositories of the Hugging Face hub are not listed
     config = _CONFIG
-
-    def names(self) -> Sequence[str]:
-        """Return (), since the repositories of the Hugging Face hub are not listed."""
-        return ()
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]

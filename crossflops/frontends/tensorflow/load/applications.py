@@ -49,11 +49,7 @@ class KerasHub(Library):
 
     prefix = "keras_hub"
     package = "keras_hub"
-    names_models = False
-
-    def names(self) -> Sequence[str]:
-        """Return (): presets are not in the files of the library."""
-        return ()
+    names_models = False  # presets are not in the files of the library
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
