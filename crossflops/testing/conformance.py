@@ -37,7 +37,7 @@ from crossflops.rules.rule import Convention, CostWeights, Rule
 from crossflops.testing.architectures import Architecture, random_architectures
 from crossflops.testing.file_probes import file_probes
 from crossflops.testing.probes import Built, probes
-from crossflops.tools.registry import all_conventions, predicting
+from crossflops.tools.registry import all_conventions, convention_for_prediction
 from crossflops.workers.observe import run_here
 
 
@@ -215,7 +215,7 @@ class ToolConformance:
     @property
     def convention(self) -> Convention:
         """The edition of the convention for the installed version of the tool."""
-        return predicting(self.adapter.convention, self.adapter.version())
+        return convention_for_prediction(self.adapter.convention, self.adapter.version())
 
     def with_more(self, rule_id: str) -> tuple[Rule, ...]:
         """Return the convention's rules, with the factor of the rule `rule_id` raised by 1."""

@@ -168,7 +168,7 @@ def litgpt_training_flops(work: TokenSequence) -> int:
     "attention_of_frozen",
     "4 L h T^2 of 2 FLOPs: attention again, for frozen weights that do not exist",
 )
-def assumed_frozen_attention_macs(work: TokenSequence) -> int:
+def attention_macs_of_frozen_weights(work: TokenSequence) -> int:
     """Return the MACs that litgpt's formula adds for the attention of frozen weights, although no
     weight is frozen: layers x hidden size x tokens^2, to be multiplied by 8 FLOPs.
     """
@@ -201,7 +201,7 @@ LITGPT = (
     .adds("formula.norms-as-matmul", of.norm_parameter_macs)
     .adds("formula.biases-as-matmul", of.bias_parameter_macs)
     .adds("formula.head-dim-assumed", of.extra_attention_macs_of_hidden_width)
-    .adds("formula.attention-twice", assumed_frozen_attention_macs, factor=8)
+    .adds("formula.attention-twice", attention_macs_of_frozen_weights, factor=8)
     .fails(is_unsupported_by_litgpt)
 )
 

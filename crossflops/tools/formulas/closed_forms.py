@@ -227,7 +227,7 @@ def extra_macs_of_cookbook_ffn(work: TokenSequence) -> int:
 
 
 @rule_amount("layers_once_more", "Count the forward MACs of the layers again")
-def recomputed_layer_macs(work: TokenSequence) -> int:
+def layer_recompute_macs(work: TokenSequence) -> int:
     """Return the forward MACs of all layers that the cookbook's formula counts a second time,
     because it assumes that they are recomputed.
     """
@@ -235,7 +235,7 @@ def recomputed_layer_macs(work: TokenSequence) -> int:
 
 
 @rule_amount("four_per_lookup", "h T, four FLOPs for each")
-def looked_up_embedding_elements(work: TokenSequence) -> int:
+def embedding_elements_of_tokens(work: TokenSequence) -> int:
     """Return hidden size x tokens, the embedding elements that the cookbook's formula counts with
     4 FLOPs each.
     """
@@ -266,9 +266,9 @@ COOKBOOK = (
     )
     .adds("formula.low-rank", of.extra_macs_of_latent_as_square)
     .adds("formula.ffn-width", extra_macs_of_cookbook_ffn)
-    .adds("formula.recompute", recomputed_layer_macs, factor=2)
+    .adds("formula.recompute", layer_recompute_macs, factor=2)
     .adds("formula.head-forward-only", of.minus_head_macs, factor=4)
-    .adds("formula.embedding-lookup", looked_up_embedding_elements, factor=4)
+    .adds("formula.embedding-lookup", embedding_elements_of_tokens, factor=4)
     .fails(expert_count)
 )
 

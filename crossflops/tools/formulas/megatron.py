@@ -18,7 +18,7 @@ from crossflops.tools.formulas.formula import (
 _DIVISIBLE = 128  # make_vocab_size_divisible_by, without tensor parallelism
 
 
-def _padded_head_macs_per_token(work: TokenSequence) -> int:
+def _head_macs_per_token_with_padding(work: TokenSequence) -> int:
     """Return the MACs per token of the output matrix, with its rows padded to a multiple of
     128.
     """
@@ -31,7 +31,7 @@ def extra_macs_of_vocabulary_padding(work: TokenSequence) -> int:
     """Return the MACs that Megatron's formulas add because they pad the rows of the output matrix
     to a multiple of 128.
     """
-    return (_padded_head_macs_per_token(work) - work.architecture.head) * work.tokens
+    return (_head_macs_per_token_with_padding(work) - work.architecture.head) * work.tokens
 
 
 def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
@@ -55,7 +55,7 @@ def _matrix_macs_per_token(work: TokenSequence, gates: bool) -> int:
         model.projections
         + ranks
         + _ffn_macs_per_token(work, gates)
-        + _padded_head_macs_per_token(work)
+        + _head_macs_per_token_with_padding(work)
     )
 
 
