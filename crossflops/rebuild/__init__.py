@@ -13,7 +13,7 @@ from crossflops.errors import CrossflopsError, MissingExtraError, NormalizeError
 from crossflops.frontends import Source, load_with_retry
 from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import load_bound_model, model_inputs
+from crossflops.frontends.onnx.binding import inputs_given_by_caller, load_bound_model
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.rebuild.nodes import READ_IT
 from crossflops.targets import model_source
@@ -125,7 +125,7 @@ def _positional_input_specs(graph: Any) -> tuple[TensorSpec, ...]:
     from onnx import helper
 
     specs = []
-    for index, value in enumerate(model_inputs(graph)):
+    for index, value in enumerate(inputs_given_by_caller(graph)):
         tensor = value.type.tensor_type
         shape = tuple(dim.dim_value for dim in tensor.shape.dim)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type).name

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 
 from crossflops.export.program import save_program
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize as normalize_file
+from crossflops.frontends.onnx.reading import normalize_onnx_file as normalize_file
 from crossflops.frontends.pytorch.load.fakes import READS, with_fake_tensors
 from crossflops.frontends.pytorch.program import convert_torch_recording, record_torch_run
 from crossflops.ir.graph import Graph

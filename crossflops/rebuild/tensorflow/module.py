@@ -14,9 +14,9 @@ import tensorflow as tf
 from crossflops.errors import CrossflopsError, NormalizeError
 from crossflops.frontends.converted import with_graph_identity
 from crossflops.frontends.onnx import OnnxFile, functions, reading
-from crossflops.frontends.onnx.binding import bind, model_inputs
+from crossflops.frontends.onnx.binding import bind_input_sizes, inputs_given_by_caller
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
-from crossflops.frontends.onnx.types import attributes
+from crossflops.frontends.onnx.types import attribute_values
 from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
 from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
@@ -87,7 +87,7 @@ class OnnxModule(tf.Module):
         """Return the outputs by position, for inputs by position."""
         model = parse_model_proto(self.program.data)
         run = _Run(model, unique_name_scopes(self.program.paths))
-        names = [tensor.name for tensor in model_inputs(model.graph)]
+        names = [tensor.name for tensor in inputs_given_by_caller(model.graph)]
         run.values.update(zip(names, map(tf.convert_to_tensor, inputs), strict=True))
         for node in model.graph.node:
             run.run_node(node)
@@ -181,7 +181,7 @@ class _Run:
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],
-            {**attributes(node.attribute), **_attribute_arrays(node)},
+            {**attribute_values(node.attribute), **_attribute_arrays(node)},
             len(node.output),
             version,
         )
@@ -269,7 +269,7 @@ def _constant_node_value(node: Any) -> Any:
             else value
         )
     kinds: dict[str, Any] = {"value_float": np.float32, "value_floats": np.float32}
-    value = attributes(node.attribute).get(attribute.name)
+    value = attribute_values(node.attribute).get(attribute.name)
     if value is None or "string" in attribute.name:
         raise UnfitError(f"of the kind {attribute.name}")
     return np.asarray(value, kinds.get(attribute.name, np.int64))
@@ -289,7 +289,7 @@ def rebuild_program(model: Any, paths: Mapping[str, str]) -> RebuiltProgram:
     that has no rule.
     """
     reject_unbuildable_nodes(model, _INTO)
-    functions.inline_function_calls(model, functions.local(model))
+    functions.inline_function_calls(model, functions.local_functions(model))
     reject_unbuildable_nodes(model, _INTO)
     for number, node in enumerate(model.graph.node):
         node.name = onnx_node_label(node, number)
@@ -350,7 +350,7 @@ def model_of_file_without_weight_values(file: OnnxFile) -> Any:
     Raises TargetError, InputError.
     """
     model = read_onnx_model(file.path)
-    bind(model.graph, file.dims, file.specs, file.path)
+    bind_input_sizes(model.graph, file.dims, file.specs, file.path)
     if file.dims or file.specs:
         del model.graph.value_info[:]  # of other sizes, perhaps
     return model

@@ -11,7 +11,7 @@ from crossflops.testing.probes import Probe, function_model, nn, wrap_layer
 _MAPS, _ROWS = ("1x8x16x16",), ("4x64",)
 
 
-def _captured_relu_model() -> Any:
+def _model_with_captured_relu() -> Any:
     """Return a model that calls a reference to `relu` that was taken when the model was built."""
     from torch.nn.functional import relu  # captured before the attribute can be replaced
 
@@ -81,7 +81,7 @@ def _product_of_complex_matrices(model: Any, a: Any, b: Any) -> Any:
 
 _ELEMENTWISE = (
     Probe("F.relu", _functional_model("relu"), _MAPS, 0),
-    Probe("F.relu_captured", _captured_relu_model, _MAPS, 0),
+    Probe("F.relu_captured", _model_with_captured_relu, _MAPS, 0),
     Probe("torch.relu", _torch_function_model("relu"), _MAPS, 0),
     Probe("F.gelu", _functional_model("gelu"), _MAPS, 0),
     Probe("F.softmax", _functional_model("softmax", dim=-1), ("2x10x64",), 0),
@@ -263,7 +263,7 @@ def _call_tensor_methods(model: Any, a: Any, b: Any) -> Any:
     return a.matmul(b).add(a.bmm(b)).mul(a[0].mm(b[0]))
 
 
-def _captured_bmm_model() -> Any:
+def _model_with_captured_bmm() -> Any:
     """Return a model that calls a reference to `bmm` that was taken when the model was built."""
     from torch import bmm  # before the attribute can be replaced
 
@@ -347,7 +347,7 @@ _PROBES = (
     Probe("add_misaligned", function_model(_sum_of_pointwise), ("2x3x4", "4"), 0),
     # three products: 2 x 3 x 3 x 4 for two of them, 3 x 3 x 4
     Probe("methods", function_model(_call_tensor_methods), ("2x3x4", "2x4x3"), 72 + 72 + 36),
-    Probe("bmm_captured", _captured_bmm_model, ("2x3x4", "2x4x5"), 120),
+    Probe("bmm_captured", _model_with_captured_bmm, ("2x3x4", "2x4x5"), 120),
     Probe(
         "F.interpolate_half",
         _patchable_functional_model("interpolate", **_ENLARGED),
@@ -419,7 +419,7 @@ def _vmap_product(model: Any, a: Any, b: Any) -> Any:
     return torch.vmap(torch.matmul)(a, b)
 
 
-def _captured_matmul_model() -> Any:
+def _model_with_captured_matmul() -> Any:
     """Return a model that calls a reference to `matmul` that was taken when the model was
     built.
     """
@@ -525,7 +525,7 @@ _REPLACED_PROBES = (
     Probe("vmap_conv_batched", function_model(_vmap_conv_layer, layer=nn("Conv2d", 3, 8, 3)),
           ("2x1x3x8x8",), 15552),
     Probe("vmap_matmul", function_model(_vmap_product), ("5x3x4", "5x4x6"), 360),
-    Probe("matmul_captured", _captured_matmul_model, ("3x4", "4x6"), 72),
+    Probe("matmul_captured", _model_with_captured_matmul, ("3x4", "4x6"), 72),
     Probe("Tensor.__rmatmul__", function_model(_rmatmul_product), ("3x4", "4x6"), 72),
     Probe("Tensor.matmul", function_model(lambda model, a, b: a.matmul(b)), ("3x4", "4x6"), 72),
     Probe("Tensor.mm", function_model(lambda model, a, b: a.mm(b)), ("3x4", "4x6"), 72),

@@ -461,7 +461,7 @@ def _bare_parameter_model() -> Any:
     return model
 
 
-def _interleaved_layers_model() -> Any:
+def _model_with_interleaved_layers() -> Any:
     """Return a model with two lists of layers, which it runs in turn: one of each, then the next
     of each.
 
@@ -486,7 +486,9 @@ def _interleaved_layers_model() -> Any:
 
 
 _PARAMETER_KINDS_PROBES = (
-    Probe("lists_in_turns", _interleaved_layers_model, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16),
+    Probe(
+        "lists_in_turns", _model_with_interleaved_layers, _PARAMETER_KINDS_ROWS, 2 * 4 * 16 * 16
+    ),
     Probe("frozen_weight", _model_with_frozen_weight, _PARAMETER_KINDS_ROWS, 512),
     Probe("bare_parameter", _bare_parameter_model, _PARAMETER_KINDS_ROWS, 512),
 )

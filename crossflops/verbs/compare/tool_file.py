@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import Source, record_model
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_given_shapes
+from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_shapes_by_name
 from crossflops.frontends.onnx.loops import has_control_operator
 from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
@@ -88,7 +88,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             shapes = strict_shapes_by_name(str(self.path), {}, ())
         else:
             shapes = None
-        return own.graph if shapes is None else with_given_shapes(own.graph.as_written, shapes)
+        return own.graph if shapes is None else with_shapes_by_name(own.graph.as_written, shapes)
 
     def write(self, native: CountedModel) -> None:
         """Write the file, unless it is a given one that can be used as it is."""
