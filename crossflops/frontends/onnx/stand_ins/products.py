@@ -221,7 +221,7 @@ def _convolution_channels(draft: Draft) -> int | None:
 def write_reorder_output(draft: Draft) -> None:
     """Add nodes with ReorderOutput's output shape: `channels` of the padded channels."""
     ends = draft.add_integers((draft.integer("channels"),))
-    operands = (draft.input(0), draft.add_integers((0,)), ends, draft.ints((1,)))
+    operands = (draft.input(0), draft.add_integers((0,)), ends, draft.add_integers((1,)))
     if not draft.integer("channels_last"):
         draft.add_node("Slice", operands, draft.output(0))
         return
