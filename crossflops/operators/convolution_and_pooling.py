@@ -12,23 +12,23 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
-    kernel_positions,
+    integer_attribute,
+    kernel_window_size,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import (
     QUANTIZED,
     Gradient,
-    Wanted,
+    OperandPositions,
     broadcast_sum_cost,
-    each_operand,
     first_operand_backward,
     no_gradient,
-    scatters_back,
+    product_backward,
+    scatter_add_backward,
 )
 from crossflops.operators.operands import (
     Shape,
@@ -77,10 +77,10 @@ def window_constraint(
         shape = operand_shape(node, data)
         if len(shape) < 3:
             return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
-        if least == 0 and (wrong := empty_members(node, data)):
+        if least == 0 and (wrong := non_empty_pooling_constraint(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
-        if wrong := _wrong_lengths(node, data, weight, len(extents)):
+        if wrong := _spatial_attribute_problem(node, data, weight, len(extents)):
             return wrong
         kernel = _kernel_extents(node, weight)
         if kernel is None:
@@ -129,7 +129,7 @@ def _has_auto_pad(node: Node) -> bool:
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
-def _wrong_lengths(node: Node, data: int, weight: int | None, digits: int) -> str:
+def _spatial_attribute_problem(node: Node, data: int, weight: int | None, digits: int) -> str:
     """Return why the weight or an attribute of the window does not have one number per spatial
     axis; "" if nothing is wrong.
     """
@@ -167,7 +167,7 @@ def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
         strides=ints(node, "strides") or ones,
         dilations=ints(node, "dilations") or ones,
         pads=pads or (0,) * (2 * len(extents)),
-        ceiling=integer(node, "ceil_mode", 0) != 0,
+        ceiling=integer_attribute(node, "ceil_mode", 0) != 0,
         same=string_attribute(node, "auto_pad", "NOTSET").startswith("SAME"),
     )
 
@@ -214,7 +214,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
                 return f"{operand_label(node, index)} has rank {len(dims)}, but needs at least 3"
-        if wrong := _wrong_lengths(node, data, weight, len(shape) - 2):
+        if wrong := _spatial_attribute_problem(node, data, weight, len(shape) - 2):
             return wrong
         if 0 in kernel[2:]:
             return (
@@ -256,7 +256,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
     return ""
 
 
-def empty_members(node: Node, data: int = 0) -> str:
+def non_empty_pooling_constraint(node: Node, data: int = 0) -> str:
     """Return why the data of a pooling are empty along another axis than the batch; "" if nothing
     is wrong.
     """
@@ -268,7 +268,7 @@ def empty_members(node: Node, data: int = 0) -> str:
     )
 
 
-def pads_within(node: Node) -> str:
+def pooling_pads_constraint(node: Node) -> str:
     """Return why a pad of a pooling is not smaller than its window; "" if nothing is wrong.
 
     A larger one would make a window that covers pads alone.
@@ -288,7 +288,7 @@ def pads_within(node: Node) -> str:
 # Convolutions: a weight window slides over the data.
 
 
-def _window_product_count(node: Node, index: int) -> int:
+def _conv_macs_per_element(node: Node, index: int) -> int:
     """Return the number of MACs per element of a convolution: the size of the weight without its
     first axis.
 
@@ -308,7 +308,7 @@ CONV: tuple[Constraint, ...] = (
     "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
     requires=CONV,
     constant_part=products_of(0, 1),
-    backward=each_operand(0, 1, bias=2),
+    backward=product_backward(0, 1, bias=2),
 )
 def onnx_conv_cost(node: Node) -> Cost:
     """Return the cost of Conv: (C / group) * prod(k) MACs per element of Y, and an add for the
@@ -326,7 +326,7 @@ def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
     """
     out = output_element_count(node)
     adds = out if bias is not None and has_input(node, bias) else 0
-    return Cost(macs=out * _window_product_count(node, weight), adds=adds)
+    return Cost(macs=out * _conv_macs_per_element(node, weight), adds=adds)
 
 
 @operator(
@@ -337,9 +337,9 @@ def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
         conv_transpose_constraint(),
     ),
     constant_part=products_of(0, 1),
-    backward=each_operand(0, 1, bias=2),
+    backward=product_backward(0, 1, bias=2),
 )
-def conv_transpose(node: Node) -> Cost:
+def onnx_conv_transpose_cost(node: Node) -> Cost:
     """Return the cost of ConvTranspose: (M / group) * prod(k) MACs per element of X, and an add
     per element of Y for the bias B.
 
@@ -348,7 +348,7 @@ def conv_transpose(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__ConvTranspose.html
     """
     adds = output_element_count(node) if has_input(node, 2) else 0
-    return Cost(macs=input_element_count(node, 0) * _window_product_count(node, 1), adds=adds)
+    return Cost(macs=input_element_count(node, 0) * _conv_macs_per_element(node, 1), adds=adds)
 
 
 @operator(
@@ -363,7 +363,7 @@ def conv_transpose(node: Node) -> Cost:
     ),
     backward=no_gradient,
 )
-def conv_integer(node: Node) -> Cost:
+def conv_integer_cost(node: Node) -> Cost:
     """Return the cost of ConvInteger: as Conv, with an add per element of x and of w for each zero
     point.
 
@@ -392,7 +392,7 @@ QLINEAR_CONV: tuple[Constraint, ...] = (
     contracts=(0, 3),
     backward=QUANTIZED,
 )
-def qlinear_conv(node: Node) -> Cost:
+def qlinear_conv_cost(node: Node) -> Cost:
     """Return the cost of QLinearConv: as Conv, with an add per element for each zero point, and
     requantized results.
 
@@ -412,7 +412,7 @@ def _offsets_constraint(node: Node) -> str:
 
     Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
     """
-    weight, groups = dims_of(node, 1), integer(node, "offset_group", 1)
+    weight, groups = dims_of(node, 1), integer_attribute(node, "offset_group", 1)
     extents = conv_output_extents(node, 0, 1)
     if weight is None or extents is None:
         return ""
@@ -439,7 +439,7 @@ class _Sampling(NamedTuple):
     masked: Cost
 
 
-def _sampling(node: Node) -> _Sampling:
+def _deform_conv_sampling(node: Node) -> _Sampling:
     """Return the number of samples of a deformable convolution, and what their bilinear sampling
     costs.
     """
@@ -462,7 +462,7 @@ def _sampling(node: Node) -> _Sampling:
     )
 
 
-def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _deform_conv_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a deformable convolution, for each requested operand.
 
     dW = dY samples^T, and d(samples) = W^T dY once for X, offset and mask: MACs again for each.
@@ -472,7 +472,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
     corner weights are recomputed where they are needed
     (torchvision/csrc/ops/cpu/deform_conv2d_kernel.cpp).
     """
-    sampling = _sampling(node)
+    sampling = _deform_conv_sampling(node)
     samples, dims, taps = sampling.samples, sampling.dims, 2**sampling.dims
     indices = input_element_count(node, 2) // dims
     work = {
@@ -480,7 +480,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
         1: Cost(macs=forward.macs),
         2: Cost(muls=dims, adds=1) * (taps * dims * samples),
         3: broadcast_sum_cost(node, 3) if 3 in requested else ZERO,
-        4: Cost(muls=samples, adds=reduction_operations(samples, indices)),
+        4: Cost(muls=samples, adds=reduction_operation_count(samples, indices)),
     }
     inner = Cost(macs=forward.macs) if requested & {0, 2, 4} else ZERO
     again = sampling.corners if requested - {3} else ZERO
@@ -508,7 +508,7 @@ def _deform_conv_backward(node: Node, requested: Wanted, forward: Cost) -> Gradi
     ),
     backward=_deform_conv_backward,
 )
-def deform_conv(node: Node) -> Cost:
+def deform_conv_cost(node: Node) -> Cost:
     """Return the estimated cost of DeformConv: as Conv, and the bilinear sampling of its input at
     offset positions.
 
@@ -518,7 +518,7 @@ def deform_conv(node: Node) -> Cost:
     W [M, C/group, k...], Y [N, M, o...]. Its arithmetic may be arranged otherwise: an estimate.
     https://onnx.ai/onnx/operators/onnx__DeformConv.html
     """
-    sampling = _sampling(node)
+    sampling = _deform_conv_sampling(node)
     sampled = sampling.corners + sampling.taken + sampling.masked
     return _conv_weight_cost(node, weight=1, bias=3) + sampled
 
@@ -535,7 +535,7 @@ def _conv_state_constraint(node: Node) -> str:
     return f"{operand_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
 
 
-def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _causal_conv_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of a causal convolution: input and past state are one
     operand, and SiLU is as Swish.
     """
@@ -556,9 +556,9 @@ def _causal_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
         sizes_constraint("input[B,C,L] weight[C,1,k] bias[C] past_state[B,C,_]"),
         _conv_state_constraint,
     ),
-    backward=_causal_backward,
+    backward=_causal_conv_backward,
 )
-def causal_conv(node: Node) -> Cost:
+def causal_conv_cost(node: Node) -> Cost:
     """Return the cost of CausalConvWithState: k MACs per element of the result, an add for the
     bias, and SiLU on request.
 
@@ -574,33 +574,37 @@ def causal_conv(node: Node) -> Cost:
     return _conv_weight_cost(node, weight=1, bias=2) + gate
 
 
-POOL: tuple[Constraint, ...] = (window_constraint(least=0), pads_within)
+POOL: tuple[Constraint, ...] = (window_constraint(least=0), pooling_pads_constraint)
 
 
 # Pooling: a window, or everything, becomes one element.
 
 
 @operator(
-    "MaxPool", "n(Y)*(prod(k)-1) compares", requires=POOL, keeps=True, backward=scatters_back
+    "MaxPool",
+    "n(Y)*(prod(k)-1) compares",
+    requires=POOL,
+    keeps=True,
+    backward=scatter_add_backward,
 )
-def max_pool(node: Node) -> Cost:
+def max_pool_cost(node: Node) -> Cost:
     """Return the cost of MaxPool: prod(kernel_shape) - 1 compares per element of Y, pads included.
 
     https://onnx.ai/onnx/operators/onnx__MaxPool.html
     """
-    return Cost(compares=kernel_positions(node) - 1) * output_element_count(node)
+    return Cost(compares=kernel_window_size(node) - 1) * output_element_count(node)
 
 
-def _average_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _average_pool_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of average pooling.
 
     dY / prod(k), added to every element of its window: n(Y) divs, n(Y) * prod(k) adds.
     """
-    work = Cost(divs=1, adds=kernel_positions(node)) * output_element_count(node)
+    work = Cost(divs=1, adds=kernel_window_size(node)) * output_element_count(node)
     return Gradient(dict.fromkeys(requested, work))
 
 
-def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _global_average_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of a global mean, dY / n for every element: a div per
     element of Y.
     """
@@ -608,21 +612,24 @@ def _mean_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
 
 
 @operator(
-    "AveragePool", "n(Y)*(prod(k)-1) adds, n(Y) divs", requires=POOL, backward=_average_backward
+    "AveragePool",
+    "n(Y)*(prod(k)-1) adds, n(Y) divs",
+    requires=POOL,
+    backward=_average_pool_backward,
 )
-def average_pool(node: Node) -> Cost:
+def average_pool_cost(node: Node) -> Cost:
     """Return the cost of AveragePool: prod(kernel_shape) - 1 adds and a div per element of Y, pads
     included.
 
     https://onnx.ai/onnx/operators/onnx__AveragePool.html
     """
-    return Cost(adds=kernel_positions(node) - 1, divs=1) * output_element_count(node)
+    return Cost(adds=kernel_window_size(node) - 1, divs=1) * output_element_count(node)
 
 
 _NORM = "p=1: compares, p=2: muls and a sqrt, else compares, pows and a root"
 
 
-def _norm_back(node: Node, before: int) -> Cost:
+def _p_norm_gradient_cost(node: Node, before: int) -> Cost:
     """Return the cost of dX = dY sign(X) |X|^(p-1) / Y^(p-1), where `before` elements are in the
     windows.
 
@@ -638,53 +645,56 @@ def _norm_back(node: Node, before: int) -> Cost:
     return Cost(compares=3, specials=1, muls=2) * before + Cost(specials=1, divs=1) * after
 
 
-def _lp_pool_back(node: Node) -> Cost:
+def _lp_pool_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of LpPool, with an add for each element of each window."""
-    indices = output_element_count(node) * kernel_positions(node)
-    return _norm_back(node, indices) + Cost(adds=indices)
+    indices = output_element_count(node) * kernel_window_size(node)
+    return _p_norm_gradient_cost(node, indices) + Cost(adds=indices)
 
 
 @operator(
     "LpPool",
     f"n(Y)*(prod(k)-1) adds; powers of n(Y)*prod(k): {_NORM}",
     requires=POOL,
-    backward=first_operand_backward(_lp_pool_back),
+    backward=first_operand_backward(_lp_pool_gradient_cost),
 )
-def lp_pool(node: Node) -> Cost:
+def lp_pool_cost(node: Node) -> Cost:
     """Return the cost of LpPool, (sum |x|^p)^(1/p) over each window of prod(k) elements.
 
-    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_lp_norm_cost`.
+    n(Y) * (prod(k) powers, prod(k) - 1 adds, one root); see `_p_norm_cost`.
     https://onnx.ai/onnx/operators/onnx__LpPool.html
     """
     out = output_element_count(node)
-    return _lp_norm_cost(node, out * kernel_positions(node), out)
+    return _p_norm_cost(node, out * kernel_window_size(node), out)
 
 
-_WHOLE: tuple[Constraint, ...] = (rank_constraint(0, 3, least=True), empty_members)
+_WHOLE: tuple[Constraint, ...] = (rank_constraint(0, 3, least=True), non_empty_pooling_constraint)
 
 
-@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatters_back)
-def global_max_pool(node: Node) -> Cost:
+@operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatter_add_backward)
+def global_max_pool_cost(node: Node) -> Cost:
     """Return the cost of GlobalMaxPool: n(X) - n(Y) compares, with n the number of elements.
 
     https://onnx.ai/onnx/operators/onnx__GlobalMaxPool.html
     """
     return Cost(
-        compares=reduction_operations(input_element_count(node), output_element_count(node))
+        compares=reduction_operation_count(input_element_count(node), output_element_count(node))
     )
 
 
 @operator(
-    "GlobalAveragePool", "n(X)-n(Y) adds, n(Y) divs", requires=_WHOLE, backward=_mean_backward
+    "GlobalAveragePool",
+    "n(X)-n(Y) adds, n(Y) divs",
+    requires=_WHOLE,
+    backward=_global_average_backward,
 )
-def global_average_pool(node: Node) -> Cost:
+def global_average_pool_cost(node: Node) -> Cost:
     """Return the cost of GlobalAveragePool: n(X) - n(Y) adds and n(Y) divs, with n the number of
     elements.
 
     https://onnx.ai/onnx/operators/onnx__GlobalAveragePool.html
     """
     return Cost(
-        adds=reduction_operations(input_element_count(node), output_element_count(node)),
+        adds=reduction_operation_count(input_element_count(node), output_element_count(node)),
         divs=output_element_count(node),
     )
 
@@ -693,23 +703,25 @@ def global_average_pool(node: Node) -> Cost:
     "GlobalLpPool",
     f"n(X)-n(Y) adds; powers of n(X): {_NORM}",
     requires=_WHOLE,
-    backward=first_operand_backward(lambda node: _norm_back(node, input_element_count(node))),
+    backward=first_operand_backward(
+        lambda node: _p_norm_gradient_cost(node, input_element_count(node))
+    ),
 )
-def global_lp_pool(node: Node) -> Cost:
+def global_lp_pool_cost(node: Node) -> Cost:
     """Return the cost of GlobalLpPool, (sum |x|^p)^(1/p) over all positions of a channel.
 
     https://onnx.ai/onnx/operators/onnx__GlobalLpPool.html
     """
-    return _lp_norm_cost(node, input_element_count(node), output_element_count(node))
+    return _p_norm_cost(node, input_element_count(node), output_element_count(node))
 
 
-def _lp_norm_cost(node: Node, before: int, after: int) -> Cost:
+def _p_norm_cost(node: Node, before: int, after: int) -> Cost:
     """Return the cost of p-norms that combine `before` elements to `after` results: |x|^p (p = 1 a
     compare, p = 2 a mul), adds, a root.
 
     The p-th root is a special, and nothing for p = 1.
     """
-    adds = Cost(adds=reduction_operations(before, after))
+    adds = Cost(adds=reduction_operation_count(before, after))
     power = float_attribute(node, "p", 2)
     if power == 1:
         return adds + Cost(compares=before)

@@ -4,7 +4,7 @@ from functools import partial
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import Cost
-from crossflops.operators.gradient import elementwise_backward, moves_back, no_gradient
+from crossflops.operators.gradient import elementwise_backward, movement_backward, no_gradient
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.operands import dims_of, ints, operand_label
 from crossflops.operators.pointwise import ADD, COMPARE, MUL, per_element
@@ -77,8 +77,8 @@ def _crop_border_constraint(node: Node) -> str:
     )
 
 
-dropped("Crop", MOVED, traffic="gather", requires=_crop_border_constraint, backward=moves_back)(
-    movement_cost
-)
-dropped("DynamicSlice", MOVED, traffic="gather", backward=moves_back)(movement_cost)
+dropped(
+    "Crop", MOVED, traffic="gather", requires=_crop_border_constraint, backward=movement_backward
+)(movement_cost)
+dropped("DynamicSlice", MOVED, traffic="gather", backward=movement_backward)(movement_cost)
 dropped("GivenTensorFill", "0: known values", backward=no_gradient)(movement_cost)

@@ -18,7 +18,7 @@ from crossflops.operators.access import (
     output_spec,
     spec_shape,
 )
-from crossflops.operators.gradient import Gradient, Wanted, first_operand_backward
+from crossflops.operators.gradient import Gradient, OperandPositions, first_operand_backward
 from crossflops.operators.operands import sizes_constraint
 from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimate_exactness
 
@@ -300,7 +300,7 @@ def eigen_symmetric_back(n: int, vectors: bool) -> Cost:
     return _matrix_product_cost(n, n, n) * 3 + Cost(adds=2 * n * n, muls=n * n, divs=n * n)
 
 
-def triangular_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def triangular_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of a triangular solve: dB solves A^T dB = dX, and dA = -dB
     X^T (linalg_solve_triangular_backward).
 

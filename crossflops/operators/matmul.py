@@ -11,19 +11,19 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import (
     QUANTIZED,
     Gradient,
-    Wanted,
+    OperandPositions,
     broadcast_sum_cost,
-    each_operand,
     no_gradient,
+    product_backward,
 )
 from crossflops.operators.operands import (
     Shape,
@@ -49,7 +49,10 @@ def same_inner(node: Node, first: int = 0, second: int = 1) -> str:
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None:
         return ""
-    across, along = integer(node, "transA", 0) == 0, integer(node, "transB", 0) != 0
+    across, along = (
+        integer_attribute(node, "transA", 0) == 0,
+        integer_attribute(node, "transB", 0) != 0,
+    )
     if rows[across] == columns[along]:
         return ""
     has = f"{operand_label(node, second)} has {columns[along]} at axis {int(along)}"
@@ -63,27 +66,27 @@ def gemm_output_shape(node: Node, first: int = 0, second: int = 1) -> Shape | No
     rows, columns = dims_of(node, first), dims_of(node, second)
     if rows is None or columns is None or len(rows) != 2 or len(columns) != 2:
         return None
-    m = rows[1] if integer(node, "transA", 0) else rows[0]
-    return m, columns[0] if integer(node, "transB", 0) else columns[1]
+    m = rows[1] if integer_attribute(node, "transA", 0) else rows[0]
+    return m, columns[0] if integer_attribute(node, "transB", 0) else columns[1]
 
 
 def gemm_inner_size(node: Node) -> int:
     """Return the inner size K of Gemm: of A, or of its transpose if transA is set."""
     rows = spec_shape(input_spec(node, 0), rank=2)
-    return rows[0] if integer(node, "transA", 0) else rows[1]
+    return rows[0] if integer_attribute(node, "transA", 0) else rows[1]
 
 
 GEMM = (same_inner, broadcast_to(2, gemm_output_shape, "the product"))
 
 
-def _gemm_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _gemm_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of Gemm, for each requested operand.
 
     dA = alpha dY B'^T and dB = alpha A'^T dY: M*N*K MACs each; dC = beta sum(dY).
 
     alpha != 1: M*N muls, once. C: M*N - n(C) adds, and n(C) muls when beta != 1.
     """
-    work = dict(each_operand(0, 1)(node, requested, forward).operands)
+    work = dict(product_backward(0, 1)(node, requested, forward).operands)
     if 2 in requested:
         weigh = input_element_count(node, 2) if float_attribute(node, "beta", 1.0) != 1 else 0
         work[2] = broadcast_sum_cost(node, 2) + Cost(muls=weigh)
@@ -117,7 +120,7 @@ def onnx_gemm_cost(node: Node) -> Cost:
 MATMUL = inner_axis_constraint(0, 1)
 
 
-@operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=each_operand(0, 1))
+@operator("MatMul", "n(Y)*K MACs", requires=MATMUL, backward=product_backward(0, 1))
 def onnx_matmul_cost(node: Node) -> Cost:
     """Return the cost of MatMul, as numpy.matmul: K MACs per element of the result, with K the
     last size of A.
@@ -264,7 +267,7 @@ def labels_agree(node: Node) -> str:
     return ""
 
 
-def einsum_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def einsum_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of Einsum, for each requested operand, pair by pair.
 
     The gradient of each requested side of a pair C = A B is the product of dC and the other side,
@@ -296,7 +299,7 @@ def _einsum_side_cost(side: Labelled, other: Labelled, forward: Cost) -> Cost:
     work = prod(_merge_einsum_labels([side, other]).values())
     if forward.macs:
         return Cost(macs=work)
-    return Cost(muls=work, adds=reduction_operations(work, prod(side.values())))
+    return Cost(muls=work, adds=reduction_operation_count(work, prod(side.values())))
 
 
 @operator(
@@ -374,7 +377,7 @@ def _sum_einsum_term(term: Labelled, needed: set[str]) -> tuple[Cost, Labelled]:
     reduced term.
     """
     kept = {label: dim for label, dim in term.items() if label in needed}
-    return Cost(adds=reduction_operations(prod(term.values()), prod(kept.values()))), kept
+    return Cost(adds=reduction_operation_count(prod(term.values()), prod(kept.values()))), kept
 
 
 def _merge_einsum_labels(terms: list[Labelled]) -> Labelled:

@@ -13,16 +13,16 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     input_element_count,
     input_spec,
-    integer,
-    reduction_operations,
+    integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
 from crossflops.operators.gradient import (
     first_operand_backward,
-    moves_back,
+    movement_backward,
     no_gradient,
-    scatters_back,
+    scatter_add_backward,
 )
 from crossflops.operators.movement import movement_cost
 from crossflops.operators.normalization import softmax_cost
@@ -148,7 +148,7 @@ def normalizer(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_Normalizer.html
     """
     count, rows = input_element_count(node), rows_of(node)
-    combined, name = reduction_operations(count, rows), string_attribute(node, "norm", "MAX")
+    combined, name = reduction_operation_count(count, rows), string_attribute(node, "norm", "MAX")
     if name == "MAX":
         return Cost(compares=combined, divs=count)
     if name == "L1":
@@ -179,18 +179,22 @@ def _equal_rows_constraint(node: Node) -> str:
 
 
 _LOOKUP = "0: lookup"
-operator("FeatureVectorizer", _LOOKUP, requires=_equal_rows_constraint, backward=moves_back)(
-    movement_cost
-)
+operator(
+    "FeatureVectorizer", _LOOKUP, requires=_equal_rows_constraint, backward=movement_backward
+)(movement_cost)
 operator(("LabelEncoder", "OneHotEncoder", "CategoryMapper"), _LOOKUP, backward=no_gradient)(
     movement_cost
 )
-operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatters_back)(movement_cost)
+operator("ArrayFeatureExtractor", _LOOKUP, traffic="gather", backward=scatter_add_backward)(
+    movement_cost
+)
 operator(("CastMap", "DictVectorizer", "ZipMap"), _LOOKUP, traffic="view", backward=no_gradient)(
     movement_cost
 )
 operator("Binarizer", "n compares: X > threshold", backward=no_gradient)(per_element(COMPARE))
-operator("Imputer", "n compares: X == replaced_value", backward=moves_back)(per_element(COMPARE))
+operator("Imputer", "n compares: X == replaced_value", backward=movement_backward)(
+    per_element(COMPARE)
+)
 
 
 # Linear models and support vector machines.
@@ -215,7 +219,7 @@ def _enough_weights(node: Node) -> str:
     wrong.
     """
     dims, count = dims_of(node, 0), list_attribute_length(node, "coefficients")
-    columns = max(list_attribute_length(node, "intercepts"), integer(node, "targets", 1))
+    columns = max(list_attribute_length(node, "intercepts"), integer_attribute(node, "targets", 1))
     if not dims or count >= columns * dims[-1]:
         return ""
     has = f"{operand_label(node, 0, 'X')} has {dims[-1]} features"
@@ -266,7 +270,7 @@ def linear_regressor(node: Node) -> Cost:
     X [N, C], Y [N, targets]; post_transform of N*targets scores.
     https://onnx.ai/onnx/operators/onnx_aionnxml_LinearRegressor.html
     """
-    targets = integer(node, "targets", 1)
+    targets = integer_attribute(node, "targets", 1)
     return _linear_scores_cost(node, targets) + post_transform(node, rows_of(node), targets)
 
 
@@ -302,7 +306,7 @@ def _support_vectors_constraint(node: Node) -> str:
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
     if per_class and names and len(per_class) != names:
         return f"attribute 'vectors_per_class' has {len(per_class)} numbers for {names} classes"
-    vectors = sum(per_class) or integer(node, "n_supports", 0)
+    vectors = sum(per_class) or integer_attribute(node, "n_supports", 0)
     dims, count = dims_of(node, 0), list_attribute_length(node, "support_vectors")
     if not dims or not vectors or count == vectors * dims[-1]:
         return ""
@@ -370,11 +374,11 @@ def svm_regressor(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_SVMRegressor.html
     """
     rows, columns = rows_of(node), features_of(node)
-    vectors = integer(node, "n_supports", 0)
+    vectors = integer_attribute(node, "n_supports", 0)
     if vectors and list_attribute_length(node, "support_vectors") != vectors * columns:
         raise ValueError(f"{node.op} does not have {vectors}x{columns} support vectors")
     summed = Cost(macs=vectors) + svm_kernel_cost(node, columns) * (vectors or 1)
-    last = Cost(adds=1, compares=1 if integer(node, "one_class", 0) else 0)
+    last = Cost(adds=1, compares=1 if integer_attribute(node, "one_class", 0) else 0)
     return (summed + last) * rows + post_transform(node, rows, 1)
 
 
@@ -578,7 +582,7 @@ def regressor(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsembleRegressor.html
     """
     rows = rows_of(node)
-    targets = integer(node, "n_targets", 1)
+    targets = integer_attribute(node, "n_targets", 1)
     based = targets if {"base_values", "base_values_as_tensor"} & set(node.attrs) else 0
     walk = Cost(compares=_forest(node).deep, adds=based)
     config = string_attribute(node, "aggregate_function", "SUM")
@@ -603,7 +607,10 @@ def ensemble(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
     """
     rows, forest = rows_of(node), _forest(node)
-    targets, number = integer(node, "n_targets", 1), integer(node, "aggregate_function", 1)
+    targets, number = (
+        integer_attribute(node, "n_targets", 1),
+        integer_attribute(node, "aggregate_function", 1),
+    )
     config = _AGGREGATES[number] if number in range(4) else str(number)
     joined = _aggregate(node, config, forest.trees, targets)
     return (Cost(compares=forest.deep) + joined) * rows + post_transform(node, rows, targets)

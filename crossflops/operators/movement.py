@@ -8,15 +8,20 @@ from typing import Unpack
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import has_input, input_element_count, integer, string_attribute
+from crossflops.operators.access import (
+    has_input,
+    input_element_count,
+    integer_attribute,
+    string_attribute,
+)
 from crossflops.operators.gradient import (
     Gradient,
-    Wanted,
+    OperandPositions,
     broadcast_sum_cost,
-    moves_back,
+    movement_backward,
     no_gradient,
-    scatters_back,
-    sums_back,
+    scatter_add_backward,
+    sum_of_copies_backward,
 )
 from crossflops.operators.operands import (
     Shape,
@@ -35,7 +40,7 @@ from crossflops.operators.operands import (
 )
 from crossflops.operators.rule import ADDED, Constraint, Exactness, Facts, Operators
 
-operator = Operators(backward=moves_back)
+operator = Operators(backward=movement_backward)
 MOVED = "0: data movement"
 
 
@@ -65,9 +70,14 @@ declare_movement(
     backward=no_gradient,
 )
 operator(("MemcpyFromHost", "MemcpyToHost"), MOVED, page=ADDED)(movement_cost)
-operator("Where", "0: selection", since=9, operand=1, requires=broadcast, backward=sums_back)(
-    movement_cost
-)
+operator(
+    "Where",
+    "0: selection",
+    since=9,
+    operand=1,
+    requires=broadcast,
+    backward=sum_of_copies_backward,
+)(movement_cost)
 
 # Operators whose result is a known value, or a handle.
 declare_movement("Shape", traffic="view", backward=no_gradient)
@@ -99,7 +109,7 @@ def reshape_constraint(node: Node) -> str:
         after = result_shape(node)
         same = after is None or prod(after) == prod(shape)
         return "" if same else _element_count_problem(node, after or (), prod(shape))
-    copied = not integer(node, "allowzero", 0)
+    copied = not integer_attribute(node, "allowzero", 0)
     if min(target, default=0) < -1 or (not copied and {0, -1} <= set(target)):
         return (
             f"the shape {_movement_shape_text(target)} is not possible for "
@@ -151,9 +161,9 @@ def concat_inputs_problem(node: Node, indices: range) -> str:
     known = [index for index in indices if dims_of(node, index) is not None]
     if not known:
         return ""
-    first, axis = known[0], integer(node, "axis", 1)
+    first, axis = known[0], integer_attribute(node, "axis", 1)
     shape = dims_of(node, first) or ()
-    if integer(node, "new_axis", 0):
+    if integer_attribute(node, "new_axis", 0):
         return ""
     if wrong := axis_range_problem(node, axis, first):
         return wrong
@@ -179,7 +189,7 @@ def split_constraint(node: Node) -> str:
 
     Without lengths all parts but the last are equal, rounded up, and none is empty.
     """
-    shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
+    shape, axis = operand_shape(node, 0), integer_attribute(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
     size, parts = shape[axis], node.values.get(1, ints(node, "split"))
@@ -205,7 +215,11 @@ def split_to_sequence(node: Node) -> str:
     """Return what is wrong with the operands of SplitToSequence, or "" if nothing is: the lengths
     add up to the axis.
     """
-    shape, parts, axis = operand_shape(node, 0), dims_of(node, 1), integer(node, "axis", 0)
+    shape, parts, axis = (
+        operand_shape(node, 0),
+        dims_of(node, 1),
+        integer_attribute(node, "axis", 0),
+    )
     if wrong := axis_range_problem(node, axis):
         return wrong
     if min(node.values.get(1, ()), default=1) < (0 if parts else 1):
@@ -294,7 +308,7 @@ def expand_constraint(node: Node) -> str:
     return ""
 
 
-declare_movement("Expand", expand_constraint, since=8, keeps=True, backward=sums_back)
+declare_movement("Expand", expand_constraint, since=8, keeps=True, backward=sum_of_copies_backward)
 
 
 def tile_constraint(node: Node) -> str:
@@ -315,7 +329,7 @@ def _one_per_axis(node: Node, index: int) -> str:
     return f"{operand_label(node, index)} does not fit: {needed}"
 
 
-declare_movement("Tile", tile_constraint, keeps=True, backward=sums_back)
+declare_movement("Tile", tile_constraint, keeps=True, backward=sum_of_copies_backward)
 
 
 def pad_constraint(node: Node) -> str:
@@ -359,7 +373,7 @@ def _pad_mirror_problem(node: Node, shape: Shape) -> str:
     return ""
 
 
-def _pad_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _pad_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of Pad.
 
     copied borders are added to their sources, constants cost nothing.
@@ -401,13 +415,15 @@ def gather_constraint(node: Node) -> str:
     """Return what is wrong with the operands of Gather, or "" if nothing is: `axis` is an axis of
     the data, indices are in it.
     """
-    shape, axis = operand_shape(node, 0), integer(node, "axis", 0)
+    shape, axis = operand_shape(node, 0), integer_attribute(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
     return _gather_index_problem(node, 1, shape[axis], axis % len(shape))
 
 
-declare_movement("Gather", gather_constraint, traffic="gather", keeps=True, backward=scatters_back)
+declare_movement(
+    "Gather", gather_constraint, traffic="gather", keeps=True, backward=scatter_add_backward
+)
 
 
 def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> str:
@@ -429,7 +445,11 @@ def gather_elements_constraint(node: Node) -> str:
     """Return what is wrong with GatherElements or ScatterElements, or "" if nothing is: indices of
     the data's rank, no longer except along `axis`.
     """
-    shape, indices, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", 0)
+    shape, indices, axis = (
+        operand_shape(node, 0),
+        operand_shape(node, 1),
+        integer_attribute(node, "axis", 0),
+    )
     if not shape or len(shape) != len(indices):
         return f"{operand_label(node, 1)} does not have the rank of {operand_label(node, 0)}"
     if wrong := axis_range_problem(node, axis):
@@ -446,7 +466,7 @@ declare_movement(
     gather_elements_constraint,
     since=11,
     traffic="gather",
-    backward=scatters_back,
+    backward=scatter_add_backward,
 )
 
 
@@ -455,7 +475,7 @@ def gather_nd_constraint(node: Node) -> str:
     axes behind batch_dims.
     """
     shape, indices = operand_shape(node, 0), operand_shape(node, 1)
-    batch = integer(node, "batch_dims", 0)
+    batch = integer_attribute(node, "batch_dims", 0)
     if not shape or not indices:
         return f"{operand_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
     if batch >= len(shape) or batch >= len(indices):
@@ -474,7 +494,7 @@ def gather_nd_constraint(node: Node) -> str:
 
 
 declare_movement(
-    "GatherND", gather_nd_constraint, since=11, traffic="gather", backward=scatters_back
+    "GatherND", gather_nd_constraint, since=11, traffic="gather", backward=scatter_add_backward
 )
 
 
@@ -516,7 +536,7 @@ def depth_to_space(node: Node) -> str:
     """Return what is wrong with DepthToSpace, or "" if nothing is: blocksize squared divides the
     channels of [N, C, H, W].
     """
-    return _divisibility_problem(node, {1: integer(node, "blocksize") ** 2})
+    return _divisibility_problem(node, {1: integer_attribute(node, "blocksize") ** 2})
 
 
 declare_movement("DepthToSpace", depth_to_space, keeps=True)
@@ -526,7 +546,7 @@ def space_to_depth(node: Node) -> str:
     """Return what is wrong with SpaceToDepth, or "" if nothing is: blocksize divides H and W of
     [N, C, H, W].
     """
-    return _divisibility_problem(node, dict.fromkeys((2, 3), integer(node, "blocksize")))
+    return _divisibility_problem(node, dict.fromkeys((2, 3), integer_attribute(node, "blocksize")))
 
 
 declare_movement("SpaceToDepth", space_to_depth, keeps=True)
@@ -551,7 +571,7 @@ def reverse_sequence_constraint(node: Node) -> str:
     the batch axis.
     """
     shape, lengths = operand_shape(node, 0), operand_shape(node, 1)
-    batch = integer(node, "batch_axis", 1)
+    batch = integer_attribute(node, "batch_axis", 1)
     if len(shape) < 2:
         return f"{operand_label(node, 0)} has rank {len(shape)}, but needs at least 2"
     if wrong := axis_range_problem(node, batch):
@@ -574,7 +594,7 @@ def compress_constraint(node: Node) -> str:
         return f"{operand_label(node, 1)} has rank {len(condition)}, but needs 1"
     if shape is None or "axis" not in node.attrs:
         return ""
-    return axis_range_problem(node, integer(node, "axis"))
+    return axis_range_problem(node, integer_attribute(node, "axis"))
 
 
 declare_movement("Compress", compress_constraint, since=9, traffic="gather")
@@ -646,7 +666,11 @@ def tensor_scatter_constraint(node: Node) -> str:
     """Return what is wrong with TensorScatter, or "" if nothing is: the update has the cache's
     sizes, and is no longer along `axis`.
     """
-    cache, update, axis = operand_shape(node, 0), operand_shape(node, 1), integer(node, "axis", -2)
+    cache, update, axis = (
+        operand_shape(node, 0),
+        operand_shape(node, 1),
+        integer_attribute(node, "axis", -2),
+    )
     if len(cache) != len(update):
         return f"{operand_label(node, 1)} does not have the rank of {operand_label(node, 0)}"
     if wrong := axis_range_problem(node, axis):
@@ -677,7 +701,7 @@ def _dropout_mode(node: Node) -> int:
     Its third input, false by default, decides.
     """
     stored = node.values.get(2, (-1,))[0] if has_input(node, 2) else 0
-    return integer(node, "training_mode", stored)
+    return integer_attribute(node, "training_mode", stored)
 
 
 def _dropout_exactness(node: Node) -> Exactness:
@@ -687,7 +711,7 @@ def _dropout_exactness(node: Node) -> Exactness:
     return "estimate" if _dropout_mode(node) == 1 else "exact"
 
 
-def _dropout_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _dropout_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Dropout: in training dX = dY * mask * scale, 2 muls per
     element; else nothing.
     """

@@ -8,20 +8,20 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    axis_of,
+    axis_attribute_index,
     float_attribute,
     has_input,
     input_element_count,
     input_spec,
-    integer,
-    reduction_operations,
+    integer_attribute,
+    reduction_operation_count,
     spec_shape,
 )
 from crossflops.operators.access import has_output as wanted_output
 from crossflops.operators.gradient import (
     Backward,
     Gradient,
-    Wanted,
+    OperandPositions,
     first_operand_backward,
     no_gradient,
 )
@@ -49,7 +49,7 @@ operator = Operators()
 
 
 def standard_back(
-    node: Node, requested: Wanted, count: int, groups: int, *, centred: bool = True
+    node: Node, requested: OperandPositions, count: int, groups: int, *, centred: bool = True
 ) -> Gradient:
     """Return the cost of the gradients of a normalization, for those requested of x (0), the scale
     (1) and the bias (2).
@@ -61,21 +61,23 @@ def standard_back(
     means = 2 if centred else 1
     work: dict[int, Cost] = {}
     if 0 in requested:
-        combined = means * reduction_operations(count, groups)
+        combined = means * reduction_operation_count(count, groups)
         work[0] = Cost(
             muls=(4 if has_input(node, 1) else 3) * count,
             adds=combined + means * count,
             divs=means * groups,
         )
     if 1 in requested:
-        work[1] = Cost(muls=count, adds=reduction_operations(count, input_element_count(node, 1)))
+        work[1] = Cost(
+            muls=count, adds=reduction_operation_count(count, input_element_count(node, 1))
+        )
     if 2 in requested:
-        work[2] = Cost(adds=reduction_operations(count, input_element_count(node, 2)))
+        work[2] = Cost(adds=reduction_operation_count(count, input_element_count(node, 2)))
     again = Cost(muls=count, adds=count if centred else 0)
     return Gradient(work, recomputed=again if {0, 1} & requested else ZERO)
 
 
-def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _batch_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of batch normalization, for each requested operand.
 
     in training as `standard_back` with a channel as a group, otherwise dX = dY * (scale * r).
@@ -84,7 +86,9 @@ def _batch_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
     """
     count, channels = input_element_count(node), input_spec(node, 1).numel
     gradient = standard_back(node, requested, count, channels)
-    if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
+    if integer_attribute(node, "training_mode", 0) or (
+        node.op.since < 14 and wanted_output(node, 1)
+    ):
         return gradient
     work = {index: cost for index, cost in gradient.operands.items() if index in (0, 1, 2)}
     if 0 in requested:
@@ -98,7 +102,7 @@ def _leading_backward(centred: bool) -> Backward:
     subtraction of the mean.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradients of a normalization over the last axes, for each
         requested operand.
         """
@@ -107,13 +111,15 @@ def _leading_backward(centred: bool) -> Backward:
     return backward
 
 
-def _group_norm_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _group_norm_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of a group normalization, for each requested operand."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    return standard_back(node, requested, prod(dims), dims[0] * integer(node, "num_groups"))
+    return standard_back(
+        node, requested, prod(dims), dims[0] * integer_attribute(node, "num_groups")
+    )
 
 
-def _instance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _instance_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of an instance normalization, for each requested
     operand.
     """
@@ -128,7 +134,7 @@ def batch_norm_constraint(node: Node) -> str:
     """Return what is wrong with the operands, or "" if nothing is: a number per channel, or per
     element with spatial = 0.
     """
-    return _CHANNELS(node) if integer(node, "spatial", 1) else ""
+    return _CHANNELS(node) if integer_attribute(node, "spatial", 1) else ""
 
 
 @operator(
@@ -150,8 +156,12 @@ def batch_normalization(node: Node) -> Cost:
     """
     count, channels = input_element_count(node), input_spec(node, 1).numel
     cost = Cost(adds=2, muls=2) * count + Cost(adds=1, specials=1, divs=1) * channels
-    if integer(node, "training_mode", 0) or (node.op.since < 14 and wanted_output(node, 1)):
-        cost += Cost(adds=2 * reduction_operations(count, channels), muls=count, divs=2 * channels)
+    if integer_attribute(node, "training_mode", 0) or (
+        node.op.since < 14 and wanted_output(node, 1)
+    ):
+        cost += Cost(
+            adds=2 * reduction_operation_count(count, channels), muls=count, divs=2 * channels
+        )
         if float_attribute(node, "momentum", 0.9) != 1:
             cost += Cost(muls=4, adds=2) * channels
     return cost
@@ -163,7 +173,7 @@ def standardization(count: int, groups: int) -> Cost:
     mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs; m (add
     epsilon, sqrt, reciprocal); n muls. From the equations of LayerNormalization.
     """
-    combined = reduction_operations(count, groups)
+    combined = reduction_operation_count(count, groups)
     return Cost(
         adds=2 * combined + count + groups, muls=2 * count, divs=3 * groups, specials=groups
     )
@@ -176,7 +186,7 @@ def rms(count: int, groups: int, scaled: bool) -> Cost:
     Then n divs, and n muls by a scale.
     """
     return Cost(
-        adds=reduction_operations(count, groups) + groups,
+        adds=reduction_operation_count(count, groups) + groups,
         muls=count * (2 if scaled else 1),
         divs=groups + count,
         specials=groups,
@@ -201,7 +211,7 @@ def norm_scale_constraint(node: Node) -> str:
 def _norm_axes_shape(node: Node) -> Shape | None:
     """Return the sizes of the axes that are normalized, from `axis` on; None if unknown."""
     dims = dims_of(node, 0)
-    return None if dims is None else dims[axis_of(node, len(dims), -1) :]
+    return None if dims is None else dims[axis_attribute_index(node, len(dims), -1) :]
 
 
 RMS = "n muls, n-m adds, m divs, m*(add, sqrt), n divs; scale: n muls"
@@ -263,7 +273,7 @@ def _leading(node: Node) -> tuple[int, int]:
     on.
     """
     dims = spec_shape(input_spec(node, 0))
-    return prod(dims), prod(dims[: axis_of(node, len(dims), -1)])
+    return prod(dims), prod(dims[: axis_attribute_index(node, len(dims), -1)])
 
 
 def _group_norm_constraint(node: Node) -> str:
@@ -272,7 +282,7 @@ def _group_norm_constraint(node: Node) -> str:
     Checks that num_groups divides the channels, and that scale and bias have one number for each
     group or channel.
     """
-    dims, groups = operand_shape(node, 0), integer(node, "num_groups")
+    dims, groups = operand_shape(node, 0), integer_attribute(node, "num_groups")
     if len(dims) < 2:
         return f"{operand_label(node, 0)} has rank {len(dims)}, but needs at least 2"
     if groups > 0 and dims[1] % groups:
@@ -306,7 +316,7 @@ def group_normalization(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__GroupNormalization.html
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    groups = dims[0] * integer(node, "num_groups")
+    groups = dims[0] * integer_attribute(node, "num_groups")
     return standardization(prod(dims), groups) + Cost(muls=1, adds=1) * prod(dims)
 
 
@@ -340,7 +350,7 @@ def _mean_variance_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
 
 
-def _mean_variance_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _mean_variance_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of MeanVarianceNormalization."""
     return standard_back(node, requested, *_mean_variance_groups(node))
 
@@ -364,7 +374,7 @@ def mean_variance_normalization(node: Node) -> Cost:
     """
     count, groups = _mean_variance_groups(node)
     return Cost(
-        adds=2 * reduction_operations(count, groups) + 2 * groups + count,
+        adds=2 * reduction_operation_count(count, groups) + 2 * groups + count,
         divs=2 * groups + count,
         specials=count + 2 * groups,
     )
@@ -374,7 +384,7 @@ def _lrn_size_constraint(node: Node) -> str:
     """Return what is wrong with LRN, or "" if nothing is: `size` is odd, so that both sides have
     as many channels.
     """
-    width = integer(node, "size")
+    width = integer_attribute(node, "size")
     return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, but needs to be odd"
 
 
@@ -385,7 +395,7 @@ def _local_back(node: Node) -> Cost:
     S = bias + alpha / size * square_sum is stored (caffe/src/caffe/layers/lrn_layer.cpp). For each
     element dY Y / S: mul, div; size - 1 adds; 2 muls; pow, mul; sub.
     """
-    window = integer(node, "size")
+    window = integer_attribute(node, "size")
     return Cost(muls=4, divs=1, adds=max(window - 1, 0) + 1, specials=1) * input_element_count(
         node
     )
@@ -405,7 +415,7 @@ def local_response(node: Node) -> Cost:
     pow, div). X [N, C, d...].
     https://onnx.ai/onnx/operators/onnx__LRN.html
     """
-    window = integer(node, "size")
+    window = integer_attribute(node, "size")
     return Cost(muls=2, adds=max(window - 1, 0) + 1, specials=1, divs=1) * input_element_count(
         node
     )
@@ -414,7 +424,7 @@ def local_response(node: Node) -> Cost:
 def _lp_norm_groups(node: Node) -> tuple[int, int]:
     """Return (number of elements, number of groups) of LpNormalization along `axis`."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
-    axis = axis_of(node, len(dims), -1) % len(dims)
+    axis = axis_attribute_index(node, len(dims), -1) % len(dims)
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
 
@@ -424,10 +434,10 @@ def _lp_back(node: Node) -> Cost:
     p = 1: sign(X), 2 compares, for the second Y.
     """
     count, groups = _lp_norm_groups(node)
-    signs = 2 * count if integer(node, "p", 2) == 1 else 0
+    signs = 2 * count if integer_attribute(node, "p", 2) == 1 else 0
     return Cost(
         muls=2 * count,
-        adds=count + reduction_operations(count, groups),
+        adds=count + reduction_operation_count(count, groups),
         divs=count,
         compares=signs,
     )
@@ -447,8 +457,8 @@ def lp_normalization(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__LpNormalization.html
     """
     count, groups = _lp_norm_groups(node)
-    both = Cost(adds=reduction_operations(count, groups), divs=count)
-    if integer(node, "p", 2) == 1:
+    both = Cost(adds=reduction_operation_count(count, groups), divs=count)
+    if integer_attribute(node, "p", 2) == 1:
         return both + Cost(compares=count)
     return both + Cost(muls=count, specials=groups)
 
@@ -462,7 +472,7 @@ def softmax_cost(count: int, groups: int) -> Cost:
 
     The largest and the sum take one operation fewer than a group has elements.
     """
-    combined = reduction_operations(count, groups)
+    combined = reduction_operation_count(count, groups)
     return Cost(compares=combined, adds=count + combined, specials=count, divs=count)
 
 
@@ -470,7 +480,7 @@ def log_softmax_cost(count: int, groups: int) -> Cost:
     """Return the cost of LogSoftmax of `count` elements in `groups` groups: largest, sub, exp,
     sum, a log per group, sub.
     """
-    combined = reduction_operations(count, groups)
+    combined = reduction_operation_count(count, groups)
     return Cost(compares=combined, adds=2 * count + combined, specials=count + groups)
 
 
@@ -479,7 +489,7 @@ def _softmax_groups(node: Node) -> tuple[int, int]:
     `axis` alone.
     """
     dims = spec_shape(input_spec(node, 0))
-    axis = axis_of(node, len(dims), -1)
+    axis = axis_attribute_index(node, len(dims), -1)
     if axis == len(dims):
         raise ValueError(f"axis {axis} of {node.op} is out of range for rank {len(dims)}")
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
@@ -488,21 +498,21 @@ def _softmax_groups(node: Node) -> tuple[int, int]:
 def _flat_softmax_groups(node: Node) -> tuple[int, int]:
     """Return (number of elements, number of groups) of a softmax over all axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
-    return prod(dims), prod(dims[: axis_of(node, len(dims), 1)])
+    return prod(dims), prod(dims[: axis_attribute_index(node, len(dims), 1)])
 
 
 def softmax_back(count: int, groups: int) -> Cost:
     """Return the cost of the gradient of a softmax, dX = Y (dY - sum(Y dY)), for n elements in m
     groups: 2n muls, 2n - m adds.
     """
-    return Cost(muls=2 * count, adds=count + reduction_operations(count, groups))
+    return Cost(muls=2 * count, adds=count + reduction_operation_count(count, groups))
 
 
 def log_softmax_back(count: int, groups: int) -> Cost:
     """Return the cost of the gradient of LogSoftmax, dX = dY - exp(Y) sum(dY): n exps, n muls, 2n
     - m adds.
     """
-    return Cost(muls=count, specials=count, adds=count + reduction_operations(count, groups))
+    return Cost(muls=count, specials=count, adds=count + reduction_operation_count(count, groups))
 
 
 def _group_work_backward(
@@ -512,7 +522,7 @@ def _group_work_backward(
     `groups(node)` gives.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost `work(elements, groups)` for each requested operand."""
         return Gradient({index: work(*groups(node)) for index in requested})
 
@@ -598,7 +608,7 @@ def hardmax(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-13
     """
-    return Cost(compares=reduction_operations(*_softmax_groups(node)))
+    return Cost(compares=reduction_operation_count(*_softmax_groups(node)))
 
 
 @operator(
@@ -613,4 +623,4 @@ def flat_hardmax_cost(node: Node) -> Cost:
 
     https://onnx.ai/onnx/operators/onnx__Hardmax.html#hardmax-11
     """
-    return Cost(compares=reduction_operations(*_flat_softmax_groups(node)))
+    return Cost(compares=reduction_operation_count(*_flat_softmax_groups(node)))

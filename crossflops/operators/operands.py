@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from crossflops.ir.graph import Node
-from crossflops.operators.access import integer
+from crossflops.operators.access import integer_attribute
 from crossflops.operators.rule import Constraint
 
 Shape = tuple[int, ...]
@@ -443,7 +443,7 @@ def axis_constraint(
         shape = dims_of(node, index)
         if shape is None or (default is None and name not in node.attrs):
             return ""
-        return axis_range_problem(node, integer(node, name, default), index, last)
+        return axis_range_problem(node, integer_attribute(node, name, default), index, last)
 
     return constraint
 

@@ -16,11 +16,16 @@ from crossflops.operators.access import (
     input_element_count,
     input_spec,
     output_element_count,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted, elementwise_backward, no_gradient
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    elementwise_backward,
+    no_gradient,
+)
 from crossflops.operators.operands import broadcast, equal, rank_constraint, single
 from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
 
@@ -263,7 +268,7 @@ FUNCTIONS: Mapping[str, Cost] = {
 }
 
 
-def _as_forward(_node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _as_forward(_node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Clip: the compares of the forward pass decide again which
     elements pass.
     """
@@ -292,7 +297,7 @@ def clip(node: Node) -> Cost:
 GELU_TANH_BACK = Cost(specials=1, muls=12, adds=5)
 
 
-def gelu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def gelu_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Gelu, dX = dY (F + X f), F the normal distribution and f
     its density.
 
@@ -326,7 +331,7 @@ def onnx_gelu_cost(node: Node) -> Cost:
 SWISH_BACK = Cost(specials=1, muls=3, adds=2)  # dY s (1 + X (1 - s)), s = sigmoid(X)
 
 
-def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _swish_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Swish: `SWISH_BACK` per element, and a mul more if alpha
     is not 1.
     """
@@ -334,7 +339,7 @@ def _swish_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     return elementwise_backward(SWISH_BACK + scaled)(node, requested, forward)
 
 
-def _swiglu_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _swiglu_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of SwiGLU: dA as that of Swish from dY B, and dB = dY
     swish(A).
     """
@@ -418,5 +423,5 @@ def multinomial(node: Node) -> Cost:
     search = Cost(muls=1, compares=max(classes - 1, 0).bit_length())
     return Cost(
         specials=input_element_count(node),
-        adds=reduction_operations(input_element_count(node), rows),
+        adds=reduction_operation_count(input_element_count(node), rows),
     ) + search * output_element_count(node)

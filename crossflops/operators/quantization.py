@@ -4,7 +4,7 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import has_input, input_element_count, integer
+from crossflops.operators.access import has_input, input_element_count, integer_attribute
 from crossflops.operators.gradient import QUANTIZED, first_operand_backward
 from crossflops.operators.operands import operand_label, operand_shape
 from crossflops.operators.rule import Operators
@@ -26,7 +26,7 @@ def scale_fits(node: Node) -> str:
     dims, scale = operand_shape(node, 0), operand_shape(node, 1)
     if scale in ((), (1,)):
         return ""
-    axis, block = integer(node, "axis", 1), integer(node, "block_size", 0)
+    axis, block = integer_attribute(node, "axis", 1), integer_attribute(node, "block_size", 0)
     if not -len(dims) <= axis < len(dims):
         return (
             f"axis {axis} is out of range for {operand_label(node, 0)}, which has rank {len(dims)}"

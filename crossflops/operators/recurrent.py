@@ -7,13 +7,13 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     has_input,
     input_spec,
-    integer,
-    reduction_operations,
+    integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
-    texts,
+    text_list_attribute,
 )
-from crossflops.operators.gradient import Backward, Gradient, Wanted
+from crossflops.operators.gradient import Backward, Gradient, OperandPositions
 from crossflops.operators.operands import operand_label, operand_shape, sizes_constraint
 from crossflops.operators.pointwise import FUNCTIONS
 from crossflops.operators.rule import ConstantPart, Constraint, Operators, input_bound_exactness
@@ -62,7 +62,7 @@ def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) 
     """Return the cost of the activations of all steps; `uses` says how often a step applies each
     of a direction's functions to a unit.
     """
-    names = texts(node, "activations") or tuple(default.split()) * layer.directions
+    names = text_list_attribute(node, "activations") or tuple(default.split()) * layer.directions
     if len(names) != len(uses) * layer.directions:
         raise ValueError(f"{node.op} has {len(names)} activations for {len(uses)} per direction")
     unknown = sorted({name for name in names if name.lower() not in FUNCTIONS})
@@ -86,7 +86,7 @@ def _recurrent_constraint(gates: int) -> Constraint:
 
     def constraint(node: Node) -> str:
         """Return why a shape is wrong in the node's layout; "" if nothing is wrong."""
-        return second(node) if integer(node, "layout", 0) else first(node)
+        return second(node) if integer_attribute(node, "layout", 0) else first(node)
 
     return constraint
 
@@ -119,9 +119,9 @@ def _constant_part(gates: int) -> ConstantPart:
             macs += gates * layer.unit_steps * layer.inputs
         if varying.isdisjoint((2, 5)):
             length = spec_shape(input_spec(node, 0), rank=3)[
-                1 if integer(node, "layout", 0) else 0
+                1 if integer_attribute(node, "layout", 0) else 0
             ]
-            late = node.op.type == "GRU" and not integer(node, "linear_before_reset", 0)
+            late = node.op.type == "GRU" and not integer_attribute(node, "linear_before_reset", 0)
             macs += (gates - late) * (layer.unit_steps // max(length, 1)) * layer.hidden
         return Cost(macs=macs)
 
@@ -150,11 +150,11 @@ def _recurrent_backward(gates: int) -> Backward:
     activations that are not the default ones, for peepholes and for clips.
     """
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradients of a recurrent layer. Raises ValueError for options
         without a formula.
         """
-        if texts(node, "activations") and not _has_default_activations(node):
+        if text_list_attribute(node, "activations") and not _has_default_activations(node):
             raise ValueError(
                 f"the backward pass of {node.op} has formulas only for the default activations"
             )
@@ -162,10 +162,12 @@ def _recurrent_backward(gates: int) -> Backward:
             raise ValueError(f"peepholes and clips of {node.op} have no backward formula yet")
         layer = recurrent_dimensions(node, gates)
         rows = gates * layer.unit_steps
-        length = spec_shape(input_spec(node, 0), rank=3)[1 if integer(node, "layout", 0) else 0]
+        length = spec_shape(input_spec(node, 0), rank=3)[
+            1 if integer_attribute(node, "layout", 0) else 0
+        ]
         recurrent = rows * layer.hidden
         unasked = 0 if 5 in requested else recurrent // max(length, 1)
-        if node.op.type == "GRU" and not integer(node, "linear_before_reset", 0):
+        if node.op.type == "GRU" and not integer_attribute(node, "linear_before_reset", 0):
             unasked -= unasked // gates
         work = {
             index: Cost(macs=rows * size)
@@ -174,7 +176,9 @@ def _recurrent_backward(gates: int) -> Backward:
         }
         if 3 in requested:
             work[3] = Cost(
-                adds=reduction_operations(2 * rows, 2 * gates * layer.directions * layer.hidden)
+                adds=reduction_operation_count(
+                    2 * rows, 2 * gates * layer.directions * layer.hidden
+                )
             )
         work |= {index: ZERO for index in (5, 6) if index in requested}
         inner = Cost(macs=recurrent - unasked) + UNIT_BACK[node.op.type] * layer.unit_steps
@@ -186,7 +190,7 @@ def _recurrent_backward(gates: int) -> Backward:
 def _has_default_activations(node: Node) -> bool:
     """Return whether the node uses the default activations of its operator."""
     default = {"LSTM": ("sigmoid", "tanh", "tanh"), "GRU": ("sigmoid", "tanh"), "RNN": ("tanh",)}
-    names = tuple(name.lower() for name in texts(node, "activations"))
+    names = tuple(name.lower() for name in text_list_attribute(node, "activations"))
     usual = default[node.op.type]
     return names == usual * (len(names) // len(usual))
 
@@ -213,7 +217,7 @@ def onnx_lstm_cost(node: Node) -> Cost:
     3 f, 1 g, 1 h. sequence_lens bounds: T holds. X [T, B, I], W [D, 4H, I], R [D, 4H, H].
     https://onnx.ai/onnx/operators/onnx__LSTM.html
     """
-    if integer(node, "input_forget", 0):
+    if integer_attribute(node, "input_forget", 0):
         raise ValueError("LSTM with input_forget has no equation in the specification")
     layer = recurrent_dimensions(node, gates=4)
     peephole = Cost(muls=3, adds=3) if has_input(node, 7) else ZERO
@@ -242,7 +246,7 @@ def gru(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__GRU.html
     """
     layer = recurrent_dimensions(node, gates=3)
-    joined = 1 if integer(node, "linear_before_reset", 0) else 0
+    joined = 1 if integer_attribute(node, "linear_before_reset", 0) else 0
     update = Cost(muls=3, adds=2 + joined)
     functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
     return _recurrent_gates_cost(node, layer, 3) + update * layer.unit_steps + functions

@@ -5,16 +5,22 @@ from math import prod
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
-    axis_of,
+    axis_attribute_index,
     input_element_count,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted, moves_back, no_gradient, per_input
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    backward_per_input_element,
+    movement_backward,
+    no_gradient,
+)
 from crossflops.operators.movement import scatter_elements_constraint, scatter_nd_constraint
 from crossflops.operators.operands import (
     axes_constraint,
@@ -56,9 +62,13 @@ def reduces(
         per result.
         """
         before, after = input_element_count(node), output_element_count(node)
-        return element * before + combination * reduction_operations(before, after) + last * after
+        return (
+            element * before
+            + combination * reduction_operation_count(before, after)
+            + last * after
+        )
 
-    def backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+    def backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
         """Return the cost of the gradient of the reduction, for each requested operand."""
         element, result = back or (ZERO, ZERO)
         return Gradient(
@@ -100,7 +110,7 @@ reduces(
 
 def _not_empty(node: Node) -> str:
     """Return why the axis of a search for extremes is empty; "" if nothing is wrong."""
-    dims, index = operand_shape(node, 0), integer(node, "axis", 0)
+    dims, index = operand_shape(node, 0), integer_attribute(node, "axis", 0)
     if dims[index]:
         return ""
     return f"{operand_label(node, 0)} has 0 at axis {index % len(dims)}, but at least 1 is needed"
@@ -138,10 +148,10 @@ operator(
     "n(x) adds",
     since=11,
     requires=(single(1), _axis_input_constraint),
-    backward=per_input(ADD),
+    backward=backward_per_input_element(ADD),
 )(cumulative(ADD))
 # dX = (the sums of dY Y from the other end) / X (FunctionsManual.cpp: cumprod_backward).
-CUMULATIVE_PRODUCT_BACK = per_input(MUL + ADD + DIV)
+CUMULATIVE_PRODUCT_BACK = backward_per_input_element(MUL + ADD + DIV)
 operator(
     "CumProd",
     "n(x) muls",
@@ -162,7 +172,7 @@ def _log2(count: int) -> int:
 def _largest_k_constraint(node: Node) -> str:
     """Return why k is larger than the searched axis; "" if nothing is wrong or k is unknown."""
     dims, largest = operand_shape(node, 0), node.values.get(1, ())
-    index = integer(node, "axis", -1)
+    index = integer_attribute(node, "axis", -1)
     if len(largest) != 1 or dims[index] >= largest[0]:
         return ""
     return (
@@ -176,7 +186,7 @@ def _largest_k_constraint(node: Node) -> str:
     "n(X)*ceil(log2 k) compares, at least n(X)",
     doubt=estimate_exactness,
     requires=(axis_constraint(default=-1), sizes_constraint("X K[1]"), _largest_k_constraint),
-    backward=moves_back,
+    backward=movement_backward,
 )
 def top_k(node: Node) -> Cost:
     """Return the estimated cost of TopK: log2 k compares (rounded up, at least 1) per element, as
@@ -187,7 +197,8 @@ def top_k(node: Node) -> Cost:
     """
     dims = spec_shape(output_spec(node), at_least=1)
     return Cost(
-        compares=input_element_count(node) * _log2(dims[axis_of(node, len(dims), -1) % len(dims)])
+        compares=input_element_count(node)
+        * _log2(dims[axis_attribute_index(node, len(dims), -1) % len(dims)])
     )
 
 
@@ -231,14 +242,14 @@ _REDUCTIONS: dict[str, Cost] = {
 _SCATTER = "n(updates)*(reduction: add, mul or compare; none: 0)"
 
 
-def _scatter_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _scatter_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return gradients without work for a scatter that overwrites or adds. Raises ValueError for
     other reductions.
     """
     reduction = string_attribute(node, "reduction", "none")
     if reduction not in ("none", "add"):
         raise ValueError(f"the backward pass of {node.op} by {reduction} has no formula yet")
-    return moves_back(node, requested, ZERO)
+    return movement_backward(node, requested, ZERO)
 
 
 @operator(
@@ -295,7 +306,7 @@ def _image_blocks_constraint(node: Node) -> str:
         sizes_constraint("input[N,C,L] image_shape[d] block_shape[d]"),
         _image_blocks_constraint,
     ),
-    backward=moves_back,
+    backward=movement_backward,
 )
 def column_to_image(node: Node) -> Cost:
     """Return the cost of Col2Im, which adds overlapping blocks into an empty image: an add per

@@ -12,7 +12,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import (
     has_input,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
     spec_shape,
@@ -20,11 +20,11 @@ from crossflops.operators.access import (
 )
 from crossflops.operators.gradient import (
     Gradient,
-    Wanted,
-    each_operand,
+    OperandPositions,
     first_operand_backward,
     no_gradient,
-    sums_back,
+    product_backward,
+    sum_of_copies_backward,
 )
 from crossflops.operators.operands import (
     constraint_by_rank,
@@ -52,7 +52,7 @@ def scale_is_a_value(node: Node) -> Exactness:
     """Return "estimate" with antialias, since shapes give the exact scale only rounded; else
     "exact".
     """
-    return "estimate" if integer(node, "antialias", 0) else "exact"
+    return "estimate" if integer_attribute(node, "antialias", 0) else "exact"
 
 
 def one_per_axis(node: Node) -> str:
@@ -90,14 +90,14 @@ def one_per_axis(node: Node) -> str:
     return ""
 
 
-def resize_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def resize_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of Resize: each gradient is weighted and added to its
     neighbours, a mul and an add each.
 
     nearest: an element sums the gradients of its copies (ATen/native/UpSample*.cpp).
     """
     if string_attribute(node, "mode", "nearest") == "nearest":
-        return sums_back(node, requested, forward)
+        return sum_of_copies_backward(node, requested, forward)
     spread = Cost(muls=forward.muls, adds=forward.muls)
     return Gradient(dict.fromkeys(requested, spread))
 
@@ -129,7 +129,7 @@ def onnx_resize_cost(node: Node) -> Cost:
     before, after = spec_shape(input_spec(node, 0)), spec_shape(output_spec(node))
     if mode not in _REACH or len(before) != len(after):
         raise ValueError(f"{node.op} from {before} to {after} with mode {mode!r} is not supported")
-    widened = integer(node, "antialias", 0) != 0
+    widened = integer_attribute(node, "antialias", 0) != 0
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b and a and b]
     taps = prod(
         _resize_tap_count(_REACH[mode], Fraction(b, a) if widened else Fraction(1))
@@ -170,7 +170,7 @@ SAMPLED: tuple[Constraint, ...] = (
 )
 
 
-def _grid_sample_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _grid_sample_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of GridSample, for each requested operand.
 
     dX: each gradient, weighed, is added to its 2^d neighbours (cubic 4^d), nearest to one.
@@ -254,7 +254,7 @@ def _affine_theta_constraint(node: Node) -> str:
     "n(grid)*(d+1) MACs",
     since=20,
     requires=_affine_theta_constraint,
-    backward=each_operand(0),
+    backward=product_backward(0),
 )
 def affine_grid(node: Node) -> Cost:
     """Return the cost of AffineGrid, theta * (base, 1): d + 1 MACs per element of the grid.
@@ -269,7 +269,7 @@ def _samples(node: Node) -> int:
     """Return how many samples RoiAlign takes for one element of the result. Raises ValueError if
     that depends on the boxes.
     """
-    samples = integer(node, "sampling_ratio", 0) ** 2
+    samples = integer_attribute(node, "sampling_ratio", 0) ** 2
     if samples == 0:
         raise ValueError("the number of samples of RoiAlign depends on the boxes")
     return samples
@@ -342,7 +342,7 @@ def non_max_suppression(node: Node) -> Cost:
     lists = batch * classes
     threshold = lists * count if has_input(node, 4) else 0
     sorting = lists * count * max(count - 1, 0).bit_length()
-    box = AREA + CORNERS if integer(node, "center_point_box", 0) else AREA
+    box = AREA + CORNERS if integer_attribute(node, "center_point_box", 0) else AREA
     pairs = lists * (count * (count - 1) // 2)
     return Cost(compares=threshold + sorting) + OVERLAP * pairs + box * (batch * count)
 
@@ -372,7 +372,7 @@ def max_roi_pool(node: Node) -> Cost:
     return Cost(compares=max(window - 1, 0)) * output_element_count(node) + corners
 
 
-def _crop_resize_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _crop_resize_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of CropAndResize, for each requested operand.
 
     each gradient, weighed, is added to four neighbours; nearest: to one.

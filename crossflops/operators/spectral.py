@@ -12,13 +12,18 @@ from crossflops.ir.ledger import Cost
 from crossflops.operators.access import (
     has_input,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    reduction_operations,
+    reduction_operation_count,
     spec_shape,
 )
-from crossflops.operators.gradient import Gradient, Wanted, linear_map_backward, no_gradient
+from crossflops.operators.gradient import (
+    Gradient,
+    OperandPositions,
+    linear_map_backward,
+    no_gradient,
+)
 from crossflops.operators.operands import (
     dims_of,
     operand_label,
@@ -51,10 +56,10 @@ def _number_axis_constraint(node: Node) -> str:
     dims = operand_shape(node, 0)
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
-    onesided = node.op.type == "DFT" and integer(node, "onesided", 0)
+    onesided = node.op.type == "DFT" and integer_attribute(node, "onesided", 0)
     allowed: tuple[int, ...] = (1, 2)
     if onesided:
-        allowed = (2,) if integer(node, "inverse", 0) else (1,)
+        allowed = (2,) if integer_attribute(node, "inverse", 0) else (1,)
     if dims[-1] in allowed:
         return ""
     needed = " or ".join(f"{size} ({_KINDS[size]})" for size in allowed)
@@ -95,7 +100,7 @@ def dft(node: Node) -> Cost:
     axis = _transform_axis(node, after)
     length = _transform_length(node, before, after, axis)
     rows = prod(after[:axis]) * prod(after[axis + 1 : -1])
-    scaled = 2 * length if integer(node, "inverse", 0) else 0
+    scaled = 2 * length if integer_attribute(node, "inverse", 0) else 0
     real = 1 in (before[-1], after[-1])
     return (fft(length, real) + Cost(divs=scaled)) * rows
 
@@ -108,7 +113,7 @@ def _transform_length(
     """
     if len(length := node.values.get(1, ())) == 1:
         return length[0]
-    halved = integer(node, "onesided", 0) != 0
+    halved = integer_attribute(node, "onesided", 0) != 0
     if halved and before[-1] == 1:
         kept = after[axis] == before[axis] // 2 + 1
         return before[axis] if kept or not has_input(node, 1) else 2 * (after[axis] - 1)
@@ -120,7 +125,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     last one.
     """
     if node.op.since < 20:
-        return integer(node, "axis", 1) % len(dims)
+        return integer_attribute(node, "axis", 1) % len(dims)
     if len(axes := node.values.get(2, ())) == 1:
         return axes[0] % len(dims)
     if has_input(node, 2):
@@ -141,7 +146,7 @@ def _frame_length_constraint(node: Node) -> str:
     return f"{operand_label(node, 0)} has {signal[1]} at axis 1, but a frame has {frame}"
 
 
-def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _stft_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradients of STFT: each frame is transformed back once, for signal
     and window.
 
@@ -154,7 +159,7 @@ def _stft_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
     weighted = elements if has_input(node, 2) else 0
     work = {
         0: Cost(muls=weighted, adds=elements),
-        2: Cost(muls=weighted, adds=reduction_operations(weighted, length)),
+        2: Cost(muls=weighted, adds=reduction_operation_count(weighted, length)),
     }
     inner = Cost(muls=forward.muls - weighted, adds=forward.adds)
     return Gradient({index: work[index] for index in requested}, inner=inner)
@@ -168,7 +173,7 @@ def _stft_frame_sizes(node: Node) -> tuple[int, int]:
     if has_input(node, 2):
         return spec_shape(input_spec(node, 2), rank=1)[0], parts
     bins = spec_shape(output_spec(node), rank=4)[2]
-    length = 2 * (bins - 1) if integer(node, "onesided", 1) else bins
+    length = 2 * (bins - 1) if integer_attribute(node, "onesided", 1) else bins
     return (*node.values.get(3, ()), length)[0], parts
 
 
@@ -224,7 +229,7 @@ def rfft(node: Node) -> Cost:
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Rfft
     """
     return _real_transform(
-        spec_shape(input_spec(node, 0), at_least=1), integer(node, "signal_ndim", 1)
+        spec_shape(input_spec(node, 0), at_least=1), integer_attribute(node, "signal_ndim", 1)
     )
 
 
@@ -242,7 +247,7 @@ def irfft(node: Node) -> Cost:
     https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.Irfft
     """
     dims = spec_shape(output_spec(node), at_least=1)
-    return _real_transform(dims, integer(node, "signal_ndim")) + Cost(
+    return _real_transform(dims, integer_attribute(node, "signal_ndim")) + Cost(
         divs=output_element_count(node)
     )
 

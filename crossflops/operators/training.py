@@ -10,7 +10,7 @@ from crossflops.operators.access import (
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.gradient import Gradient, Wanted, no_gradient
+from crossflops.operators.gradient import Gradient, OperandPositions, no_gradient
 from crossflops.operators.normalization import log_softmax_back, log_softmax_cost
 from crossflops.operators.operands import (
     equal,
@@ -130,7 +130,7 @@ _LOSS = (
 # Losses, whose equations their operators fix.
 
 
-def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradient:
+def _likelihood_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of a negative log-likelihood loss.
 
     dX = -weight[target] dl at each target, and 0 elsewhere (ATen/native/LossNLL.cpp).
@@ -148,7 +148,7 @@ def _likelihood_backward(node: Node, requested: Wanted, _forward: Cost) -> Gradi
     return Gradient(dict.fromkeys(requested & {0}, work))
 
 
-def _entropy_backward(node: Node, requested: Wanted, forward: Cost) -> Gradient:
+def _entropy_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
     """Return the cost of the gradient of a softmax cross-entropy: of the likelihood and of
     LogSoftmax, whose result is stored.
     """

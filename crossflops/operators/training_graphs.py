@@ -26,7 +26,7 @@ from crossflops.operators.access import (
     has_output,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     string_attribute,
 )
@@ -459,7 +459,7 @@ def _norm_of_all(node: Node) -> Cost:
     """Return the cost of ReduceAllL2: the square root of the sum of squares of all inputs that
     `ignore_mask` does not exclude.
     """
-    ignored = integer(node, "ignore_mask", 0)
+    ignored = integer_attribute(node, "ignore_mask", 0)
     count = sum(
         input_element_count(node, index)
         for index in range(len(node.inputs))
@@ -484,7 +484,7 @@ _declare_training_operator(
 
 def _scale_operator_cost(node: Node) -> Cost:
     """Return the cost of Scale, input * scale or input / scale, per element."""
-    return (DIV if integer(node, "scale_down", 0) else MUL) * input_element_count(node)
+    return (DIV if integer_attribute(node, "scale_down", 0) else MUL) * input_element_count(node)
 
 
 def _scale_sum_cost(node: Node) -> Cost:
@@ -516,7 +516,7 @@ def _adam_moments_cost(node: Node) -> Cost:
     M = a*M + (1-a)*G: 2 muls, add; V = b*V + (1-b)*G*G: 3 muls, add; with do_bias_correction a div
     for each; D = M / (sqrt(V) + eps): sqrt, add, div; D + lambda*W: mul, add.
     """
-    unbiased = 2 if integer(node, "do_bias_correction", 1) else 0
+    unbiased = 2 if integer_attribute(node, "do_bias_correction", 1) else 0
     return Cost(muls=6, adds=4, divs=1 + unbiased, specials=1)
 
 

@@ -6,7 +6,7 @@ Of those that hold a body, what the body costs is counted instead, run by run.
 from functools import partial
 
 from crossflops.ir.graph import Node
-from crossflops.operators.access import integer
+from crossflops.operators.access import integer_attribute
 from crossflops.operators.operands import dims_of, ints, operand_label, single
 from crossflops.operators.rule import MICROSOFT, TRAINING, Operators
 
@@ -19,7 +19,7 @@ def scan_axes_constraint(node: Node) -> str:
     """Return what is wrong with the operands of Scan, or "" if nothing is: scanned inputs are
     equally long along their scan axes.
     """
-    count = integer(node, "num_scan_inputs")
+    count = integer_attribute(node, "num_scan_inputs")
     indices = range(len(node.inputs) - count, len(node.inputs))
     axes = ints(node, "scan_input_axes") or (0,) * count
     first: tuple[int, int] | None = None

@@ -14,7 +14,7 @@ from crossflops.frontends.onnx.parameters import input_weight_count, weight_elem
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
 from crossflops.ir.trace import Trace
-from crossflops.operators.float_forms import float_form
+from crossflops.operators.float_forms import float_operator_name
 
 WEIGHTED, SCORES = "weighted", "scores"
 _CONVOLUTIONS = {
@@ -473,7 +473,7 @@ class _Reader:
         owner = len(self._found) - 1
         self._operation(count, owner, beyond, 0)
         self._own(node, owner)
-        is_plain = not beyond or float_form(str(node.op)) != str(node.op)
+        is_plain = not beyond or float_operator_name(str(node.op)) != str(node.op)
         if is_plain and not parts[-1].bias:
             self._bare |= {spec.name: owner for spec in node.outputs[:1] if spec}
 
@@ -533,7 +533,8 @@ class _Reader:
         of a contraction.
         """
         return (
-            float_form(str(count.node.op)) == "Add" and self._bias_addition(count.node) is not None
+            float_operator_name(str(count.node.op)) == "Add"
+            and self._bias_addition(count.node) is not None
         )
 
     def _bias_addition(self, node: Node) -> tuple[int, int] | None:

@@ -167,7 +167,7 @@ def cost_of_call(
     "xs.0" is the first tensor of the list "xs". A call that the formula leaves uncounted costs
     nothing, as the tool is told nothing of it. Raises FormulaError.
     """
-    from crossflops.operators.formula import UncountedCallError, formula_rule
+    from crossflops.operators.formula import UncountedCallError, operator_rule_of_formula
 
     specs = tuple(inputs)
     domain, _, kind = formula.name.partition("::")
@@ -186,7 +186,7 @@ def cost_of_call(
         else tuple(spec.name for spec in specs),
     )
     try:
-        return formula_rule(formula).formula(node)
+        return operator_rule_of_formula(formula).formula(node)
     except UncountedCallError:
         return ZERO
 

@@ -594,10 +594,10 @@ def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
     if sources is None or not sources.formulas_of_request():
         yield lambda native: None
         return
-    from crossflops.operators.formula import formula_names_in_use
+    from crossflops.operators.formula import recording_used_formula_names
     from crossflops.verbs.unmatched_formulas import formula_mismatch_messages
 
-    with formula_names_in_use() as used:
+    with recording_used_formula_names() as used:
 
         def warn_of_unmatched(native: CountedModel) -> None:
             """Issue a warning for formulas of the request that match no call of this model."""

@@ -17,7 +17,7 @@ import msgspec
 from crossflops.frontends.onnx.parameters import WEIGHTS, Size, nodes_outside_functions
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
-from crossflops.operators.float_forms import float_form
+from crossflops.operators.float_forms import float_operator_name
 from crossflops.operators.original_names import without_fusions
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
@@ -101,7 +101,7 @@ _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
     """Return the class of a PyTorch layer that has a weight like this one, or "" if unknown."""
-    form = float_form(node.op_type)
+    form = float_operator_name(node.op_type)
     shape = specs[weight].shape if weight in specs else None
     if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
         return ""
@@ -226,7 +226,8 @@ def _place_by_bias(
     adding: set[int] = {
         at
         for at, node in enumerate(nodes)
-        if float_form(node.op_type) == "Add" and _has_stored_operands(node, specs, sources)
+        if float_operator_name(node.op_type) == "Add"
+        and _has_stored_operands(node, specs, sources)
     }
     for at in reversed(range(len(nodes))):
         node, users = (
@@ -239,7 +240,9 @@ def _place_by_bias(
         if node.op_type in _QUANTIZERS:
             known[at] = index
             adding.add(at)
-        elif float_form(node.op_type) in _PRODUCTS and _has_stored_operands(node, specs, sources):
+        elif float_operator_name(node.op_type) in _PRODUCTS and _has_stored_operands(
+            node, specs, sources
+        ):
             known[at] = _place_of_path(index.path, "", _LAYERS["MatMul"][0])
 
 

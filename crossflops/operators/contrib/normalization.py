@@ -13,8 +13,8 @@ from crossflops.operators.access import (
     has_output,
     input_element_count,
     input_spec,
-    integer,
-    positive,
+    integer_attribute,
+    positive_integer_attribute,
     spec_shape,
     string_attribute,
 )
@@ -43,7 +43,7 @@ def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
     return prod(dims), prod(dims[:-1])
 
 
-def _skip_fits(node: Node) -> str:
+def _skip_shape_constraint(node: Node) -> str:
     """Return why the skip input does not have the input's last two sizes; "" if nothing
     is wrong.
     """
@@ -59,10 +59,10 @@ def _skip_fits(node: Node) -> str:
     requires=(
         rank_constraint(0, (2, 3)),
         sizes_constraint("input[...,H] skip[...,H] gamma[H] beta[H] bias[H]"),
-        _skip_fits,
+        _skip_shape_constraint,
     ),
 )
-def skip_layer_normalization(node: Node) -> Cost:
+def skip_layer_normalization_cost(node: Node) -> Cost:
     """Return the cost of SkipLayerNormalization: LayerNormalization of input + skip + bias over
     the last axis.
 
@@ -79,10 +79,10 @@ def skip_layer_normalization(node: Node) -> Cost:
     requires=(
         rank_constraint(0, (2, 3)),
         sizes_constraint("input[...,H] skip[...,H] gamma[H] bias[H]"),
-        _skip_fits,
+        _skip_shape_constraint,
     ),
 )
-def skip_simplified(node: Node) -> Cost:
+def skip_simplified_normalization_cost(node: Node) -> Cost:
     """Return the cost of SkipSimplifiedLayerNormalization: RMSNormalization of input + skip + bias
     over the last axis.
     """
@@ -112,7 +112,7 @@ def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
         "mask[B,S] position_ids[1|B,S]"
     ),
 )
-def embed_layer_normalization(node: Node) -> Cost:
+def embed_layer_normalization_cost(node: Node) -> Cost:
     """Return the cost of EmbedLayerNormalization: LayerNormalization of word + position + segment
     embeddings.
 
@@ -151,15 +151,17 @@ def contrib_qembed_norm_cost(node: Node) -> Cost:
     f"{STANDARD}; gamma: n muls; beta: n adds; m = N*groups; SiLU: n*(sigmoid, mul)",
     requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C]"),
 )
-def group_norm(node: Node) -> Cost:
+def group_norm_cost(node: Node) -> Cost:
     """Return the cost of GroupNorm: each of N * groups groups normalized, then a mul and an add
     per element, and SiLU on request.
 
     activation 1: SiLU, n (sigmoid, mul). X [N, H, W, C], or [N, C, H, W] without channels_last.
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    affine = Cost(muls=1, adds=1) + (SILU if integer(node, "activation", 0) else ZERO)
-    return standardization(prod(dims), dims[0] * positive(node, "groups")) + affine * prod(dims)
+    affine = Cost(muls=1, adds=1) + (SILU if integer_attribute(node, "activation", 0) else ZERO)
+    return standardization(
+        prod(dims), dims[0] * positive_integer_attribute(node, "groups")
+    ) + affine * prod(dims)
 
 
 @operator(
@@ -168,12 +170,14 @@ def group_norm(node: Node) -> Cost:
     "n*(sigmoid, mul)",
     requires=sizes_constraint("X[N,_,_,_] gamma[C] beta[C] skip[N,...] bias[C]"),
 )
-def skip_group_norm(node: Node) -> Cost:
+def skip_group_norm_cost(node: Node) -> Cost:
     """Return the cost of SkipGroupNorm: GroupNorm of X + skip + bias."""
-    return group_norm(node) + Cost(adds=input_element_count(node, 0) * (1 + has_input(node, 4)))
+    return group_norm_cost(node) + Cost(
+        adds=input_element_count(node, 0) * (1 + has_input(node, 4))
+    )
 
 
-def _whole_scales(node: Node) -> str:
+def _scale_group_constraint(node: Node) -> str:
     """Return why the last axis of X is not a multiple of the scale; "" if nothing is wrong."""
     dims, scale = dims_of(node, 0), dims_of(node, 1)
     count = None if scale is None else prod(scale)
@@ -188,7 +192,7 @@ def _whole_scales(node: Node) -> str:
 @operator(
     "GatedRMSNorm",
     f"{RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
-    requires=(equal(0, 2), _whole_scales),
+    requires=(equal(0, 2), _scale_group_constraint),
 )
 def contrib_gated_rms_cost(node: Node) -> Cost:
     """Return the cost of GatedRMSNorm: RMSNormalization of groups as long as the scale, times
@@ -202,9 +206,13 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
     return rms(count, groups, scaled=True) + (gate + MUL) * count
 
 
-def _per_branch(node: Node) -> str:
+def _branch_scale_constraint(node: Node) -> str:
     """Return why X [..., C*H] and its scale do not fit C branches; "" if nothing is wrong."""
-    dims, scale, count = dims_of(node, 0), dims_of(node, 1), integer(node, "num_branches", 0)
+    dims, scale, count = (
+        dims_of(node, 0),
+        dims_of(node, 1),
+        integer_attribute(node, "num_branches", 0),
+    )
     if not dims or count <= 0:
         return ""
     if dims[-1] % count:
@@ -221,14 +229,14 @@ def _per_branch(node: Node) -> str:
 @operator(
     "BranchwiseRMSNorm",
     f"{RMS}; m = n/H",
-    requires=(rank_constraint(0, 1, least=True), _per_branch),
+    requires=(rank_constraint(0, 1, least=True), _branch_scale_constraint),
 )
-def branchwise_rms_norm(node: Node) -> Cost:
+def branchwise_rms_norm_cost(node: Node) -> Cost:
     """Return the cost of BranchwiseRMSNorm: RMSNormalization of each branch of X [..., C, H] or
     [..., C * H].
     """
     count, groups = _last_axis_groups(node)
-    branches = _stream_branch_count(node) if integer(node, "num_branches", 0) else 1
+    branches = _stream_branch_count(node) if integer_attribute(node, "num_branches", 0) else 1
     return rms(count, groups * branches, scaled=has_input(node, 1))
 
 
@@ -240,7 +248,7 @@ def branchwise_rms_norm(node: Node) -> Cost:
         "conv_norm_scale[C,H]"
     ),
 )
-def engram_gate(node: Node) -> Cost:
+def engram_gate_cost(node: Node) -> Cost:
     """Return the cost of EngramGate, value * sigmoid(sign(d) * sqrt(max(|d|, 1e-6))), with d a dot
     product of normalized rows.
 
@@ -277,7 +285,7 @@ def contrib_gated_add_cost(node: Node) -> Cost:
     "n(X) MACs; reduction_scale: n(Y) muls",
     requires=rank_constraint(0, 2, least=True),
 )
-def pre_mix(node: Node) -> Cost:
+def hyper_connection_pre_mix_cost(node: Node) -> Cost:
     """Return the cost of HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] *
     pre_mix[c, h].
 
@@ -293,7 +301,7 @@ def pre_mix(node: Node) -> Cost:
     "n*(mul, add); stream_mix: C*n MACs",
     requires=rank_constraint(0, 2, least=True),
 )
-def post_mix(node: Node) -> Cost:
+def hyper_connection_post_mix_cost(node: Node) -> Cost:
     """Return the cost of HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] +
     post[k, h] * block[h].
 
@@ -308,7 +316,10 @@ def _stream_branch_count(node: Node) -> int:
     """Return the number of branches C: the attribute num_branches, else the last but one size of
     the input [..., C, H].
     """
-    count = integer(node, "num_branches", 0) or spec_shape(input_spec(node, 0), at_least=2)[-2]
+    count = (
+        integer_attribute(node, "num_branches", 0)
+        or spec_shape(input_spec(node, 0), at_least=2)[-2]
+    )
     if count <= 0:
         raise ValueError(f"{node.op} has no branches")
     return count

@@ -13,15 +13,15 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
     output_spec,
-    positive,
-    reduction_operations,
+    positive_integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.contrib.elementwise import NAMED, activation_cost
+from crossflops.operators.contrib.elementwise import NAMED, named_activation_cost
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.matmul import (
     MATMUL,
@@ -84,7 +84,7 @@ def _product_column_constraint(*digits: int) -> Constraint:
     ),
     contracts=(0, 3),
 )
-def qgemm(node: Node) -> Cost:
+def qgemm_cost(node: Node) -> Cost:
     """Return the cost of QGemm, quantize(alpha * (A - zA)' * (B - zB)' * sA * sB + C): M*N*K MACs,
     and work per element.
 
@@ -127,7 +127,7 @@ def _column_bias_constraint(index: int) -> Constraint:
     "n(Y)*K MACs; zero points: n(A)+n(B) adds; n(Y) muls; bias: n(Y) adds",
     requires=(MATMUL, column_scale_constraint(1, 2, 3, 4, 5), _column_bias_constraint(6)),
 )
-def integer_to_float(node: Node) -> Cost:
+def matmul_integer_to_float_cost(node: Node) -> Cost:
     """Return the cost of MatMulIntegerToFloat, (A - zA) * (B - zB) * (sA * sB) + bias: K MACs and
     a mul per element of the result.
 
@@ -148,7 +148,7 @@ def integer_to_float(node: Node) -> Cost:
     requires=(MATMUL, column_scale_constraint(1, 2, 3), _column_bias_constraint(4)),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
-def dynamic_quantize_matmul(node: Node) -> Cost:
+def dynamic_quantize_matmul_cost(node: Node) -> Cost:
     """Return the cost of DynamicQuantizeMatMul: A is quantized by DynamicQuantizeLinear, then K
     MACs per element of the result.
 
@@ -181,8 +181,11 @@ _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 def _weight_blocks_constraint(node: Node) -> str:
     """Return why packed weights and their block scales do not fit; "" if nothing is wrong."""
-    depth, width = positive(node, "K"), positive(node, "N")
-    block, bits = positive(node, "block_size"), positive(node, "bits", 4)
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
+    block, bits = (
+        positive_integer_attribute(node, "block_size"),
+        positive_integer_attribute(node, "bits", 4),
+    )
     if bits not in _PACKED_BITS:
         return f"attribute 'bits' is {bits}, but must be 2, 4 or 8"
     count = -(-depth // block)
@@ -223,28 +226,31 @@ def _attribute_bits_precision(attribute: str) -> Callable[[Node], str]:
     contracts=(0,),
     packed=_attribute_bits_precision("bits"),
 )
-def matmul_nbits(node: Node) -> Cost:
+def matmul_nbits_cost(node: Node) -> Cost:
     """Return the cost of MatMulNBits, A * dequantize(B) + bias: rows * K * N MACs, with the
     weights dequantized once.
 
     K and N are attributes: B is packed. The weights are dequantized once, (q - zero_point) *
     scale, K*N (sub, mul); without zero_points the middle of the range is taken off.
     """
-    depth, width = positive(node, "K"), positive(node, "N")
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
     rows = _product_row_count(node, depth)
     bias = rows * width if has_input(node, 5) else 0
     return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
 
 
-def _bnb4(node: Node) -> str:
+def _bnb4_sizes_constraint(node: Node) -> str:
     """Return why the sizes of a bitsandbytes 4-bit product do not fit; "" if nothing is wrong.
 
     Checks that A ends in K (in N where B is not transposed), and that B and absmax are large
     enough.
     """
-    if wrong := (_K_LAST if integer(node, "transB", 1) else _N_LAST)(node):
+    if wrong := (_K_LAST if integer_attribute(node, "transB", 1) else _N_LAST)(node):
         return wrong
-    weights, block = positive(node, "K") * positive(node, "N"), positive(node, "block_size")
+    weights, block = (
+        positive_integer_attribute(node, "K") * positive_integer_attribute(node, "N"),
+        positive_integer_attribute(node, "block_size"),
+    )
     for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
         shape_ = dims_of(node, index)
         if shape_ is not None and prod(shape_) < least:
@@ -258,22 +264,22 @@ def _bnb4(node: Node) -> str:
 @operator(
     "MatMulBnb4",
     "(n(A)/K)*K*N MACs; dequantize: K*N muls",
-    requires=_bnb4,
+    requires=_bnb4_sizes_constraint,
     contracts=(0,),
     packed=lambda node: "float4" if node.attrs.get("quant_type", 1) == 0 else "nf4",
 )
-def matmul_bnb4(node: Node) -> Cost:
+def matmul_bnb4_cost(node: Node) -> Cost:
     """Return the cost of MatMulBnb4: as MatMulNBits; a weight is a table entry times the scale of
     its block, a mul each.
     """
-    depth, width = positive(node, "K"), positive(node, "N")
-    if not integer(node, "transB", 1):
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
+    if not integer_attribute(node, "transB", 1):
         depth, width = width, depth
     return Cost(macs=_product_row_count(node, depth), muls=1) * (depth * width)
 
 
 @operator("MatMulFpQ4", f"n(Y)*K MACs; {_BITS}", contracts=(0,), packed=lambda _node: "float4")
-def matmul_fpq4(node: Node) -> Cost:
+def matmul_fpq4_cost(node: Node) -> Cost:
     """Return the cost of MatMulFpQ4: as MatMulNBits, with packed weights B [K, N]: K MACs per
     element of the result.
     """
@@ -299,13 +305,13 @@ def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
     contracts=(0,),
     packed=_attribute_bits_precision("bits"),
 )
-def nbits_qkv(node: Node) -> Cost:
+def matmul_nbits_qkv_cost(node: Node) -> Cost:
     """Return the cost of MatMulNBitsQkv: a normalization, then a MatMulNBits each for Q, K and V.
 
     q_B 3, k_B 6, v_B 9, each with scales and a bias behind it.
     """
-    depth, shared = positive(node, "K"), positive(node, "Nkv")
-    widths = (positive(node, "Nq"), shared, shared)
+    depth, shared = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "Nkv")
+    widths = (positive_integer_attribute(node, "Nq"), shared, shared)
     rows = _product_row_count(node, depth)
     weights = depth * sum(widths)
     bias = sum(rows * n for n, i in zip(widths, (5, 8, 11), strict=True) if has_input(node, i))
@@ -321,17 +327,17 @@ def nbits_qkv(node: Node) -> Cost:
     contracts=(0,),
     packed=_attribute_bits_precision("bits"),
 )
-def nbits_mlp(node: Node) -> Cost:
+def matmul_nbits_mlp_cost(node: Node) -> Cost:
     """Return the cost of MatMulNBitsMlp, activation(A * gate) * (A * up): a normalization and two
     MatMulNBits.
 
     skip 1, norm_scale 2, gate_B 3, up_B 6, each with scales and a bias behind it.
     """
-    depth, width = positive(node, "K"), positive(node, "N")
+    depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
     rows = _product_row_count(node, depth)
     bias = rows * width * (has_input(node, 5) + has_input(node, 8))
     products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
-    gated = (activation_cost(node, default="silu") + MUL) * (rows * width)
+    gated = (named_activation_cost(node, default="silu") + MUL) * (rows * width)
     return _skip_norm_cost(node, depth, skip=1, scale=2) + products + gated
 
 
@@ -340,7 +346,7 @@ def nbits_mlp(node: Node) -> Cost:
     "n(Y)*K MACs; dequantize: K*N muls; a_scale: n(A)*(div, mul); bias: n(Y) adds",
     requires=sizes_constraint("A[...,K] B[N,K] b_scale a_scale bias[N]"),
 )
-def fp8_weight(node: Node) -> Cost:
+def matmul_fp8_weight_cost(node: Node) -> Cost:
     """Return the cost of MatMulBlockQuantizedFp8Weight, A * (B * b_scale)^T + bias: K MACs per
     element of the result.
 
@@ -360,7 +366,7 @@ def fp8_weight(node: Node) -> Cost:
     contracts=(0,),
     packed=lambda _node: "float4e2m1",
 )
-def fp4_weight(node: Node) -> Cost:
+def matmul_fp4_weight_cost(node: Node) -> Cost:
     """Return the cost of MatMulBlockQuantizedFp4Weight: as with eight bits, but a weight has two
     scales, 2 muls each.
 
@@ -380,15 +386,15 @@ operator("MatMulInteger16", "n(Y)*K MACs", requires=MATMUL)(onnx_matmul_cost)
 # Mixtures of experts: each token meets the k experts that a router chose for it.
 
 
-class ProductPlaces(NamedTuple):
+class ProductInputIndices(NamedTuple):
     """The indices of the inputs with the weights, biases and scales of the three layers."""
 
     weights: tuple[int, int, int]
     biases: tuple[int, int, int]
 
 
-_PLAIN = ProductPlaces((2, 4, 6), (3, 5, 7))
-_PACKED = ProductPlaces((2, 5, 8), (4, 7, 10))
+_PLAIN = ProductInputIndices((2, 4, 6), (3, 5, 7))
+_PACKED = ProductInputIndices((2, 5, 8), (4, 7, 10))
 
 
 class Experts(NamedTuple):
@@ -419,15 +425,15 @@ def expert_sizes(node: Node) -> Experts:
     indices = _PACKED if node.op.type == "QMoE" else _PLAIN
     dims = spec_shape(input_spec(node, 0), at_least=2)
     count, rows, _ = spec_shape(input_spec(node, indices.weights[0]), rank=3)
-    fused = _is_fused(node)
-    if is_first_layout(node):
+    fused = _has_fused_swiglu_matrices(node)
+    if has_first_release_layout(node):
         inner = spec_shape(input_spec(node, indices.weights[1]), rank=3)[1]
         first = 2 * inner if fused else inner
     else:
         first, inner = rows, rows // 2 if fused else rows
     return Experts(
         tokens=prod(dims[:-1]),
-        chosen=positive(node, "k", 1),
+        chosen=positive_integer_attribute(node, "k", 1),
         total=count,
         hidden=dims[-1],
         first=first,
@@ -436,12 +442,12 @@ def expert_sizes(node: Node) -> Experts:
     )
 
 
-def _is_fused(node: Node) -> bool:
+def _has_fused_swiglu_matrices(node: Node) -> bool:
     """Return whether the experts have the two matrices of SwiGLU fused into one."""
-    return integer(node, "swiglu_fusion", 0) != 0
+    return integer_attribute(node, "swiglu_fusion", 0) != 0
 
 
-def is_first_layout(node: Node) -> bool:
+def has_first_release_layout(node: Node) -> bool:
     """Return whether the weights have the layout of onnxruntime's first releases: fc1 [E, H, F],
     fc2 [E, I, H].
 
@@ -455,7 +461,9 @@ def is_first_layout(node: Node) -> bool:
         return True
     first = spec_shape(input_spec(node, indices.weights[0]), rank=3)
     return (
-        _is_fused(node) and columns * _weights_per_element(node) == hidden and first[1] == hidden
+        _has_fused_swiglu_matrices(node)
+        and columns * _weights_per_element(node) == hidden
+        and first[1] == hidden
     )
 
 
@@ -463,7 +471,11 @@ def _weights_per_element(node: Node) -> int:
     """Return how many weights one element of a weight tensor contains: more than 1 if they are
     packed.
     """
-    return 8 // positive(node, "expert_weight_bits", 4) if node.op.type == "QMoE" else 1
+    return (
+        8 // positive_integer_attribute(node, "expert_weight_bits", 4)
+        if node.op.type == "QMoE"
+        else 1
+    )
 
 
 def expert_parameters(node: Node) -> tuple[int, int]:
@@ -475,7 +487,7 @@ def expert_parameters(node: Node) -> tuple[int, int]:
     return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
 
 
-def _most_active_experts(sizes: Experts) -> int:
+def _max_active_expert_count(sizes: Experts) -> int:
     """Return the largest number of experts that the tokens can choose together."""
     return min(sizes.total, sizes.tokens * sizes.chosen)
 
@@ -496,9 +508,9 @@ def _expert_layers_constraint(node: Node) -> str:
     data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
     if len(second) != 3:
         return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
-    hidden, count, is_first = data[-1], first[0], is_first_layout(node)
+    hidden, count, is_first = data[-1], first[0], has_first_release_layout(node)
     inner = second[1] if is_first else second[2]
-    wide = 2 * inner if _is_fused(node) else inner
+    wide = 2 * inner if _has_fused_swiglu_matrices(node) else inner
     into, back = (wide, hidden), (hidden, inner)
     third = (inner, hidden)
     if is_first:
@@ -545,7 +557,7 @@ _MIXTURE = (
     parameters=expert_parameters,
     experts=tuple(range(2, 16)),
 )
-def mixture(node: Node) -> Cost:
+def mixture_of_experts_cost(node: Node) -> Cost:
     """Return the cost of MoE, for each token the sum over k chosen experts of w_e *
     fc2(activation(fc1(x)) [* fc3(x)]).
 
@@ -556,12 +568,12 @@ def mixture(node: Node) -> Cost:
     """
     sizes = expert_sizes(node)
     expert = Cost(macs=sizes.weights, adds=_expert_bias_count(node, sizes))
-    expert += _activation(node, sizes) * sizes.inner
+    expert += _expert_activation_cost(node, sizes) * sizes.inner
     mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
-    return expert * (sizes.tokens * sizes.chosen) + mixed + _routing(node, sizes)
+    return expert * (sizes.tokens * sizes.chosen) + mixed + _expert_routing_cost(node, sizes)
 
 
-def _activation(node: Node, sizes: Experts) -> Cost:
+def _expert_activation_cost(node: Node, sizes: Experts) -> Cost:
     """Return the cost of an expert's activation for each of its inner units, with the product of a
     gate.
     """
@@ -576,7 +588,7 @@ def _activation(node: Node, sizes: Experts) -> Cost:
     return NAMED[name] + (MUL if sizes.third else ZERO)
 
 
-def _routing(node: Node, sizes: Experts) -> Cost:
+def _expert_routing_cost(node: Node, sizes: Experts) -> Cost:
     """Return the cost of choosing k experts for each token: a softmax over all experts, then k
     searches for the largest.
 
@@ -585,9 +597,9 @@ def _routing(node: Node, sizes: Experts) -> Cost:
     logits = input_element_count(node, 1)
     passes = sum(max(sizes.total - 1 - turn, 0) for turn in range(sizes.chosen))
     cost = softmax_cost(logits, sizes.tokens) + Cost(compares=passes * sizes.tokens)
-    if integer(node, "normalize_routing_weights", 0):
+    if integer_attribute(node, "normalize_routing_weights", 0):
         chosen = sizes.tokens * sizes.chosen
-        cost += Cost(adds=reduction_operations(chosen, sizes.tokens), divs=chosen)
+        cost += Cost(adds=reduction_operation_count(chosen, sizes.tokens), divs=chosen)
     return cost
 
 
@@ -596,7 +608,9 @@ def expert_sharing_exactness(node: Node) -> Exactness:
     dequantized only once; else "exact".
     """
     sizes = expert_sizes(node)
-    return "exact" if _most_active_experts(sizes) == min(sizes.total, sizes.chosen) else "bound"
+    return (
+        "exact" if _max_active_expert_count(sizes) == min(sizes.total, sizes.chosen) else "bound"
+    )
 
 
 def _expert_packing_constraint(node: Node) -> str:
@@ -610,9 +624,9 @@ def _expert_packing_constraint(node: Node) -> str:
     pack = _weights_per_element(node)
     if len(second) != 3:
         return ""
-    hidden, is_first = data[-1], is_first_layout(node)
+    hidden, is_first = data[-1], has_first_release_layout(node)
     inner = second[1] if is_first else second[2] * pack
-    wide = 2 * inner if _is_fused(node) else inner
+    wide = 2 * inner if _has_fused_swiglu_matrices(node) else inner
     into = (hidden, -(-wide // pack)) if is_first else (wide, -(-hidden // pack))
     back = (inner, -(-hidden // pack)) if is_first else (hidden, second[2])
     for index, fitting in (
@@ -636,7 +650,7 @@ def _expert_packing_constraint(node: Node) -> str:
 _FLOATS = {"fp8": "float8e4m3fn", **dict.fromkeys(("fp4", "nvfp4", "wfp4afp8"), "float4e2m1")}
 
 
-def _few_bits(node: Node) -> str:
+def _expert_weight_precision(node: Node) -> str:
     """Return the element type of the experts' weights, such as "int4", by the quantization type or
     the number of bits.
     """
@@ -659,7 +673,7 @@ def _few_bits(node: Node) -> str:
         _expert_packing_constraint,
     ),
     contracts=(0,),
-    packed=_few_bits,
+    packed=_expert_weight_precision,
     parameters=expert_parameters,
     experts=tuple(range(2, 16)),
 )
@@ -670,4 +684,6 @@ def contrib_qmoe_cost(node: Node) -> Cost:
     At most min(E, tokens*k) experts: (sub, mul) per weight.
     """
     sizes = expert_sizes(node)
-    return mixture(node) + (MUL + ADD) * (_most_active_experts(sizes) * sizes.weights)
+    return mixture_of_experts_cost(node) + (MUL + ADD) * (
+        _max_active_expert_count(sizes) * sizes.weights
+    )

@@ -14,14 +14,14 @@ from crossflops.operators.access import (
     has_input,
     input_element_count,
     input_spec,
-    integer,
+    integer_attribute,
     output_element_count,
-    positive,
-    reduction_operations,
+    positive_integer_attribute,
+    reduction_operation_count,
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.attention import recurrence
+from crossflops.operators.attention import linear_attention_recurrence_cost
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.operands import (
     Shape,
@@ -57,7 +57,7 @@ def _transpose_gate_weight(spec: TensorSpec) -> TensorSpec:
     ),
     contracts=(1,),  # its data is quantized to the eight bits of its weight
 )
-def dynamic_quantize_lstm(node: Node) -> Cost:
+def dynamic_quantize_lstm_cost(node: Node) -> Cost:
     """Return the cost of DynamicQuantizeLSTM: an LSTM with weights in eight bits, and inputs and
     states quantized as it runs.
 
@@ -79,10 +79,13 @@ def dynamic_quantize_lstm(node: Node) -> Cost:
     return onnx_lstm_cost(plain) + dynamic_quantize_linear(node) + quantized * steps + scaled
 
 
-def _fewer_keys(node: Node) -> str:
+def _value_head_groups_constraint(node: Node) -> str:
     """Return why the value heads are not a multiple of the key heads; "" if nothing is wrong."""
     query, key = operand_shape(node, 0), operand_shape(node, 1)
-    heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
+    heads, kv_heads = (
+        positive_integer_attribute(node, "q_num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     depth = query[2] // heads
     if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
         return ""
@@ -96,10 +99,17 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shape that past_state may have, [B, Hkv, dk, dv], after a state_window if there
     is one; None if unknown.
     """
-    query, value, window = dims_of(node, 0), dims_of(node, 2), integer(node, "state_window", 0)
+    query, value, window = (
+        dims_of(node, 0),
+        dims_of(node, 2),
+        integer_attribute(node, "state_window", 0),
+    )
     if query is None or value is None:
         return None
-    heads, kv_heads = positive(node, "q_num_heads"), positive(node, "kv_num_heads")
+    heads, kv_heads = (
+        positive_integer_attribute(node, "q_num_heads"),
+        positive_integer_attribute(node, "kv_num_heads"),
+    )
     state = (query[0], kv_heads, query[2] // heads, value[2] // kv_heads)
     return [(window, *state) if window else state]
 
@@ -108,10 +118,10 @@ def _decay_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that the decay may have: per token one number for each state, or for each
     row of a state; None if unknown.
     """
-    query, kv_heads = dims_of(node, 0), positive(node, "kv_num_heads")
+    query, kv_heads = dims_of(node, 0), positive_integer_attribute(node, "kv_num_heads")
     if query is None:
         return None
-    depth = query[2] // positive(node, "q_num_heads")
+    depth = query[2] // positive_integer_attribute(node, "q_num_heads")
     return [(*query[:2], kv_heads), (*query[:2], kv_heads * depth)]
 
 
@@ -122,7 +132,7 @@ def _beta_shapes(node: Node) -> Iterable[Shape] | None:
     query = dims_of(node, 0)
     if query is None:
         return None
-    return [(*query[:2], positive(node, "kv_num_heads")), (*query[:2], 1)]
+    return [(*query[:2], positive_integer_attribute(node, "kv_num_heads")), (*query[:2], 1)]
 
 
 _LINEAR = (
@@ -138,19 +148,19 @@ _LINEAR = (
         sizes_constraint(
             "q=@q_num_heads k=@kv_num_heads query[B,T,q*D] key[B,T,_] value[B,T,k*E]"
         ),
-        _fewer_keys,
+        _value_head_groups_constraint,
         shape_constraint(3, _past_state_shapes, "past_state"),
         shape_constraint(4, _decay_shapes, "decay"),
         shape_constraint(5, _beta_shapes, "beta"),
     ),
 )
-def linear_attention(node: Node) -> Cost:
+def contrib_linear_attention_cost(node: Node) -> Cost:
     """Return the cost of onnxruntime's LinearAttention: as that of ONNX, also with more key heads
     than query heads.
 
     query [B, T, Hq*dk], key [B, T, Hkv*dk], value [B, T, Hkv*dv], output [B, T, max(Hq, Hkv)*dv].
     """
-    return attention.linear_attention(node, shared_queries=True)
+    return attention.onnx_linear_attention_cost(node, shared_queries=True)
 
 
 @operator(
@@ -168,7 +178,7 @@ def contrib_delta_net_cost(node: Node) -> Cost:
     gate_activation qwen: n(decay) (2 adds, softplus, mul) and Hv exps; beta sigmoid n(beta).
     """
     tokens, key_heads, value_heads, depth, value_depth = _delta_dimensions(node)
-    cost = recurrence(
+    cost = linear_attention_recurrence_cost(
         tokens=tokens,
         readers=max(key_heads, value_heads),
         kv_heads=value_heads,
@@ -177,10 +187,12 @@ def contrib_delta_net_cost(node: Node) -> Cost:
         rule=string_attribute(node, "update_rule", "gated_delta"),
         decay=input_element_count(node, 4),
     )
-    if integer(node, "qk_l2_norm", 0):
+    if integer_attribute(node, "qk_l2_norm", 0):
         rows = 2 * tokens * key_heads
         count = rows * depth
-        cost += Cost(muls=count, adds=reduction_operations(count, rows), specials=rows, divs=count)
+        cost += Cost(
+            muls=count, adds=reduction_operation_count(count, rows), specials=rows, divs=count
+        )
     if string_attribute(node, "gate_activation", "none") == "qwen":
         cost += (ADD + SOFTPLUS + MUL) * input_element_count(
             node, 4
@@ -203,7 +215,7 @@ def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
     return prod(query[:-1]), keys // (2 * depth), value_heads, depth, value_depth
 
 
-def _per_channel(node: Node) -> str:
+def _gate_channel_constraint(node: Node) -> str:
     """Return why dt_bias or decay_scale does not have a number for each element of the last axis
     of a; "" if nothing is wrong.
     """
@@ -221,9 +233,9 @@ def _per_channel(node: Node) -> str:
 @operator(
     "LinearAttentionGate",
     "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
-    requires=(_per_channel, equal(0, 3)),
+    requires=(_gate_channel_constraint, equal(0, 3)),
 )
-def linear_attention_gate(node: Node) -> Cost:
+def linear_attention_gate_cost(node: Node) -> Cost:
     """Return the cost of LinearAttentionGate: decay_scale * softplus(a + dt_bias), and
     sigmoid(b).
     """
@@ -240,19 +252,23 @@ def _causal_conv_constraint(node: Node) -> str:
 
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """
-    dims, weight, dilation = dims_of(node, 0), dims_of(node, 1), positive(node, "dilation", 1)
-    indices = integer(node, "ndim", 1)
+    dims, weight, dilation = (
+        dims_of(node, 0),
+        dims_of(node, 1),
+        positive_integer_attribute(node, "dilation", 1),
+    )
+    indices = integer_attribute(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
         if shape_ is not None and len(shape_) != indices + 2:
             return f"{operand_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
     if dims is None or weight is None:
         return ""
-    channels = dims[-1] if integer(node, "channels_last", 0) else dims[1]
+    channels = dims[-1] if integer_attribute(node, "channels_last", 0) else dims[1]
     if weight[:2] != (channels, 1):
         return f"{operand_label(node, 1, 'weight')} needs one window for {channels} channels"
     if indices != 1:
         return ""
-    window = integer(node, "state_window", 0)
+    window = integer_attribute(node, "state_window", 0)
     state = (dims[0], channels, (weight[2] - 1) * dilation)
     return shape_constraint(3, lambda _: [(window, *state) if window else state], "past_state")(
         node
@@ -267,7 +283,7 @@ _CONV = "n(output)*prod(k) MACs; bias: n adds; activation: n*(sigmoid, mul)"
     _CONV,
     requires=(sizes_constraint("input[B,...] weight[C,1,...] bias[C]"), _causal_conv_constraint),
 )
-def causal_conv(node: Node, bias: int = 2) -> Cost:
+def contrib_causal_conv_cost(node: Node, bias: int = 2) -> Cost:
     """Return the cost of onnxruntime's CausalConvWithState: prod(k) MACs per element of the
     result, with bias and SiLU.
 
@@ -284,8 +300,8 @@ def causal_conv(node: Node, bias: int = 2) -> Cost:
     _CONV,
     requires=sizes_constraint("input weight[C,1,...] lengths bias[C]"),
 )
-def varlen_causal_conv(node: Node) -> Cost:
+def varlen_causal_conv_cost(node: Node) -> Cost:
     """Return the cost of VarlenCausalConvWithState: as CausalConvWithState, on tokens of all
     sequences packed together.
     """
-    return causal_conv(node, bias=3)
+    return contrib_causal_conv_cost(node, bias=3)

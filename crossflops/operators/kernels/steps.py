@@ -16,7 +16,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.ir.ledger import ZERO, Cost
-from crossflops.operators.access import reduction_operations
+from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import Doubt, OperatorCall, operator
 from crossflops.operators.gradient import Gradient
 from crossflops.operators.normalization import rms, standardization
@@ -109,7 +109,7 @@ class KernelSteps:
         elements = prod(shape)
         self.work(work * elements)
         for value, element_work in zip(values, back, strict=True):
-            repeated = reduction_operations(elements, value.numel)
+            repeated = reduction_operation_count(elements, value.numel)
             self.gradient_work(value, element_work * elements + Cost(adds=repeated))
         return self.result(*values, shape=shape)
 
@@ -176,7 +176,7 @@ class KernelSteps:
         """Record sums with a result of this shape, and return it; their gradients are
         only copied.
         """
-        self.work(Cost(adds=reduction_operations(value.numel, prod(shape))))
+        self.work(Cost(adds=reduction_operation_count(value.numel, prod(shape))))
         self.gradient_work(value, ZERO)
         return self.result(value, shape=shape)
 
@@ -208,14 +208,14 @@ class KernelSteps:
         else:
             self.work(rms(elements, groups, scale is not None))
         self.work(Cost(adds=elements if bias else 0))
-        combined = means * (elements + reduction_operations(elements, groups))
+        combined = means * (elements + reduction_operation_count(elements, groups))
         back = Cost(muls=(4 if scale else 3) * elements, adds=combined, divs=means * groups)
         self.gradient_work(x, back)
         if scale is not None:
-            sums = reduction_operations(elements, scale.numel)
+            sums = reduction_operation_count(elements, scale.numel)
             self.gradient_work(scale, Cost(muls=elements, adds=sums))
         if bias is not None:
-            self.gradient_work(bias, Cost(adds=reduction_operations(elements, bias.numel)))
+            self.gradient_work(bias, Cost(adds=reduction_operation_count(elements, bias.numel)))
         if x.has_gradient or (scale is not None and scale.has_gradient):
             self._again += Cost(muls=elements, adds=elements if subtracts_mean else 0) * self._runs
         return self.result(*(part for part in (x, scale, bias) if part), shape=x.shape)
@@ -261,7 +261,7 @@ def broadcast_shape(*shapes: Shape) -> Shape:
     return tuple(joined)
 
 
-def setting(call: OperatorCall, name: str) -> Any:
+def required_argument(call: OperatorCall, name: str) -> Any:
     """Return an argument of a call that is not a tensor. Raises UncountedCallError if it is
     unknown.
 
@@ -275,7 +275,7 @@ def setting(call: OperatorCall, name: str) -> Any:
 Walk: TypeAlias = Callable[[OperatorCall, KernelSteps], None]
 
 
-def kernel(
+def register_kernel(
     *names: str,
     source: str,
     doubt: Doubt = "exact",
