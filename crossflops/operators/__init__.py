@@ -28,7 +28,7 @@ from crossflops.operators.rule import (
     TORCH,
     OperatorRule,
     UnruledOperator,
-    assemble,
+    merge_operator_rules,
 )
 
 __all__ = [
@@ -105,7 +105,7 @@ def _rules_by_operator_name(
     rule), the newest first.
     """
     editions: dict[tuple[str, str], list[tuple[int, OperatorRule]]] = defaultdict(list)
-    table = assemble(file.operator for file in files)
+    table = merge_operator_rules(file.operator for file in files)
     for op, known in sorted(table.items(), key=lambda row: -row[0].since):
         editions[op.domain, op.type].append((op.since, known))
     return dict(editions)
@@ -191,7 +191,9 @@ def missing_rule_reason(op: Op) -> str:
 @cache
 def all_operator_rules() -> Mapping[Op, OperatorRule]:
     """Return all rules of crossflops, by operator with the first version for which each holds."""
-    return MappingProxyType(assemble(file.operator for file in _all_operator_modules()))
+    return MappingProxyType(
+        merge_operator_rules(file.operator for file in _all_operator_modules())
+    )
 
 
 @cache

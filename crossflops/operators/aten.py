@@ -648,7 +648,7 @@ def matrix_exponential_cost(node: Node) -> Cost:
     aten/src/ATen/native/LinearAlgebra.cpp; Bader, Blanes and Casas, Computing the Matrix
     Exponential with an Optimized Taylor Polynomial Approximation (2019).
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     return Cost(macs=5 * n**3) * count
 
 
@@ -657,8 +657,8 @@ def _matrix_power_backward(node: Node, requested: OperandPositions, forward: Cos
 
     two products for each one of the forward pass, and two for the gradient of the inverse.
     """
-    count, n = algebra.square(node)
-    inverse = algebra.inverse_back(n) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    inverse = algebra.inverse_gradient_cost(n) * count
     return Gradient(dict.fromkeys(requested, Cost(macs=2 * forward.macs) + inverse))
 
 
@@ -675,10 +675,10 @@ def matrix_power_cost(node: Node) -> Cost:
 
     https://docs.pytorch.org/docs/stable/generated/torch.linalg.matrix_power.html
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     exponent = abs(integer_attribute(node, "n"))
     products = exponent.bit_length() - 1 + exponent.bit_count() - 1
-    return (algebra.inverse(n) + Cost(macs=products * n**3)) * count
+    return (algebra.matrix_inverse_cost(n) + Cost(macs=products * n**3)) * count
 
 
 def _square_matrix_rows(node: Node) -> int:
@@ -699,14 +699,14 @@ operator(
     page=f"{TORCH_PAGES}linalg.tensorsolve.html",
     doubt=estimate_exactness,
     backward="not derived, because PyTorch differentiates it as a solution of the unfolded matrix",
-)(lambda node: algebra.solve(_square_matrix_rows(node), 1))
+)(lambda node: algebra.linear_solve_cost(_square_matrix_rows(node), 1))
 operator(
     "aten.linalg_tensorinv.default",
     "of the unfolded n x n matrix: n^2 divs, n(n-1)^2*(mul, sub)",
     page=f"{TORCH_PAGES}linalg.tensorinv.html",
     doubt=estimate_exactness,
     backward="not derived, because PyTorch differentiates it as an inverse of the unfolded matrix",
-)(lambda node: algebra.inverse(_square_matrix_rows(node)))
+)(lambda node: algebra.matrix_inverse_cost(_square_matrix_rows(node)))
 
 
 @operator(
@@ -723,7 +723,9 @@ def cholesky_solve_cost(node: Node) -> Cost:
     https://docs.pytorch.org/docs/stable/generated/torch.cholesky_solve.html
     """
     rows = spec_shape(output_spec(node), at_least=2)[-2]
-    return algebra.triangular(rows, 2) * (output_element_count(node) // rows if rows else 0)
+    return algebra.triangular_solve_cost(rows, 2) * (
+        output_element_count(node) // rows if rows else 0
+    )
 
 
 @operator(
@@ -857,7 +859,7 @@ operator(
 # one is made of a length of one more, whose last element is left out.
 
 
-def _computed_window_length(node: Node) -> int:
+def _window_function_length(node: Node) -> int:
     """Return the number of elements that a window function computes: one more than it returns if
     it is periodic.
     """
@@ -880,7 +882,7 @@ for form in ("default", "periodic"):
 
         https://docs.pytorch.org/docs/stable/generated/torch.bartlett_window.html
         """
-        length = _computed_window_length(node)
+        length = _window_function_length(node)
         behind = length - ((length - 1) // 2 + 1) if length else 0
         return Cost(muls=length + behind, adds=behind)
 
@@ -899,7 +901,7 @@ for form in ("default", "periodic", "beta"):
 
         https://docs.pytorch.org/docs/stable/generated/torch.kaiser_window.html
         """
-        length = _computed_window_length(node)
+        length = _window_function_length(node)
         element = Cost(muls=4, adds=2, compares=1, specials=2)
         return element * length + Cost(specials=1, divs=1) * (length > 0)
 

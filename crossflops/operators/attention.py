@@ -16,13 +16,13 @@ from crossflops.operators.access import (
     string_attribute,
 )
 from crossflops.operators.gradient import Gradient, OperandPositions
-from crossflops.operators.normalization import softmax_back, softmax_cost
+from crossflops.operators.normalization import softmax_cost, softmax_gradient_cost
 from crossflops.operators.operands import (
     can_broadcast_to,
     constraint_by_rank,
-    dims_of,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    known_input_shape,
     sizes_constraint,
 )
 from crossflops.operators.rule import PREVIEW, Operators, input_bound_exactness
@@ -84,7 +84,7 @@ def _key_sharing_constraint(node: Node) -> str:
     """Return what is wrong with the heads, or "" if nothing is: the query heads must be a multiple
     of the key heads.
     """
-    query, key = operand_shape(node, 0), operand_shape(node, 1)
+    query, key = known_input_shape(node, 0), known_input_shape(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
     else:
@@ -95,7 +95,7 @@ def _key_sharing_constraint(node: Node) -> str:
     if not kv_heads or heads % kv_heads == 0:
         return ""
     return (
-        f"the {heads} heads of {operand_label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
+        f"the {heads} heads of {input_label(node, 0, 'Q')} do not share {kv_heads} heads of keys"
     )
 
 
@@ -103,16 +103,16 @@ def _attention_mask_constraint(node: Node) -> str:
     """Return what is wrong with attn_mask, or "" if nothing is: it must broadcast to the scores,
     but may have fewer keys.
     """
-    mask = operand_shape(node, 3)
-    if any(dims_of(node, index) is None for index in (0, 1, 2)):
+    mask = known_input_shape(node, 3)
+    if any(input_shape(node, index) is None for index in (0, 1, 2)):
         return ""
     h = attention_dimensions_of_node(node)
     scores = (h.batch, h.heads, h.queries)
     if not mask:
-        return f"{operand_label(node, 3, 'attn_mask')} has rank 0, but needs 1, 2, 3 or 4"
+        return f"{input_label(node, 3, 'attn_mask')} has rank 0, but needs 1, 2, 3 or 4"
     if mask[-1] > h.total or not can_broadcast_to(mask[:-1], scores):
         shown = "x".join(map(str, (*scores, h.total)))
-        return f"{operand_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
+        return f"{input_label(node, 3, 'attn_mask')} does not broadcast to the scores, {shown}"
     return ""
 
 
@@ -145,7 +145,7 @@ def _attention_backward(node: Node, requested: OperandPositions, _forward: Cost)
     if not requested.isdisjoint((0, 1, 3, 4)):
         cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
         inner = Cost(macs=scores * h.value_depth, muls=2 * cap, adds=cap)
-        inner += softmax_back(scores, h.batch * h.heads * h.queries)
+        inner += softmax_gradient_cost(scores, h.batch * h.heads * h.queries)
     if h.depth != h.value_depth or 3 in requested:
         return Gradient(work, inner=inner)
     again = Cost(macs=scores * h.depth, muls=scores, adds=scores, specials=scores)
@@ -240,27 +240,27 @@ def _rotary_cache_constraint(node: Node) -> str:
 
     Checks cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R / 2].
     """
-    dims, cosines, sines = (dims_of(node, index) for index in (0, 1, 2))
+    dims, cosines, sines = (input_shape(node, index) for index in (0, 1, 2))
     if dims is None or cosines is None:
         return ""
     if len(dims) not in (3, 4):
-        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
+        return f"{input_label(node, 0)} has rank {len(dims)}, but needs 3 or 4"
     if sines is not None and sines != cosines:
-        return f"{operand_label(node, 2)} does not have the shape of {operand_label(node, 1)}"
+        return f"{input_label(node, 2)} does not have the shape of {input_label(node, 1)}"
     heads = integer_attribute(node, "num_heads", 0) if len(dims) == 3 else 1
     if heads <= 0 or dims[-1] % heads:
-        return f"{operand_label(node, 0)} has {dims[-1]} at axis 2, but num_heads is {heads}"
+        return f"{input_label(node, 0)} has {dims[-1]} at axis 2, but num_heads is {heads}"
     tokens, depth = (dims[0], dims[-2]), dims[-1] // heads
     rotated = integer_attribute(node, "rotary_embedding_dim", 0) or depth
     if rotated > depth or cosines[-1] not in (rotated // 2, depth // 2):
-        has = f"{operand_label(node, 1)} has {cosines[-1]} at its last axis"
+        has = f"{input_label(node, 1)} has {cosines[-1]} at its last axis"
         return f"{has}, but {rotated // 2} is needed for heads of {depth}"
-    indices, form = dims_of(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
+    indices, form = input_shape(node, 3), (3, tokens) if not has_input(node, 3) else (2, None)
     if len(cosines) != form[0] or (form[1] and cosines[:2] != tokens):
-        return f"{operand_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
+        return f"{input_label(node, 1)} does not fit the {tokens[0]}x{tokens[1]} tokens"
     if indices is None or indices == tokens:
         return ""
-    return f"{operand_label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
+    return f"{input_label(node, 3)} needs to be {tokens[0]}x{tokens[1]}, one for each token"
 
 
 def _rotary_backward(_node: Node, requested: OperandPositions, forward: Cost) -> Gradient:
@@ -303,23 +303,23 @@ def _decay_constraint(node: Node) -> str:
     head, or for each key element.
     """
     key, decay, heads = (
-        operand_shape(node, 1),
-        operand_shape(node, 4),
+        known_input_shape(node, 1),
+        known_input_shape(node, 4),
         integer_attribute(node, "kv_num_heads"),
     )
     if decay in ((*key[:2], heads), key):
         return ""
-    return f"{operand_label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
+    return f"{input_label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
 
 
 def _beta_constraint(node: Node) -> str:
     """Return what is wrong with beta, or "" if nothing is: per token one number for each key head,
     or one for all heads.
     """
-    beta, heads = operand_shape(node, 5), integer_attribute(node, "kv_num_heads")
+    beta, heads = known_input_shape(node, 5), integer_attribute(node, "kv_num_heads")
     if beta[-1] in (1, heads):
         return ""
-    return f"{operand_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
+    return f"{input_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"
 
 
 def _linear_attention_backward(

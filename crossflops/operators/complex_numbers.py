@@ -28,7 +28,7 @@ from crossflops.operators.gradient import (
     product_backward,
 )
 from crossflops.operators.movement import MOVED, movement_cost
-from crossflops.operators.operands import operand_label, operand_shape
+from crossflops.operators.operands import input_label, known_input_shape
 from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimate_exactness
 
 operator = Operators(TORCH)
@@ -40,13 +40,13 @@ def _inner_size_problem(node: Node, first: int) -> str:
 
     They are read before the axis of the two parts.
     """
-    left, right = operand_shape(node, first), operand_shape(node, first + 1)
+    left, right = known_input_shape(node, first), known_input_shape(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
     if left[-2] == across:
         return ""
     return (
-        f"{operand_label(node, first)} has rows of "
-        f"{left[-2]}, {operand_label(node, first + 1)} {across}"
+        f"{input_label(node, first)} has rows of "
+        f"{left[-2]}, {input_label(node, first + 1)} {across}"
     )
 
 

@@ -33,17 +33,22 @@ from crossflops.operators.gradient import (
 from crossflops.operators.operands import (
     Shape,
     cache_constraint,
-    dims_of,
-    ints,
-    operand_label,
-    operand_shape,
-    operand_shapes,
+    input_label,
+    input_shape,
+    integer_list_or_none,
+    known_input_shape,
     rank_constraint,
+    shapes_of_inputs,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import SWISH_BACK
-from crossflops.operators.quantization import requantize
-from crossflops.operators.rule import Constraint, Operators, estimate_exactness, products_of
+from crossflops.operators.quantization import requantization_cost
+from crossflops.operators.rule import (
+    Constraint,
+    Operators,
+    constant_macs_unless_varying,
+    estimate_exactness,
+)
 
 operator = Operators()
 
@@ -74,9 +79,9 @@ def window_constraint(
 
     def constraint(node: Node) -> str:
         """Return why the window does not fit into the data; "" if nothing is wrong."""
-        shape = operand_shape(node, data)
+        shape = known_input_shape(node, data)
         if len(shape) < 3:
-            return f"{operand_label(node, data)} has rank {len(shape)}, but needs at least 3"
+            return f"{input_label(node, data)} has rank {len(shape)}, but needs at least 3"
         if least == 0 and (wrong := non_empty_pooling_constraint(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
@@ -99,7 +104,7 @@ def _window_cache_key(node: Node) -> Hashable:
     """Return a key made of all shapes and attributes of a node that decide whether its window
     fits.
     """
-    return operand_shapes(node), tuple(node.attrs.items())
+    return shapes_of_inputs(node), tuple(node.attrs.items())
 
 
 def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
@@ -107,8 +112,8 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
     None if unknown.
     """
     if weight is None:
-        return ints(node, "kernel_shape")
-    shape = dims_of(node, weight)
+        return integer_list_or_none(node, "kernel_shape")
+    shape = input_shape(node, weight)
     return None if shape is None else shape[2:]
 
 
@@ -119,7 +124,7 @@ def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, befor
     count = len(sizes.extents)
     padding = sizes.pads[index] + sizes.pads[index + count]
     reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
-    has = f"{operand_label(node, data)} has {sizes.extents[index]} at axis {index + before}"
+    has = f"{input_label(node, data)} has {sizes.extents[index]} at axis {index + before}"
     padded = f" and {padding} of padding" if padding else ""
     return f"{has}{padded}, but the window takes {reach}"
 
@@ -133,10 +138,10 @@ def _spatial_attribute_problem(node: Node, data: int, weight: int | None, digits
     """Return why the weight or an attribute of the window does not have one number per spatial
     axis; "" if nothing is wrong.
     """
-    shape = None if weight is None else dims_of(node, weight)
+    shape = None if weight is None else input_shape(node, weight)
     if weight is not None and shape is not None and len(shape) != digits + 2:
-        has = f"{operand_label(node, weight)} has rank {len(shape)}"
-        return f"{has}, but {digits + 2} is needed for {operand_label(node, data)}"
+        has = f"{input_label(node, weight)} has rank {len(shape)}"
+        return f"{has}, but {digits + 2} is needed for {input_label(node, data)}"
     for name, needed in (
         ("kernel_shape", digits), ("strides", digits), ("dilations", digits), ("pads", 2 * digits),
         ("output_padding", digits),
@@ -144,28 +149,28 @@ def _spatial_attribute_problem(node: Node, data: int, weight: int | None, digits
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
             has = f"attribute {name!r} has {len(value)} sizes"
-            return f"{has}, but {needed} are needed for {operand_label(node, data)}"
+            return f"{has}, but {needed} are needed for {input_label(node, data)}"
         least = 0 if name in ("pads", "output_padding") else 1
         if isinstance(value, tuple) and any(isinstance(n, int) and n < least for n in value):
             return f"attribute {name!r} has {min(value)}, but at least {least} is needed"
     if weight is not None and "pads" in node.attrs and _has_auto_pad(node):
         return "attributes 'pads' and 'auto_pad' exclude each other"
-    kernel = ints(node, "kernel_shape")
+    kernel = integer_list_or_none(node, "kernel_shape")
     if weight is not None and shape is not None and kernel is not None and kernel != shape[2:]:
         shown = "x".join(map(str, kernel))
-        return f"{operand_label(node, weight)} does not end in the kernel_shape {shown}"
+        return f"{input_label(node, weight)} does not end in the kernel_shape {shown}"
     return ""
 
 
 def _window_geometry(node: Node, extents: Shape, kernel: Shape) -> _Sizes:
     """Return the sizes of data and window of a node, with its strides, dilations and pads."""
     ones = (1,) * len(extents)
-    pads = None if _has_auto_pad(node) else ints(node, "pads")
+    pads = None if _has_auto_pad(node) else integer_list_or_none(node, "pads")
     return _Sizes(
         extents=extents,
         kernel=kernel,
-        strides=ints(node, "strides") or ones,
-        dilations=ints(node, "dilations") or ones,
+        strides=integer_list_or_none(node, "strides") or ones,
+        dilations=integer_list_or_none(node, "dilations") or ones,
         pads=pads or (0,) * (2 * len(extents)),
         ceiling=integer_attribute(node, "ceil_mode", 0) != 0,
         same=string_attribute(node, "auto_pad", "NOTSET").startswith("SAME"),
@@ -191,7 +196,7 @@ def _window_positions(sizes: _Sizes) -> Shape:
 
 def conv_output_extents(node: Node, data: int, weight: int) -> Shape | None:
     """Return the spatial sizes of a convolution's result; None if they are unknown."""
-    shape, kernel = dims_of(node, data), dims_of(node, weight)
+    shape, kernel = input_shape(node, data), input_shape(node, weight)
     if shape is None or kernel is None:
         return None
     return _window_positions(_window_geometry(node, shape[2:], kernel[2:]))
@@ -210,15 +215,15 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
         """Return why data and weight do not fit a transposed convolution; "" if nothing
         is wrong.
         """
-        shape, kernel = operand_shape(node, data), operand_shape(node, weight)
+        shape, kernel = known_input_shape(node, data), known_input_shape(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
-                return f"{operand_label(node, index)} has rank {len(dims)}, but needs at least 3"
+                return f"{input_label(node, index)} has rank {len(dims)}, but needs at least 3"
         if wrong := _spatial_attribute_problem(node, data, weight, len(shape) - 2):
             return wrong
         if 0 in kernel[2:]:
             return (
-                f"{operand_label(node, weight)} is empty, but at least 1 is needed along each axis"
+                f"{input_label(node, weight)} is empty, but at least 1 is needed along each axis"
             )
         return (
             _conv_transpose_problem(node, data, _window_geometry(node, shape[2:], kernel[2:]))
@@ -234,8 +239,8 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
     nothing is wrong.
     """
     count = len(sizes.extents)
-    more = ints(node, "output_padding") or (0,) * count
-    extents = ints(node, "output_shape")
+    more = integer_list_or_none(node, "output_padding") or (0,) * count
+    extents = integer_list_or_none(node, "output_shape")
     for index, extent in enumerate(sizes.extents):
         stride = max(sizes.strides[index], 1)
         reach = sizes.dilations[index] * (sizes.kernel[index] - 1) + 1
@@ -245,7 +250,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
         if extents is not None and len(extents) >= count:
             result = extents[len(extents) - count + index]
             padding = max(full - result, 0)
-        has = f"{operand_label(node, data)} has {extent} at axis {index + 2}"
+        has = f"{input_label(node, data)} has {extent} at axis {index + 2}"
         if result <= 0:
             return f"{has}, but of the {full} results {padding} are padding"
         if extents is None and stride <= more[index] < sizes.dilations[index]:
@@ -260,11 +265,11 @@ def non_empty_pooling_constraint(node: Node, data: int = 0) -> str:
     """Return why the data of a pooling are empty along another axis than the batch; "" if nothing
     is wrong.
     """
-    shape = dims_of(node, data) or ()
+    shape = input_shape(node, data) or ()
     if 0 not in shape[1:] or shape[0] == 0:
         return ""
     return (
-        f"{operand_label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
+        f"{input_label(node, data)} has 0 at axis {shape.index(0)}, and only axis 0 may be empty"
     )
 
 
@@ -273,7 +278,7 @@ def pooling_pads_constraint(node: Node) -> str:
 
     A larger one would make a window that covers pads alone.
     """
-    kernel, pads = ints(node, "kernel_shape"), ints(node, "pads")
+    kernel, pads = integer_list_or_none(node, "kernel_shape"), integer_list_or_none(node, "pads")
     if kernel is None or pads is None or len(pads) != 2 * len(kernel):
         return ""
     if _has_auto_pad(node):
@@ -307,7 +312,7 @@ CONV: tuple[Constraint, ...] = (
     "Conv",
     "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds",
     requires=CONV,
-    constant_part=products_of(0, 1),
+    constant_part=constant_macs_unless_varying(0, 1),
     backward=product_backward(0, 1, bias=2),
 )
 def onnx_conv_cost(node: Node) -> Cost:
@@ -336,7 +341,7 @@ def _conv_weight_cost(node: Node, weight: int, bias: int | None = None) -> Cost:
         sizes_constraint("g=@group:1 X[N,g*C,...] W[g*C,P,...] B[g*P]"),
         conv_transpose_constraint(),
     ),
-    constant_part=products_of(0, 1),
+    constant_part=constant_macs_unless_varying(0, 1),
     backward=product_backward(0, 1, bias=2),
 )
 def onnx_conv_transpose_cost(node: Node) -> Cost:
@@ -403,7 +408,7 @@ def qlinear_conv_cost(node: Node) -> Cost:
     return (
         _conv_weight_cost(node, weight=3, bias=8)
         + shifted
-        + requantize(output_element_count(node))
+        + requantization_cost(output_element_count(node))
     )
 
 
@@ -412,16 +417,16 @@ def _offsets_constraint(node: Node) -> str:
 
     Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
     """
-    weight, groups = dims_of(node, 1), integer_attribute(node, "offset_group", 1)
+    weight, groups = input_shape(node, 1), integer_attribute(node, "offset_group", 1)
     extents = conv_output_extents(node, 0, 1)
     if weight is None or extents is None:
         return ""
     indices = groups * prod(weight[2:])
     for index, channels in ((2, indices * (len(weight) - 2)), (4, indices)):
-        shape = dims_of(node, index)
+        shape = input_shape(node, index)
         if shape is not None and shape[1:] != (channels, *extents):
             needed = "x".join(map(str, (channels, *extents)))
-            return f"{operand_label(node, index)} needs {needed} after its first axis"
+            return f"{input_label(node, index)} needs {needed} after its first axis"
     return ""
 
 
@@ -529,10 +534,10 @@ def _conv_state_constraint(node: Node) -> str:
     Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,
     k - 1].
     """
-    weight, state = operand_shape(node, 1), operand_shape(node, 3)
+    weight, state = known_input_shape(node, 1), known_input_shape(node, 3)
     if state[-1] == weight[-1] - 1:
         return ""
-    return f"{operand_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
+    return f"{input_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"
 
 
 def _causal_conv_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gradient:

@@ -548,8 +548,8 @@ def operator(
 
         origin = origin_of_function(function)
         formula = Formula(
-            name=_checked_operator_name(name, origin), function=function,
-            module=_checked_class_name(module, origin, name), backward=backward or "",
+            name=_valid_operator_name(name, origin), function=function,
+            module=_valid_class_name(module, origin, name), backward=backward or "",
             bytes=bytes or "touch", doubt=doubt, source=source, reference=reference,
             shapes=shapes or {}, batch=batch, names=tuple(names), origin=origin,
         )  # fmt: skip
@@ -560,7 +560,7 @@ def operator(
     return register
 
 
-def _checked_operator_name(name: str, origin: FormulaOrigin) -> str:
+def _valid_operator_name(name: str, origin: FormulaOrigin) -> str:
     """Return the name of an operator unchanged. Raises FormulaError if it is not of the form
     "namespace::name".
     """
@@ -573,7 +573,7 @@ def _checked_operator_name(name: str, origin: FormulaOrigin) -> str:
     return name
 
 
-def _checked_class_name(module: str | None, origin: FormulaOrigin, name: str) -> str:
+def _valid_class_name(module: str | None, origin: FormulaOrigin, name: str) -> str:
     """Return the name of a module class, or "" for None. Raises FormulaError if it is not of the
     form "package.module:Class".
     """

@@ -114,7 +114,7 @@ def origin_of_function(function: Callable[..., Any]) -> FormulaOrigin:
         return FormulaOrigin(
             kind="crossflops",
             name="crossflops",
-            version=_installed_crossflops_version(),
+            version=_crossflops_version(),
             digest=digest,
         )
     return FormulaOrigin(kind="module", name=module, digest=digest)
@@ -144,7 +144,7 @@ def _relative_path(file: str) -> str:
     return str(path) if with_folder.startswith("..") else with_folder
 
 
-def _installed_crossflops_version() -> str:
+def _crossflops_version() -> str:
     """Return the version of the installed crossflops; "" if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 

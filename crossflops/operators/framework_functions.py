@@ -51,7 +51,7 @@ from crossflops.operators.rule import (
     estimate_exactness,
     upper_bound_exactness,
 )
-from crossflops.operators.spectral import fft
+from crossflops.operators.spectral import fft_cost
 
 operator = Operators()
 
@@ -159,34 +159,40 @@ declare_function(
     tensorflow="Cholesky",
     torch=("linalg_cholesky", "linalg_cholesky_ex", "cholesky"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.cholesky_back)),
-)(algebra.square_matrix_formula(algebra.cholesky))
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.cholesky_gradient_cost)),
+)(algebra.square_matrix_formula(algebra.cholesky_cost))
 declare_function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     tensorflow="MatrixInverse",
     torch=("linalg_inv", "linalg_inv_ex", "inverse"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_back)),
-)(algebra.square_matrix_formula(algebra.inverse))
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_gradient_cost)),
+)(algebra.square_matrix_formula(algebra.matrix_inverse_cost))
 declare_function(
     "n^2 divs, n(n-1)^2*(mul, sub)",
     jax="numpy/linalg.inv",
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.inverse_solve_back)),
-)(algebra.square_matrix_formula(algebra.inverse))
+    backward=first_operand_backward(
+        algebra.square_matrix_formula(algebra.jax_inverse_gradient_cost)
+    ),
+)(algebra.square_matrix_formula(algebra.matrix_inverse_cost))
 declare_function(
     f"{_LU}, n-1 muls",
     jax="numpy/linalg.det",
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.determinant_back)),
-)(algebra.square_matrix_formula(algebra.determinant))
+    backward=first_operand_backward(
+        algebra.square_matrix_formula(algebra.determinant_gradient_cost)
+    ),
+)(algebra.square_matrix_formula(algebra.determinant_cost))
 declare_function(
     f"{_LU}, n-1 muls of signs, n logs, n-1 adds",
     jax="numpy/linalg.slogdet",
     torch="_linalg_slogdet",
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.logarithm_back)),
-)(algebra.square_matrix_formula(algebra.logarithm_of_determinant))
+    backward=first_operand_backward(
+        algebra.square_matrix_formula(algebra.log_determinant_gradient_cost)
+    ),
+)(algebra.square_matrix_formula(algebra.log_determinant_cost))
 
 
 def _solve_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
@@ -196,9 +202,11 @@ def _solve_backward(node: Node, requested: OperandPositions, _forward: Cost) -> 
 
     Source: torch/csrc/autograd/FunctionsManual.cpp. Raises ValueError for sizes that broadcast.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     columns = algebra.solution_column_count(node)
-    solved = algebra.triangular(n, columns, unit=True) + algebra.triangular(n, columns)
+    solved = algebra.triangular_solve_cost(n, columns, unit=True) + algebra.triangular_solve_cost(
+        n, columns
+    )
     product = Cost(macs=n * n * columns, adds=n * n) * count
     work = {0: product, 1: ZERO}
     return Gradient({index: work[index] for index in requested}, inner=solved * count)
@@ -217,13 +225,13 @@ def _linear_solve_cost(node: Node) -> Cost:
     """Return the estimated cost of solving A X = B for each matrix A [..., n, n]: an LU
     decomposition, then two solves per column.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     columns, rest = divmod(output_element_count(node), count * n) if count * n else (0, 0)
     if rest:
         raise ValueError(
             f"{node.op}: {output_element_count(node)} unknowns for {count} systems of {n}"
         )
-    return algebra.solve(n, columns) * count
+    return algebra.linear_solve_cost(n, columns) * count
 
 
 @declare_function(
@@ -238,9 +246,9 @@ def _triangular_solve_cost(node: Node) -> Cost:
     """Return the estimated cost of solving L X = B or X L = B: n(n-1)/2 muls and subs, and n divs,
     per column (or row) of X.
     """
-    _, n = algebra.square(node)
-    return algebra.triangular(
-        n, output_element_count(node) // n if n else 0, algebra.unit_diagonal(node)
+    _, n = algebra.square_matrix_count_and_rows(node)
+    return algebra.triangular_solve_cost(
+        n, output_element_count(node) // n if n else 0, algebra.has_unit_diagonal(node)
     )
 
 
@@ -250,12 +258,12 @@ def _triangular_solve_cost(node: Node) -> Cost:
     tensorflow="Lu",
     torch=("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_lu"),
     doubt=estimate_exactness,
-    backward=first_operand_backward(algebra.square_matrix_formula(algebra.lu_back)),
+    backward=first_operand_backward(algebra.square_matrix_formula(algebra.lu_gradient_cost)),
 )
 def _lu_decomposition_cost(node: Node) -> Cost:
     """Return the estimated cost of the LU decomposition of each matrix of the input."""
-    count, m, n = algebra.matrices(node)
-    return algebra.lu(m, n) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.lu_cost(m, n) * count
 
 
 def _qr_column_count(node: Node) -> int:
@@ -281,11 +289,14 @@ def _qr_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a QR decomposition, from those of Q and R that reach the
     loss. Raises ValueError if it is not defined.
     """
-    count, m, n = algebra.matrices(node)
+    count, m, n = algebra.matrix_count_and_sizes(node)
     if _qr_column_count(node) != min(m, n):
         raise ValueError(f"{node.op}: only a reduced factorization has a gradient")
     return (
-        algebra.qr_back(m, n, _result_reaches_loss(node, 0), _result_reaches_loss(node, 1)) * count
+        algebra.qr_gradient_cost(
+            m, n, _result_reaches_loss(node, 0), _result_reaches_loss(node, 1)
+        )
+        * count
     )
 
 
@@ -300,8 +311,8 @@ def _qr_gradient_cost(node: Node) -> Cost:
 )
 def _qr_decomposition_cost(node: Node) -> Cost:
     """Return the estimated cost of the QR decomposition of each matrix of the input."""
-    count, m, n = algebra.matrices(node)
-    return algebra.qr(m, n, _qr_column_count(node)) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.qr_cost(m, n, _qr_column_count(node)) * count
 
 
 @declare_function(
@@ -313,8 +324,8 @@ def _qr_decomposition_cost(node: Node) -> Cost:
 )
 def _householder_vectors_cost(node: Node) -> Cost:
     """Return the estimated cost of R and the Householder vectors of each matrix of the input."""
-    count, m, n = algebra.matrices(node)
-    return algebra.reflectors(m, n) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.householder_vectors_cost(m, n) * count
 
 
 @declare_function(
@@ -328,8 +339,11 @@ def _orthogonal_matrix_cost(node: Node) -> Cost:
     """Return the estimated cost of computing Q [m, n] from k Householder vectors, with k the
     number of factors `taus`.
     """
-    count, m, n = algebra.matrices(node)
-    return algebra.orthogonal(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return (
+        algebra.orthogonal_columns_cost(m, spec_shape(input_spec(node, 1), at_least=1)[-1], n)
+        * count
+    )
 
 
 def _svd_backward(values_alone: str = "") -> Backward:
@@ -343,10 +357,10 @@ def _svd_backward(values_alone: str = "") -> Backward:
         """Return the cost of the gradient of a singular value decomposition, from those results
         that reach the loss.
         """
-        count, m, n = algebra.matrices(node)
+        count, m, n = algebra.matrix_count_and_sizes(node)
         vectors = values_alone == "" or bool(node.attrs.get(values_alone, 1))
         left, right = (vectors and _result_reaches_loss(node, index) for index in (0, 2))
-        return algebra.svd_back(m, n, left, right) * count
+        return algebra.svd_gradient_cost(m, n, left, right) * count
 
     return first_operand_backward(work)
 
@@ -364,9 +378,9 @@ def _svd_cost(node: Node) -> Cost:
     """Return the estimated cost of a singular value decomposition of each matrix, with vectors if
     the node computes them.
     """
-    count, m, n = algebra.matrices(node)
+    count, m, n = algebra.matrix_count_and_sizes(node)
     vectors = bool(node.attrs.get("compute_uv", 1))
-    return algebra.svd(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
+    return algebra.svd_cost(m, n, vectors, bool(node.attrs.get("full_matrices", 0))) * count
 
 
 @declare_function(
@@ -376,14 +390,14 @@ def _torch_svd_cost(node: Node) -> Cost:
     """Return the estimated cost of torch's singular value decomposition of each matrix, with all
     columns of U if `full_matrices`.
     """
-    count, m, n = algebra.matrices(node)
-    return algebra.svd(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.svd_cost(m, n, True, bool(node.attrs.get("full_matrices", 1))) * count
 
 
 def _singular_values_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of singular values, without vectors."""
-    count, m, n = algebra.matrices(node)
-    return algebra.svd_back(m, n, left=False, right=False) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.svd_gradient_cost(m, n, left=False, right=False) * count
 
 
 @declare_function(
@@ -394,17 +408,17 @@ def _singular_values_gradient_cost(node: Node) -> Cost:
 )
 def _singular_values_cost(node: Node) -> Cost:
     """Return the estimated cost of the singular values of each matrix, without vectors."""
-    count, m, n = algebra.matrices(node)
-    return algebra.svd(m, n, vectors=False, all_of_u=False) * count
+    count, m, n = algebra.matrix_count_and_sizes(node)
+    return algebra.svd_cost(m, n, vectors=False, all_of_u=False) * count
 
 
 def _eigh_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of a symmetric eigendecomposition, from those results that
     reach the loss.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     vectors = bool(node.attrs.get("compute_v", 1)) and _result_reaches_loss(node, 1)
-    return algebra.eigen_symmetric_back(n, vectors) * count
+    return algebra.symmetric_eigen_gradient_cost(n, vectors) * count
 
 
 @declare_function(
@@ -420,8 +434,8 @@ def _eigh_cost(node: Node) -> Cost:
     """Return the estimated cost of the eigenvalues of each symmetric matrix, with vectors if the
     node computes them.
     """
-    count, n = algebra.square(node)
-    return algebra.eigen_symmetric(n, bool(node.attrs.get("compute_v", 1))) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    return algebra.symmetric_eigen_cost(n, bool(node.attrs.get("compute_v", 1))) * count
 
 
 _COMPLEX_VECTORS = "the gradients of its complex values and vectors have no formula yet"
@@ -434,17 +448,17 @@ def _eig_cost(node: Node) -> Cost:
     """Return the estimated cost of the eigenvalues of each matrix, with vectors if the node
     computes them.
     """
-    count, n = algebra.square(node)
+    count, n = algebra.square_matrix_count_and_rows(node)
     requested = (node.attrs.get(name, 0) for name in ("compute_v", "compute_left_eigenvectors",
                                                    "compute_right_eigenvectors"))  # fmt: skip
-    return algebra.eigen(n, any(requested)) * count
+    return algebra.eigen_cost(n, any(requested)) * count
 
 
 @declare_function(_EIG, torch="linalg_eig", doubt=estimate_exactness, backward=_COMPLEX_VECTORS)
 def _torch_eig_cost(node: Node) -> Cost:
     """Return the estimated cost of the eigenvalues and vectors of each matrix."""
-    count, n = algebra.square(node)
-    return algebra.eigen(n, vectors=True) * count
+    count, n = algebra.square_matrix_count_and_rows(node)
+    return algebra.eigen_cost(n, vectors=True) * count
 
 
 # Fourier transforms.
@@ -471,7 +485,7 @@ def fourier_transform_cost(node: Node, axes: int, inverse: bool) -> Cost:
         length = dims[index]
         rows = prod(dims) // length if length else 0
         scaled = Cost(divs=2 * length if inverse else 0)
-        total += (fft(length, real and last) + scaled) * rows
+        total += (fft_cost(length, real and last) + scaled) * rows
     return total
 
 
@@ -566,7 +580,7 @@ def _segment_extreme_cost(node: Node) -> Cost:
     return Cost(compares=input_element_count(node))
 
 
-operator.without_rule(
+operator.declare_without_rule(
     (
         *("StringLower", "StringUpper", "StringSplit", "StringSplitV2", "StringJoin"),
         *("StringToHashBucket", "StringToHashBucketFast", "StringToHashBucketStrong"),

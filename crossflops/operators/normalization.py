@@ -30,9 +30,9 @@ from crossflops.operators.operands import (
     axes_constraint,
     axis_constraint,
     can_broadcast_to,
-    dims_of,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    known_input_shape,
     sizes_constraint,
 )
 from crossflops.operators.rule import ADDED, EXTINCT, Operators
@@ -48,7 +48,7 @@ operator = Operators()
 # dbias = sum(dY).
 
 
-def standard_back(
+def normalization_gradient(
     node: Node, requested: OperandPositions, count: int, groups: int, *, centred: bool = True
 ) -> Gradient:
     """Return the cost of the gradients of a normalization, for those requested of x (0), the scale
@@ -77,15 +77,16 @@ def standard_back(
     return Gradient(work, recomputed=again if {0, 1} & requested else ZERO)
 
 
-def _batch_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+def _batch_norm_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of batch normalization, for each requested operand.
 
-    in training as `standard_back` with a channel as a group, otherwise dX = dY * (scale * r).
+    In training as `normalization_gradient` with a channel as a group, otherwise
+    dX = dY * (scale * r).
 
     In inference that is n muls, and C (add, sqrt, div, mul); the statistics are constants.
     """
     count, channels = input_element_count(node), input_spec(node, 1).numel
-    gradient = standard_back(node, requested, count, channels)
+    gradient = normalization_gradient(node, requested, count, channels)
     if integer_attribute(node, "training_mode", 0) or (
         node.op.since < 14 and wanted_output(node, 1)
     ):
@@ -97,7 +98,7 @@ def _batch_backward(node: Node, requested: OperandPositions, _forward: Cost) -> 
     return Gradient(work, recomputed=Cost(muls=count, adds=count) if 1 in requested else ZERO)
 
 
-def _leading_backward(centred: bool) -> Backward:
+def _last_axes_norm_backward(centred: bool) -> Backward:
     """Return the backward function of a normalization over the last axes, with or without
     subtraction of the mean.
     """
@@ -106,7 +107,7 @@ def _leading_backward(centred: bool) -> Backward:
         """Return the cost of the gradients of a normalization over the last axes, for each
         requested operand.
         """
-        return standard_back(node, requested, *_leading(node), centred=centred)
+        return normalization_gradient(node, requested, *_last_axes_groups(node), centred=centred)
 
     return backward
 
@@ -114,17 +115,17 @@ def _leading_backward(centred: bool) -> Backward:
 def _group_norm_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of a group normalization, for each requested operand."""
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    return standard_back(
+    return normalization_gradient(
         node, requested, prod(dims), dims[0] * integer_attribute(node, "num_groups")
     )
 
 
-def _instance_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
+def _instance_norm_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradients of an instance normalization, for each requested
     operand.
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    return standard_back(node, requested, prod(dims), dims[0] * dims[1])
+    return normalization_gradient(node, requested, prod(dims), dims[0] * dims[1])
 
 
 _CHANNELS = sizes_constraint("X[N,C,...] scale[C] B[C] mean[C] var[C]")
@@ -142,9 +143,9 @@ def batch_norm_constraint(node: Node) -> str:
     "n(X)*(sub, 2 muls, add) + C*(add, sqrt, div); training: + 2(n-C) adds, n muls, 2C divs; "
     "running statistics: C*(4 muls, 2 adds), 0 at momentum 1",
     requires=batch_norm_constraint,
-    backward=_batch_backward,
+    backward=_batch_norm_backward,
 )
-def batch_normalization(node: Node) -> Cost:
+def batch_normalization_cost(node: Node) -> Cost:
     """Return the cost of BatchNormalization, (X - mean) / sqrt(var + epsilon) * scale + B; in
     training with its statistics.
 
@@ -167,7 +168,7 @@ def batch_normalization(node: Node) -> Cost:
     return cost
 
 
-def standardization(count: int, groups: int) -> Cost:
+def standardization_cost(count: int, groups: int) -> Cost:
     """Return the cost of giving `count` elements in `groups` groups mean 0 and variance 1.
 
     mean: n - m adds, m divs; n subs; squares: n muls; variance: n - m adds, m divs; m (add
@@ -179,7 +180,7 @@ def standardization(count: int, groups: int) -> Cost:
     )
 
 
-def rms(count: int, groups: int, scaled: bool) -> Cost:
+def rms_norm_cost(count: int, groups: int, scaled: bool) -> Cost:
     """Return the cost of RMSNormalization of n elements in m groups: n muls, n - m adds, m divs, m
     (add, sqrt), and n divs.
 
@@ -197,20 +198,20 @@ def norm_scale_constraint(node: Node) -> str:
     """Return what is wrong with scale or bias, or "" if nothing is: each must broadcast to the
     shape of X.
     """
-    dims, normalized = dims_of(node, 0), _norm_axes_shape(node)
+    dims, normalized = input_shape(node, 0), _norm_axes_shape(node)
     if dims is None or normalized is None:
         return ""
     for index in (1, 2):
-        factor = dims_of(node, index)
+        factor = input_shape(node, index)
         if factor is not None and not can_broadcast_to(factor, dims):
             shown = "x".join(map(str, normalized)) or "a scalar"
-            return f"{operand_label(node, index)} does not broadcast to the normalized {shown}"
+            return f"{input_label(node, index)} does not broadcast to the normalized {shown}"
     return ""
 
 
 def _norm_axes_shape(node: Node) -> Shape | None:
     """Return the sizes of the axes that are normalized, from `axis` on; None if unknown."""
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     return None if dims is None else dims[axis_attribute_index(node, len(dims), -1) :]
 
 
@@ -223,25 +224,25 @@ STANDARD = "n-m adds, m divs, n subs, n muls, n-m adds, m divs, m*(add, sqrt, di
     f"{STANDARD}; Scale: n muls; B: n adds; m = dims before axis",
     since=17,
     requires=(axis_constraint(default=-1), norm_scale_constraint),
-    backward=_leading_backward(centred=True),
+    backward=_last_axes_norm_backward(centred=True),
 )
 @operator(
     "LayerNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = dims before axis",
     page=ADDED,
     requires=norm_scale_constraint,
-    backward=_leading_backward(centred=True),
+    backward=_last_axes_norm_backward(centred=True),
 )
-def layer_normalization(node: Node) -> Cost:
+def layer_normalization_cost(node: Node) -> Cost:
     """Return the cost of LayerNormalization over the axes from `axis` on, with a mul for the scale
     and an add for the bias.
 
     X [d0 ... d(axis-1), d(axis) ...]: m = d0 * ... * d(axis-1) groups.
     https://onnx.ai/onnx/operators/onnx__LayerNormalization.html
     """
-    count, groups = _leading(node)
+    count, groups = _last_axes_groups(node)
     bias = count if has_input(node, 2) else 0
-    return standardization(count, groups) + Cost(muls=count, adds=bias)
+    return standardization_cost(count, groups) + Cost(muls=count, adds=bias)
 
 
 @operator(
@@ -249,26 +250,26 @@ def layer_normalization(node: Node) -> Cost:
     f"{RMS}; m = dims before axis",
     since=23,
     requires=(axis_constraint(default=-1), norm_scale_constraint),
-    backward=_leading_backward(centred=False),
+    backward=_last_axes_norm_backward(centred=False),
 )
 @operator(
     "SimplifiedLayerNormalization",
     f"{RMS}; m = dims before axis",
     page=ADDED,
     requires=norm_scale_constraint,
-    backward=_leading_backward(centred=False),
+    backward=_last_axes_norm_backward(centred=False),
 )
-def rms_normalization(node: Node) -> Cost:
+def onnx_rms_normalization_cost(node: Node) -> Cost:
     """Return the cost of RMSNormalization, X / sqrt(mean(X * X) + epsilon) * scale, over the axes
     from `axis` on.
 
     n muls, n - m adds, m divs; m (add, sqrt); n divs; n muls.
     https://onnx.ai/onnx/operators/onnx__RMSNormalization.html
     """
-    return rms(*_leading(node), scaled=True)
+    return rms_norm_cost(*_last_axes_groups(node), scaled=True)
 
 
-def _leading(node: Node) -> tuple[int, int]:
+def _last_axes_groups(node: Node) -> tuple[int, int]:
     """Return (number of elements, number of groups) of a normalization over the axes from `axis`
     on.
     """
@@ -282,21 +283,20 @@ def _group_norm_constraint(node: Node) -> str:
     Checks that num_groups divides the channels, and that scale and bias have one number for each
     group or channel.
     """
-    dims, groups = operand_shape(node, 0), integer_attribute(node, "num_groups")
+    dims, groups = known_input_shape(node, 0), integer_attribute(node, "num_groups")
     if len(dims) < 2:
-        return f"{operand_label(node, 0)} has rank {len(dims)}, but needs at least 2"
+        return f"{input_label(node, 0)} has rank {len(dims)}, but needs at least 2"
     if groups > 0 and dims[1] % groups:
         return (
-            f"{operand_label(node, 0)} has {dims[1]} channels, "
+            f"{input_label(node, 0)} has {dims[1]} channels, "
             f"which do not divide into {groups} groups"
         )
     needed = (groups if node.op.since < 21 else dims[1],)
     for index in (1, 2):
-        factor = dims_of(node, index)
+        factor = input_shape(node, index)
         if factor is not None and factor != needed:
             return (
-                f"{operand_label(node, index)} needs {needed[0]} "
-                f"numbers for {operand_label(node, 0)}"
+                f"{input_label(node, index)} needs {needed[0]} numbers for {input_label(node, 0)}"
             )
     return ""
 
@@ -308,7 +308,7 @@ def _group_norm_constraint(node: Node) -> str:
     requires=_group_norm_constraint,
     backward=_group_norm_backward,
 )
-def group_normalization(node: Node) -> Cost:
+def group_normalization_cost(node: Node) -> Cost:
     """Return the cost of GroupNormalization: each of N * num_groups groups normalized, then a mul
     and an add per element.
 
@@ -317,16 +317,16 @@ def group_normalization(node: Node) -> Cost:
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
     groups = dims[0] * integer_attribute(node, "num_groups")
-    return standardization(prod(dims), groups) + Cost(muls=1, adds=1) * prod(dims)
+    return standardization_cost(prod(dims), groups) + Cost(muls=1, adds=1) * prod(dims)
 
 
 @operator(
     "InstanceNormalization",
     f"{STANDARD}; scale: n muls; B: n adds; m = N*C",
     requires=sizes_constraint("input[N,C,_,...] scale[C] B[C]"),
-    backward=_instance_backward,
+    backward=_instance_norm_backward,
 )
-def instance_normalization(node: Node) -> Cost:
+def instance_normalization_cost(node: Node) -> Cost:
     """Return the cost of InstanceNormalization: each of N * C groups normalized, then a mul and an
     add per element.
 
@@ -334,7 +334,7 @@ def instance_normalization(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    return standardization(prod(dims), dims[0] * dims[1]) + Cost(muls=1, adds=1) * prod(dims)
+    return standardization_cost(prod(dims), dims[0] * dims[1]) + Cost(muls=1, adds=1) * prod(dims)
 
 
 _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)"
@@ -352,7 +352,7 @@ def _mean_variance_groups(node: Node) -> tuple[int, int]:
 
 def _mean_variance_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
     """Return the cost of the gradient of MeanVarianceNormalization."""
-    return standard_back(node, requested, *_mean_variance_groups(node))
+    return normalization_gradient(node, requested, *_mean_variance_groups(node))
 
 
 @operator(
@@ -365,7 +365,7 @@ def _mean_variance_backward(node: Node, requested: OperandPositions, _forward: C
     requires=axes_constraint(),
     backward=_mean_variance_backward,
 )
-def mean_variance_normalization(node: Node) -> Cost:
+def mean_variance_normalization_cost(node: Node) -> Cost:
     """Return the cost of MeanVarianceNormalization, (X - E[X]) / (sqrt(E[X^2] - E[X]^2) + 1e-9)
     over `axes`.
 
@@ -388,7 +388,7 @@ def _lrn_size_constraint(node: Node) -> str:
     return "" if width > 0 and width % 2 else f"attribute 'size' is {width}, but needs to be odd"
 
 
-def _local_back(node: Node) -> Cost:
+def _lrn_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of LRN: dX = dY S^-beta - (2 alpha beta / size) X sum(dY Y /
     S) over the window.
 
@@ -405,9 +405,9 @@ def _local_back(node: Node) -> Cost:
     "LRN",
     "n*(2 muls, size adds, pow, div)",
     requires=(sizes_constraint("X[N,C,H,W]"), _lrn_size_constraint),
-    backward=first_operand_backward(_local_back),
+    backward=first_operand_backward(_lrn_gradient_cost),
 )
-def local_response(node: Node) -> Cost:
+def lrn_cost(node: Node) -> Cost:
     """Return the cost of LRN, X / (bias + alpha / size * square_sum) ^ beta over `size` channels
     around each element.
 
@@ -428,7 +428,7 @@ def _lp_norm_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
 
 
-def _lp_back(node: Node) -> Cost:
+def _lp_normalization_gradient_cost(node: Node) -> Cost:
     """Return the cost of the gradient of LpNormalization: dX = (dY - Y sum(Y dY)) / norm.
 
     p = 1: sign(X), 2 compares, for the second Y.
@@ -447,9 +447,9 @@ def _lp_back(node: Node) -> Cost:
     "LpNormalization",
     "n-m adds, n divs; p=1: n compares; p=2: n muls, m sqrts; m groups along axis",
     requires=axis_constraint(default=-1),
-    backward=first_operand_backward(_lp_back),
+    backward=first_operand_backward(_lp_normalization_gradient_cost),
 )
-def lp_normalization(node: Node) -> Cost:
+def lp_normalization_cost(node: Node) -> Cost:
     """Return the cost of LpNormalization along `axis`: X divided by the sum of |X| (p = 1) or the
     root of squares (p = 2).
 
@@ -501,14 +501,14 @@ def _flat_softmax_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dims[: axis_attribute_index(node, len(dims), 1)])
 
 
-def softmax_back(count: int, groups: int) -> Cost:
+def softmax_gradient_cost(count: int, groups: int) -> Cost:
     """Return the cost of the gradient of a softmax, dX = Y (dY - sum(Y dY)), for n elements in m
     groups: 2n muls, 2n - m adds.
     """
     return Cost(muls=2 * count, adds=count + reduction_operation_count(count, groups))
 
 
-def log_softmax_back(count: int, groups: int) -> Cost:
+def log_softmax_gradient_cost(count: int, groups: int) -> Cost:
     """Return the cost of the gradient of LogSoftmax, dX = dY - exp(Y) sum(dY): n exps, n muls, 2n
     - m adds.
     """
@@ -538,7 +538,7 @@ _LOG_SOFTMAX = "n-m compares, n subs, n exps, n-m adds, m logs, n subs; m groups
     _SOFTMAX + " along axis",
     since=13,
     requires=axis_constraint(default=-1),
-    backward=_group_work_backward(softmax_back, _softmax_groups),
+    backward=_group_work_backward(softmax_gradient_cost, _softmax_groups),
 )
 def onnx_softmax_cost(node: Node) -> Cost:
     """Return the cost of Softmax since version 13, exp(X - max(X)) / sum(exp(X - max(X))) along
@@ -554,7 +554,7 @@ def onnx_softmax_cost(node: Node) -> Cost:
     "Softmax",
     _SOFTMAX + " = rows of the flattened input",
     requires=axis_constraint(default=1),
-    backward=_group_work_backward(softmax_back, _flat_softmax_groups),
+    backward=_group_work_backward(softmax_gradient_cost, _flat_softmax_groups),
 )
 def flat_softmax_cost(node: Node) -> Cost:
     """Return the cost of Softmax before version 13, over all axes from `axis` on.
@@ -569,7 +569,7 @@ def flat_softmax_cost(node: Node) -> Cost:
     _LOG_SOFTMAX + " along axis",
     since=13,
     requires=axis_constraint(default=-1),
-    backward=_group_work_backward(log_softmax_back, _softmax_groups),
+    backward=_group_work_backward(log_softmax_gradient_cost, _softmax_groups),
 )
 def onnx_log_softmax_cost(node: Node) -> Cost:
     """Return the cost of LogSoftmax since version 13, X - max(X) - log(sum(exp(X - max(X)))) along
@@ -585,7 +585,7 @@ def onnx_log_softmax_cost(node: Node) -> Cost:
     "LogSoftmax",
     _LOG_SOFTMAX + " = rows of the flattened input",
     requires=axis_constraint(default=1),
-    backward=_group_work_backward(log_softmax_back, _flat_softmax_groups),
+    backward=_group_work_backward(log_softmax_gradient_cost, _flat_softmax_groups),
 )
 def flat_log_softmax_cost(node: Node) -> Cost:
     """Return the cost of LogSoftmax before version 13, over all axes from `axis` on.
@@ -602,7 +602,7 @@ def flat_log_softmax_cost(node: Node) -> Cost:
     requires=axis_constraint(default=-1),
     backward=no_gradient,
 )
-def hardmax(node: Node) -> Cost:
+def onnx_hardmax_cost(node: Node) -> Cost:
     """Return the cost of Hardmax since version 13: the search for the first largest element along
     `axis`.
 

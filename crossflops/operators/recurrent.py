@@ -14,7 +14,7 @@ from crossflops.operators.access import (
     text_list_attribute,
 )
 from crossflops.operators.gradient import Backward, Gradient, OperandPositions
-from crossflops.operators.operands import operand_label, operand_shape, sizes_constraint
+from crossflops.operators.operands import input_label, known_input_shape, sizes_constraint
 from crossflops.operators.pointwise import FUNCTIONS
 from crossflops.operators.rule import ConstantPart, Constraint, Operators, input_bound_exactness
 
@@ -58,7 +58,9 @@ def _recurrent_gates_cost(node: Node, layer: Layer, gates: int) -> Cost:
     return per_unit * (gates * layer.unit_steps)
 
 
-def _activations(node: Node, layer: Layer, uses: tuple[int, ...], default: str) -> Cost:
+def _activation_cost_of_all_steps(
+    node: Node, layer: Layer, uses: tuple[int, ...], default: str
+) -> Cost:
     """Return the cost of the activations of all steps; `uses` says how often a step applies each
     of a direction's functions to a unit.
     """
@@ -91,18 +93,18 @@ def _recurrent_constraint(gates: int) -> Constraint:
     return constraint
 
 
-def _directions(node: Node) -> str:
+def _direction_constraint(node: Node) -> str:
     """Return why W does not have one direction, or two if the layer is bidirectional; "" if
     nothing is wrong.
     """
-    shape = operand_shape(node, 1)
+    shape = known_input_shape(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
         return ""
-    return f"{operand_label(node, 1, 'W')} has {shape[0]} directions, but {directions} is needed"
+    return f"{input_label(node, 1, 'W')} has {shape[0]} directions, but {directions} is needed"
 
 
-def _constant_part(gates: int) -> ConstantPart:
+def _constant_macs_of_layer(gates: int) -> ConstantPart:
     """Return a function that gives the MACs of a recurrent layer that depend on constant operands
     alone: X, or the first state.
 
@@ -203,9 +205,9 @@ _PER_GATE = "B: 2 adds, clip: 2 compares per gate"
     f"D*T*B*4*H*(I+H) MACs; {_PER_GATE}; P: D*T*B*H*(3 muls, 3 adds); "
     "D*T*B*H*(3 muls, 1 add, 3 f, g, h)",
     doubt=input_bound_exactness(4),
-    requires=(_directions, _recurrent_constraint(4)),
+    requires=(_direction_constraint, _recurrent_constraint(4)),
     contracts=(0, 1, 2),
-    constant_part=_constant_part(4),
+    constant_part=_constant_macs_of_layer(4),
     backward=_recurrent_backward(4),
 )
 def onnx_lstm_cost(node: Node) -> Cost:
@@ -222,7 +224,7 @@ def onnx_lstm_cost(node: Node) -> Cost:
     layer = recurrent_dimensions(node, gates=4)
     peephole = Cost(muls=3, adds=3) if has_input(node, 7) else ZERO
     update = Cost(muls=3, adds=1) + peephole
-    functions = _activations(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
+    functions = _activation_cost_of_all_steps(node, layer, (3, 1, 1), "Sigmoid Tanh Tanh")
     return _recurrent_gates_cost(node, layer, 4) + update * layer.unit_steps + functions
 
 
@@ -231,12 +233,12 @@ def onnx_lstm_cost(node: Node) -> Cost:
     f"D*T*B*3*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*(3 muls, 2 adds, 2 f, g); "
     "linear_before_reset: D*T*B*H adds",
     doubt=input_bound_exactness(4),
-    requires=(_directions, _recurrent_constraint(3)),
+    requires=(_direction_constraint, _recurrent_constraint(3)),
     contracts=(0, 1, 2),
-    constant_part=_constant_part(3),
+    constant_part=_constant_macs_of_layer(3),
     backward=_recurrent_backward(3),
 )
-def gru(node: Node) -> Cost:
+def onnx_gru_cost(node: Node) -> Cost:
     """Return the cost of GRU: zt, rt = f(gate); ht = g(Xt*Wh^T + (rt*Ht-1)*Rh^T + b); Ht =
     (1-zt)*ht + zt*Ht-1.
 
@@ -248,7 +250,7 @@ def gru(node: Node) -> Cost:
     layer = recurrent_dimensions(node, gates=3)
     joined = 1 if integer_attribute(node, "linear_before_reset", 0) else 0
     update = Cost(muls=3, adds=2 + joined)
-    functions = _activations(node, layer, (2, 1), "Sigmoid Tanh")
+    functions = _activation_cost_of_all_steps(node, layer, (2, 1), "Sigmoid Tanh")
     return _recurrent_gates_cost(node, layer, 3) + update * layer.unit_steps + functions
 
 
@@ -256,12 +258,12 @@ def gru(node: Node) -> Cost:
     "RNN",
     f"D*T*B*H*(I+H) MACs; {_PER_GATE}; D*T*B*H*f",
     doubt=input_bound_exactness(4),
-    requires=(_directions, _recurrent_constraint(1)),
+    requires=(_direction_constraint, _recurrent_constraint(1)),
     contracts=(0, 1, 2),
-    constant_part=_constant_part(1),
+    constant_part=_constant_macs_of_layer(1),
     backward=_recurrent_backward(1),
 )
-def rnn(node: Node) -> Cost:
+def onnx_rnn_cost(node: Node) -> Cost:
     """Return the cost of RNN, Ht = f(Xt*Wi^T + Ht-1*Ri^T + Wbi + Rbi): I + H MACs, biases and f
     per unit and step.
 
@@ -269,4 +271,6 @@ def rnn(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__RNN.html
     """
     layer = recurrent_dimensions(node, gates=1)
-    return _recurrent_gates_cost(node, layer, 1) + _activations(node, layer, (1,), "Tanh")
+    return _recurrent_gates_cost(node, layer, 1) + _activation_cost_of_all_steps(
+        node, layer, (1,), "Tanh"
+    )

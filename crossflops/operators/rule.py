@@ -182,7 +182,7 @@ class Operators:
         >>> @operator("Scale", "n(y), a product each", page="https://example.org/scale")
         ... def scale(node):
         ...     return Cost(muls=node.outputs[0].numel)
-        >>> operator.without_rule("Sort", "the number of comparisons depends on values")
+        >>> operator.declare_without_rule("Sort", "the number of comparisons depends on values")
         >>> [str(op) for op in operator.rules], list(operator.unruled)
         (['my.domain.Scale'], ['my.domain.Sort'])
     """
@@ -249,7 +249,7 @@ class Operators:
 
         return declare
 
-    def without_rule(
+    def declare_without_rule(
         self,
         types: str | Iterable[str],
         why: str,
@@ -280,7 +280,7 @@ class Operators:
         return [Op(domain, name, since) for name in names]
 
 
-def assemble(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
+def merge_operator_rules(families: Iterable[Operators]) -> dict[Op, OperatorRule]:
     """Return the rules of all these files by operator. Raises ValueError if one operator version
     has two rules.
     """
@@ -319,7 +319,7 @@ def upper_bound_exactness(_node: Node) -> Exactness:
     return "bound"
 
 
-def products_of(*digits: int) -> ConstantPart:
+def constant_macs_unless_varying(*digits: int) -> ConstantPart:
     """Return a function that gives the MACs of a node if all operands at these indices are
     constant, else zero.
     """

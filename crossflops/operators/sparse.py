@@ -23,10 +23,10 @@ from crossflops.operators.gradient import (
 )
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
-    log_softmax_back,
     log_softmax_cost,
-    softmax_back,
+    log_softmax_gradient_cost,
     softmax_cost,
+    softmax_gradient_cost,
 )
 from crossflops.operators.rule import TORCH, Operators
 
@@ -82,7 +82,7 @@ def _integer_list(node: Node, name: str) -> tuple[int, ...]:
     return tuple(int(item) for item in value)
 
 
-def _sparse_operand_places(node: Node) -> tuple[int, int]:
+def _sparse_factor_indices(node: Node) -> tuple[int, int]:
     """Return the input indices of the two factors of a sparse product."""
     return _PLACED[node.op.type.removeprefix("aten.").removesuffix(".sparse")]
 
@@ -96,7 +96,7 @@ def _product_backward(node: Node, requested: OperandPositions, forward: Cost) ->
     its gradients. Source: mm_mat1_sparse_backward, mm_mat1_backward in
     torch/csrc/autograd/FunctionsManual.cpp.
     """
-    first, second = _sparse_operand_places(node)
+    first, second = _sparse_factor_indices(node)
     sparse = _integer_list(node, "sparse")
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     work = {}
@@ -131,7 +131,7 @@ def sparse_product_cost(node: Node) -> Cost:
     terms = integer_attribute(node, "terms")
     if terms < 0:
         raise ValueError(f"the work of {node.op} was not observed in a run")
-    added = _sparse_operand_places(node)[0] > 0
+    added = _sparse_factor_indices(node)[0] > 0
     biased = node.op.type in _BIASED and len(node.inputs) > 2
     beta, alpha = float_attribute(node, "beta", 1.0), float_attribute(node, "alpha", 1.0)
     scaled = (beta not in (0, 1)) + (alpha not in (0, 1)) if added else 0
@@ -154,7 +154,7 @@ def _sparse_row_groups(node: Node) -> tuple[int, int]:
     "of n stored elements in m groups: n - m compares, 2n - m adds, n exps, n divs",
     page=_PAGE,
     backward=lambda node, requested, _: Gradient(
-        dict.fromkeys(requested, softmax_back(*_sparse_row_groups(node)))
+        dict.fromkeys(requested, softmax_gradient_cost(*_sparse_row_groups(node)))
     ),
 )
 def sparse_softmax_cost(node: Node) -> Cost:
@@ -170,7 +170,7 @@ def sparse_softmax_cost(node: Node) -> Cost:
     "of n stored elements in m groups: n - m compares, 3n - m adds, n exps, m logs",
     page=_PAGE,
     backward=lambda node, requested, _: Gradient(
-        dict.fromkeys(requested, log_softmax_back(*_sparse_row_groups(node)))
+        dict.fromkeys(requested, log_softmax_gradient_cost(*_sparse_row_groups(node)))
     ),
 )
 def sparse_log_softmax_cost(node: Node) -> Cost:
@@ -211,7 +211,7 @@ def sparse_sum_cost(node: Node) -> Cost:
     page=_PAGE,
     backward=movement_backward,
 )
-def sum_of_two(node: Node) -> Cost:
+def sparse_add_cost(node: Node) -> Cost:
     """Return the cost of a sum with a sparse operand: an add for each stored element that meets an
     element of the other operand.
 
@@ -241,7 +241,7 @@ operator(
     page=_PAGE,
     backward=movement_backward,
 )  # fmt: skip
-def coalesce(node: Node) -> Cost:
+def coalesce_cost(node: Node) -> Cost:
     """Return the cost of summing elements with the same indices: an add for each beyond the first
     of its place.
 

@@ -60,7 +60,7 @@ def _dense_column_count(node: Node, index: int) -> int:
     page=_PAGE.format("bcoo_dot_general"),
     backward=product_backward(0, 2),
 )
-def product_of_coordinates(node: Node) -> Cost:
+def bcoo_dot_cost(node: Node) -> Cost:
     """Return the cost of a product of a BCOO array, inputs 0 and 1 (values, places), and a dense
     array, input 2.
     """
@@ -73,7 +73,7 @@ def product_of_coordinates(node: Node) -> Cost:
     page=_PAGE.format("bcsr_dot_general"),
     backward=product_backward(0, 3),
 )
-def product_of_rows(node: Node) -> Cost:
+def bcsr_dot_cost(node: Node) -> Cost:
     """Return the cost of a product of a BCSR array, inputs 0 to 2 (values, columns, row starts),
     and a dense array, input 3.
     """
@@ -100,7 +100,7 @@ def bcoo_sampled_product_cost(node: Node) -> Cost:
     page=_PAGE.format("bcoo_spdot_general"),
     backward="the gradient of a product of two sparse arrays is not implemented in JAX",
 )
-def product_of_two(node: Node) -> Cost:
+def bcoo_times_bcoo_cost(node: Node) -> Cost:
     """Return the cost of a product of two BCOO arrays: JAX multiplies each pair of stored
     elements.
 
@@ -121,7 +121,7 @@ def product_of_two(node: Node) -> Cost:
     page=_PAGE.format("bcoo_todense"),
     backward=movement_backward,
 )
-def to_dense(node: Node) -> Cost:
+def sparse_to_dense_cost(node: Node) -> Cost:
     """Return the cost of turning a sparse array into a dense one: an add for each stored
     element.
     """

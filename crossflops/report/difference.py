@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from crossflops.ir.reconciliation import CauseRow, Work
 from crossflops.operators.float_forms import float_operator_name
-from crossflops.operators.original_names import original_name
+from crossflops.operators.original_names import name_before_fusion_and_quantization
 from crossflops.report.report import Report, UncountedRow
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]
@@ -271,7 +271,12 @@ def _read_rows(report: Report) -> list[_NodeRow]:
     FLOPs.
     """
     return [
-        _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
+        _NodeRow(
+            name_before_fusion_and_quantization(row.node),
+            row.path,
+            row.op,
+            Work(macs=row.macs, flops=row.flops),
+        )
         for row in report.nodes
     ]
 

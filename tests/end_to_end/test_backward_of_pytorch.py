@@ -556,10 +556,10 @@ def test_vectors_of_a_factorization_by_hand():
     """U of 7 x 3 alone: U^T dU twice, 63 each, and three products of 7 x 3 by 3 x 3."""
     from crossflops.operators import linear_algebra
 
-    assert linear_algebra.svd_back(7, 3, left=True, right=False).macs == 5 * 7 * 3 * 3
-    assert linear_algebra.svd_back(7, 3, left=False, right=True).macs == 2 * 27 + 63
-    assert linear_algebra.svd_back(7, 3, left=False, right=False).macs == 63
-    assert linear_algebra.qr_back(7, 3, q=True, r=False).macs == 2 * 63
+    assert linear_algebra.svd_gradient_cost(7, 3, left=True, right=False).macs == 5 * 7 * 3 * 3
+    assert linear_algebra.svd_gradient_cost(7, 3, left=False, right=True).macs == 2 * 27 + 63
+    assert linear_algebra.svd_gradient_cost(7, 3, left=False, right=False).macs == 63
+    assert linear_algebra.qr_gradient_cost(7, 3, q=True, r=False).macs == 2 * 63
 
 
 class TakesAView(torch.nn.Module):

@@ -31,7 +31,7 @@ from crossflops.operators.rule import (
     TRAINING,
     TRAINING_SCHEMAS,
     Operators,
-    assemble,
+    merge_operator_rules,
 )
 
 SCHEMAS = onnx.defs.get_all_schemas_with_history()
@@ -94,7 +94,7 @@ def test_two_rules_for_one_operator_are_refused():
     with pytest.raises(ValueError, match="two rules for Relu since version 1"):
         first("Relu", "0")(movement_cost)
     with pytest.raises(ValueError, match="two rules for Relu since version 1"):
-        assemble([first, second])
+        merge_operator_rules([first, second])
 
 
 def test_the_newest_rule_that_is_old_enough_holds():

@@ -18,7 +18,7 @@ from crossflops.frontends.onnx.parameters import WEIGHTS, Size, nodes_outside_fu
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
 from crossflops.operators.float_forms import float_operator_name
-from crossflops.operators.original_names import without_fusions
+from crossflops.operators.original_names import without_fusion_suffixes
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 _ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
@@ -172,7 +172,7 @@ def _find_places(
     shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
         index
-        if index.chain or "/" in without_fusions(node.name)
+        if index.chain or "/" in without_fusion_suffixes(node.name)
         else _place_from_weight(node, specs, sources, shared)
         for node, index in zip(nodes, named, strict=True)
     ]
@@ -308,7 +308,7 @@ def place_from_name(name: str) -> NodePlace:
     keeps TensorFlow's names and appends counters.
     """
     path, chain = "", []
-    for part in without_fusions(name).split("/")[:-1]:
+    for part in without_fusion_suffixes(name).split("/")[:-1]:
         word = _COUNTER.sub("", part)
         if word in _DROPPED:
             continue

@@ -21,11 +21,11 @@ from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
     Shape,
     constraint_by_rank,
-    dims_of,
-    ints,
-    joint,
-    operand_label,
-    operand_shape,
+    first_problem_constraint,
+    input_label,
+    input_shape,
+    integer_list_or_none,
+    known_input_shape,
     shape_constraint,
     sizes_constraint,
 )
@@ -171,8 +171,8 @@ def _self_attention_sizes(node: Node, locations: AttentionInputIndices) -> tuple
 def _total_key_count_or_none(node: Node, locations: AttentionInputIndices) -> int | None:
     """Return the number of keys, new and past ones; None if it is unknown."""
     key = node.inputs[1] if len(node.inputs) > 1 else None
-    dims = dims_of(node, 0) if key is None or locations is _SELF else key.shape
-    past = dims_of(node, locations.past)
+    dims = input_shape(node, 0) if key is None or locations is _SELF else key.shape
+    past = input_shape(node, locations.past)
     if dims is None or (
         _has_input_unless_negative(node, locations.past)
         and (past is None or _is_buffer_shared(node, locations))
@@ -192,10 +192,10 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
 
     def fitting(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that the mask may have; None if queries or keys have unknown sizes."""
-        query, total = dims_of(node, 0), _total_key_count_or_none(node, locations)
+        query, total = input_shape(node, 0), _total_key_count_or_none(node, locations)
         if query is None or total is None:
             return None
-        batch, past = query[0], dims_of(node, locations.past)
+        batch, past = query[0], input_shape(node, locations.past)
         new = total - (past[-2] if past else 0)
         masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
         return [*masks, (2 * batch,), (batch, 1)] if locations is _SELF else [*masks, (batch, new)]
@@ -204,7 +204,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
 
     def constraint(node: Node) -> str:
         """Return why the shape of the mask is wrong; "" if nothing is wrong."""
-        mask = dims_of(node, locations.mask)
+        mask = input_shape(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
         return "" if square else checked(node)
 
@@ -217,7 +217,7 @@ def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
     def fitting(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that attention_bias may have; None if the sizes are unknown."""
         query, total, heads = (
-            dims_of(node, 0),
+            input_shape(node, 0),
             _total_key_count_or_none(node, locations),
             positive_integer_attribute(node, "num_heads"),
         )
@@ -231,11 +231,12 @@ def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
 
 def _head_division_constraint(node: Node) -> str:
     """Return why the widths of Q, K and V do not divide into the heads; "" if nothing is wrong."""
-    heads, weights = positive_integer_attribute(node, "num_heads"), operand_shape(node, 1)
+    heads, weights = positive_integer_attribute(node, "num_heads"), known_input_shape(node, 1)
     if len(weights) != 2:
         return ""
-    if _has_hidden_sizes(node) and len(ints(node, "qkv_hidden_sizes") or ()) != 3:
-        return f"attribute 'qkv_hidden_sizes' is {ints(node, 'qkv_hidden_sizes')}: 3 are needed"
+    hidden_sizes = integer_list_or_none(node, "qkv_hidden_sizes")
+    if _has_hidden_sizes(node) and len(hidden_sizes or ()) != 3:
+        return f"attribute 'qkv_hidden_sizes' is {hidden_sizes}: 3 are needed"
     widths = (
         qkv_projection_widths(node)
         if weights[1] % 3 == 0 or _has_hidden_sizes(node)
@@ -243,19 +244,17 @@ def _head_division_constraint(node: Node) -> str:
     )
     if len(widths) == 1:
         return (
-            f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1, which is not a "
+            f"{input_label(node, 1, 'weights')} has {weights[1]} at axis 1, which is not a "
             "multiple of 3"
         )
     if sum(widths) != weights[1]:
-        has = f"{operand_label(node, 1, 'weights')} has {weights[1]} at axis 1"
+        has = f"{input_label(node, 1, 'weights')} has {weights[1]} at axis 1"
         return f"{has}, but qkv_hidden_sizes add up to {sum(widths)}"
     if widths[0] != widths[1]:
         return f"attribute 'qkv_hidden_sizes' has {widths[0]} for Q, but {widths[1]} for K"
     for width in widths:
         if width % heads:
-            return (
-                f"{operand_label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
-            )
+            return f"{input_label(node, 1, 'weights')}: {width} does not divide into {heads} heads"
     return ""
 
 
@@ -268,13 +267,13 @@ def _attention_past_constraint(node: Node) -> str:
     """Return why the past keys [2, B, N, P, D] do not have the number and width of the key heads;
     "" if nothing is wrong.
     """
-    past, heads = dims_of(node, _SELF.past), positive_integer_attribute(node, "num_heads")
-    if past is None or dims_of(node, 1) is None or len(past) != 5:
+    past, heads = input_shape(node, _SELF.past), positive_integer_attribute(node, "num_heads")
+    if past is None or input_shape(node, 1) is None or len(past) != 5:
         return ""
     depth = qkv_projection_widths(node)[1] // heads
     if (past[2], past[4]) == (heads, depth):
         return ""
-    return f"{operand_label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
+    return f"{input_label(node, _SELF.past, 'past')} does not hold {heads} heads of {depth}"
 
 
 _SELF_OPERANDS = (
@@ -429,15 +428,15 @@ def _key_value_sizes_constraint(node: Node) -> str:
     """
     if not has_input(node, 1):
         return ""
-    key = dims_of(node, 1)
+    key = input_shape(node, 1)
     return "" if key is None else _KEYS.get(len(key), _key_rank_problem)(node)
 
 
 def _key_rank_problem(node: Node) -> str:
     """Return the message that the key must have rank 3, 4 or 5."""
     return (
-        f"{operand_label(node, 1, 'key')} has rank "
-        f"{len(dims_of(node, 1) or ())}, but needs 3, 4 or 5"
+        f"{input_label(node, 1, 'key')} has rank "
+        f"{len(input_shape(node, 1) or ())}, but needs 3, 4 or 5"
     )
 
 
@@ -446,13 +445,13 @@ def _whole_head_widths_constraint(node: Node) -> str:
     wrong.
     """
     heads = positive_integer_attribute(node, "num_heads")
-    if dims_of(node, 0) is None:
+    if input_shape(node, 0) is None:
         return ""
     packed = 3 if not has_input(node, 1) else 1
     for index, parts in ((0, packed), (1, 1), (2, 1)):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         if dims is not None and len(dims) == 3 and dims[2] % (parts * heads):
-            has = f"{operand_label(node, index)} has {dims[2]} at axis 2"
+            has = f"{input_label(node, index)} has {dims[2]} at axis 2"
             return f"{has}, which does not divide into {parts * heads} heads"
     return ""
 
@@ -461,15 +460,15 @@ def _qkv_bias_constraint(node: Node) -> str:
     """Return why the bias is not one vector for query, key and value together; "" if nothing is
     wrong.
     """
-    query, value, bias = dims_of(node, 0), dims_of(node, 2), dims_of(node, 3)
+    query, value, bias = input_shape(node, 0), input_shape(node, 2), input_shape(node, 3)
     if bias is None or query is None or value is None or len(query) != 3:
         return ""
     width = value[2] if len(value) == 3 else query[2]
     if bias == (2 * query[2] + width,):
         return ""
     return (
-        f"{operand_label(node, 3, 'bias')} needs "
-        f"{2 * query[2] + width} numbers for {operand_label(node, 0)}"
+        f"{input_label(node, 3, 'bias')} needs "
+        f"{2 * query[2] + width} numbers for {input_label(node, 0)}"
     )
 
 
@@ -480,7 +479,7 @@ def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
 
     def fitting(node: Node) -> Iterable[Shape] | None:
         """Return the shape that past_key and past_value may have; None if it is unknown."""
-        query, past = dims_of(node, 0), dims_of(node, locations.past)
+        query, past = input_shape(node, 0), input_shape(node, locations.past)
         if query is None or past is None or len(query) != 3:
             return None
         heads = positive_integer_attribute(node, "num_heads")
@@ -488,7 +487,7 @@ def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
         width = query[2] // (1 if has_input(node, 1) else 3)
         return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
 
-    return joint(
+    return first_problem_constraint(
         shape_constraint(locations.past, fitting, "past_key"),
         shape_constraint(locations.past + 1, fitting, "past_value"),
     )
@@ -538,12 +537,10 @@ def _equal_value_width_constraint(node: Node) -> str:
     """Return why the values of a decoder are not as wide as its queries; "" if nothing
     is wrong.
     """
-    query, value = dims_of(node, 0), dims_of(node, 2)
+    query, value = input_shape(node, 0), input_shape(node, 2)
     if not query or not value or len(value) != 3 or value[-1] == query[-1]:
         return ""
-    return (
-        f"{operand_label(node, 2, 'value')} has {value[-1]} at axis 2, but {query[-1]} is needed"
-    )
+    return f"{input_label(node, 2, 'value')} has {value[-1]} at axis 2, but {query[-1]} is needed"
 
 
 @operator(

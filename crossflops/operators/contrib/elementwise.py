@@ -34,15 +34,15 @@ from crossflops.operators.normalization import flat_softmax_cost
 from crossflops.operators.operands import (
     Shape,
     axis_range_problem,
-    broadcasting,
+    broadcast_constraint_on,
     constraint_by_rank,
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    known_input_shape,
     rank_constraint,
     shape_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import (
@@ -52,44 +52,46 @@ from crossflops.operators.pointwise import (
     GELU_TANH,
     MUL,
     SILU,
+    formula_per_output_element,
     gelu_backward,
-    per_element,
 )
-from crossflops.operators.reduction import unique
-from crossflops.operators.resampling import SAMPLED, grid_sample
+from crossflops.operators.reduction import unique_cost
+from crossflops.operators.resampling import SAMPLED, grid_sample_cost
 from crossflops.operators.rule import MICROSOFT, Operators, estimate_exactness
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
 operator("Pad", MOVED, requires=pad_constraint)(movement_cost)
-operator("Trilu", MOVED, requires=(rank_constraint(0, 2, least=True), single(1)))(movement_cost)
-operator("ExpandDims", MOVED, traffic="view", requires=single(1))(movement_cost)
+operator(
+    "Trilu", MOVED, requires=(rank_constraint(0, 2, least=True), single_number_constraint(1))
+)(movement_cost)
+operator("ExpandDims", MOVED, traffic="view", requires=single_number_constraint(1))(movement_cost)
 operator("GatherND", MOVED, traffic="gather", requires=gather_nd_constraint)(movement_cost)
 operator("TorchEmbedding", MOVED, traffic="gather")(movement_cost)
 operator(("SampleOp", "RemovePadding", "RestorePadding"), MOVED)(movement_cost)
 operator("BitmaskDropout", "0 in inference", traffic="view")(onnx_dropout_cost)
-operator("Range", "n(Y)*(mul, add): Y = start + i * delta", requires=single(0, 1, 2))(
-    per_element(MUL + ADD)
-)
+operator(
+    "Range", "n(Y)*(mul, add): Y = start + i * delta", requires=single_number_constraint(0, 1, 2)
+)(formula_per_output_element(MUL + ADD))
 operator(
     "Unique",
     "n(x)*ceil(log2 n(x)) compares",
     requires=rank_constraint(0, 1),
     doubt=estimate_exactness,
-)(unique)
+)(unique_cost)
 operator(
     "GridSample",
     "N*prod(o)*d*(mul, add) + bilinear: n(Y)*(2^d muls, 2^d-1 adds); bicubic: 4^d; "
     "nearest: N*prod(o)*d rounds",
     doubt=estimate_exactness,
     requires=SAMPLED,
-)(grid_sample)
+)(grid_sample_cost)
 
 
 def _window_unfold_constraint(node: Node) -> str:
     """Return why an axis is shorter than the windows that unfold it; "" if nothing is wrong."""
     dims, index, extent = (
-        operand_shape(node, 0),
+        known_input_shape(node, 0),
         integer_attribute(node, "dim", -1),
         integer_attribute(node, "size"),
     )
@@ -98,7 +100,7 @@ def _window_unfold_constraint(node: Node) -> str:
     if 0 < extent <= dims[index]:
         return ""
     return (
-        f"{operand_label(node, 0)} has {dims[index]} at axis {index}, but attribute 'size' is "
+        f"{input_label(node, 0)} has {dims[index]} at axis {index}, but attribute 'size' is "
         f"{extent}"
     )
 
@@ -148,12 +150,10 @@ def _pool_mask_constraint(node: Node) -> str:
     """Return why the mask of MaxpoolWithMask does not have the sizes of the data; "" if nothing is
     wrong.
     """
-    dims, mask = operand_shape(node, 0), operand_shape(node, 1)
+    dims, mask = known_input_shape(node, 0), known_input_shape(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
-    return (
-        f"{operand_label(node, 1, 'M')} does not have the extents of {operand_label(node, 0, 'X')}"
-    )
+    return f"{input_label(node, 1, 'M')} does not have the extents of {input_label(node, 0, 'X')}"
 
 
 @operator(
@@ -184,7 +184,7 @@ def _pads_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that the pads may have: two numbers for each spatial axis; None if the
     axes are unknown.
     """
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     return None if dims is None else [(2 * (len(dims) - 2),)]
 
 
@@ -218,7 +218,7 @@ NAMED: Mapping[str, Cost] = {
 }
 
 
-def named_activation_cost(node: Node, attribute: str = "activation", default: str = "") -> Cost:
+def activation_cost_by_name(node: Node, attribute: str = "activation", default: str = "") -> Cost:
     """Return the cost per element of the activation that an attribute names. Raises ValueError if
     it is unknown.
     """
@@ -292,7 +292,7 @@ def bias_split_gelu_cost(node: Node) -> Cost:
 @operator(
     "BiasSoftmax",
     "n adds, n-m compares, n subs, n exps, n-m adds, n divs; m = dims before axis",
-    requires=broadcasting(0, 1),
+    requires=broadcast_constraint_on(0, 1),
 )
 def bias_softmax_cost(node: Node) -> Cost:
     """Return the cost of BiasSoftmax: softmax(data + bias) over the axes from `axis` on."""
@@ -302,7 +302,7 @@ def bias_softmax_cost(node: Node) -> Cost:
 @operator(
     ("BiasDropout", "BitmaskBiasDropout"),
     "n adds; residual: n adds; inference",
-    requires=(broadcasting(0, 1), equal(0, 2)),
+    requires=(broadcast_constraint_on(0, 1), equal_shapes_constraint(0, 2)),
 )
 def bias_dropout_cost(node: Node) -> Cost:
     """Return the cost of BiasDropout in inference, data + bias + residual: an add per element for

@@ -16,7 +16,7 @@ from crossflops.operators.access import (
     output_spec,
     spec_shape,
 )
-from crossflops.operators.contrib.elementwise import named_activation_cost
+from crossflops.operators.contrib.elementwise import activation_cost_by_name
 from crossflops.operators.convolution_and_pooling import (
     CONV,
     POOL,
@@ -42,25 +42,25 @@ from crossflops.operators.matmul import (
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
     STANDARD,
-    batch_normalization,
-    local_response,
+    batch_normalization_cost,
     log_softmax_cost,
+    lrn_cost,
     softmax_cost,
-    standardization,
+    standardization_cost,
 )
 from crossflops.operators.operands import (
     Shape,
-    dims_of,
-    joint,
-    operand_label,
+    first_problem_constraint,
+    input_label,
+    input_shape,
     rank_constraint,
-    result_shape,
     shape_constraint,
+    shape_of_output,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import GELU_TANH
-from crossflops.operators.quantization import requantize
-from crossflops.operators.resampling import grid_sample, onnx_resize_cost, scale_is_a_value
+from crossflops.operators.quantization import requantization_cost
+from crossflops.operators.resampling import grid_sample_cost, onnx_resize_cost, resize_exactness
 from crossflops.operators.rule import (
     MICROSOFT,
     NCHWC,
@@ -89,7 +89,7 @@ def _conv_addend_constraint(node: Node) -> str:
     is wrong.
     """
     return shape_constraint(
-        3, lambda _: None if (result := result_shape(node)) is None else [result], "Z"
+        3, lambda _: None if (result := shape_of_output(node)) is None else [result], "Z"
     )(node)
 
 
@@ -100,9 +100,9 @@ def _nhwc_conv_constraint(node: Node) -> str:
 
     The kernels that run it, and onnxruntime's own fusion (fusion_nhwc_conv.py), use the second.
     """
-    data, weight, spec = dims_of(node, 0), dims_of(node, 1), node.inputs[1]
+    data, weight, spec = input_shape(node, 0), input_shape(node, 1), node.inputs[1]
     if data is None or weight is None or spec is None or len(weight) < 3:
-        return joint(*CONV_LAST)(node)
+        return first_problem_constraint(*CONV_LAST)(node)
     inside, window = weight[-1], weight[1:-1]
     if inside * integer_attribute(node, "group", 1) != data[-1] or node.attrs.get(
         "kernel_shape"
@@ -110,10 +110,10 @@ def _nhwc_conv_constraint(node: Node) -> str:
         None,
         window,
     ):
-        return joint(*CONV_LAST)(node)
+        return first_problem_constraint(*CONV_LAST)(node)
     turned = msgspec.structs.replace(spec, shape=(weight[0], inside, *window))
     inputs = (node.inputs[0], turned, *node.inputs[2:])
-    return joint(*CONV_LAST)(msgspec.structs.replace(node, inputs=inputs))
+    return first_problem_constraint(*CONV_LAST)(msgspec.structs.replace(node, inputs=inputs))
 
 
 _BOTH = f"{_CONV}; Z: n(Y) adds; activation: n(Y)"
@@ -142,7 +142,7 @@ def contrib_fused_conv_cost(node: Node) -> Cost:
     window = prod(spec_shape(input_spec(node, 1), at_least=2)[1:])
     return (
         Cost(macs=window, adds=has_input(node, 2) + has_input(node, 3)) * out
-        + named_activation_cost(node) * out
+        + activation_cost_by_name(node) * out
     )
 
 
@@ -178,11 +178,14 @@ def _matmul_batch_constraint(node: Node) -> str:
         integer_attribute(node, "transBatchA", 0) or integer_attribute(node, "transBatchB", 0)
     ):
         return ""
-    ranks = [None if dims is None else len(dims) for dims in (dims_of(node, 0), dims_of(node, 1))]
+    ranks = [
+        None if dims is None else len(dims)
+        for dims in (input_shape(node, 0), input_shape(node, 1))
+    ]
     if None in ranks or (ranks[0] == ranks[1] and ranks[0] not in (0, 1, 2)):
         return ""
     has = (
-        f"{operand_label(node, 0)} has rank {ranks[0]}, and {operand_label(node, 1)} has rank "
+        f"{input_label(node, 0)} has rank {ranks[0]}, and {input_label(node, 1)} has rank "
         f"{ranks[1]}"
     )
     return f"{has}: with transBatchA or transBatchB both need the same rank, at least 3"
@@ -194,7 +197,7 @@ def _factor_shape_batch_first(node: Node, index: int, name: str) -> Shape | None
 
     The attributes trans* say how the input has them.
     """
-    dims = dims_of(node, index)
+    dims = input_shape(node, index)
     if dims is None or len(dims) < 2:
         return dims
     if integer_attribute(node, f"transBatch{name}", 0):
@@ -254,7 +257,7 @@ def matmul_activation_cost(node: Node) -> Cost:
         groups = prod(dims) // dims[axis] if dims[axis] else 0
         work = softmax_cost if name == "softmax" else log_softmax_cost
         return contrib_fused_matmul_cost(node) + work(prod(dims), groups)
-    return contrib_fused_matmul_cost(node) + named_activation_cost(node) * prod(dims)
+    return contrib_fused_matmul_cost(node) + activation_cost_by_name(node) * prod(dims)
 
 
 @operator(
@@ -266,7 +269,7 @@ def contrib_fused_gemm_cost(node: Node) -> Cost:
     """Return the cost of FusedGemm, activation(Gemm(A, B, C)): Gemm, and the activation per
     element of the result.
     """
-    return onnx_gemm_cost(node) + named_activation_cost(node) * output_element_count(node)
+    return onnx_gemm_cost(node) + activation_cost_by_name(node) * output_element_count(node)
 
 
 @operator(
@@ -304,7 +307,7 @@ def gemm_float8_cost(node: Node) -> Cost:
     cost = Cost(macs=inner, muls=scaled) * out
     if has_input(node, 2) and beta != 0:
         cost += Cost(adds=out, muls=input_element_count(node, 2) if beta != 1 else 0)
-    return cost + (named_activation_cost(node) + Cost(muls=1 if has_input(node, 5) else 0)) * out
+    return cost + (activation_cost_by_name(node) + Cost(muls=1 if has_input(node, 5) else 0)) * out
 
 
 # The layouts that onnxruntime brings a graph into: channels in blocks, channels last.
@@ -320,7 +323,7 @@ def with_fused_activation(formula: Formula) -> Formula:
 
     def cost_with_activation(node: Node) -> Cost:
         """Return the cost of the operator and of the activation that is fused to it."""
-        return formula(node) + named_activation_cost(node) * output_element_count(node)
+        return formula(node) + activation_cost_by_name(node) * output_element_count(node)
 
     return cost_with_activation
 
@@ -344,7 +347,9 @@ def qlinear_conv_transpose_cost(node: Node) -> Cost:
         output_element_count(node),
     )
     macs = input_element_count(node, 0) * prod(spec_shape(input_spec(node, 3), at_least=2)[1:])
-    return Cost(macs=macs, adds=shifted + (out if has_input(node, 8) else 0)) + requantize(out)
+    return Cost(
+        macs=macs, adds=shifted + (out if has_input(node, 8) else 0)
+    ) + requantization_cost(out)
 
 
 operator(
@@ -401,18 +406,18 @@ operator(
     "Resize",
     "nearest: 0; linear: n(Y)*(2^d muls, 2^d-1 adds); cubic: 4^d; d dimensions that change",
     domain=NHWC,
-    doubt=scale_is_a_value,
+    doubt=resize_exactness,
 )(onnx_resize_cost)
 operator("GridSample", "as GridSample of ai.onnx", domain=NHWC, doubt=estimate_exactness)(
-    grid_sample
+    grid_sample_cost
 )
-operator("LRN", "n*(2 muls, size adds, pow, div)", domain=NHWC)(local_response)
+operator("LRN", "n*(2 muls, size adds, pow, div)", domain=NHWC)(lrn_cost)
 operator(
     "BatchNormalization",
     f"n(X)*(sub, 2 muls, add) + C*(add, sqrt, div){_ACTIVATION}",
     domain=NHWC,
     requires=sizes_constraint("X[N,...,C] scale[C] B[C] mean[C] var[C]"),
-)(with_fused_activation(batch_normalization))
+)(with_fused_activation(batch_normalization_cost))
 
 
 @operator(
@@ -426,7 +431,7 @@ def nhwc_instance_normalization_cost(node: Node) -> Cost:
     groups, with scale, bias and activation.
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
-    affine = Cost(muls=1, adds=1) * prod(dims) + named_activation_cost(
+    affine = Cost(muls=1, adds=1) * prod(dims) + activation_cost_by_name(
         node
     ) * output_element_count(node)
-    return standardization(prod(dims), dims[0] * dims[-1]) + affine
+    return standardization_cost(prod(dims), dims[0] * dims[-1]) + affine

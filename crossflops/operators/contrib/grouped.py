@@ -28,13 +28,13 @@ from crossflops.operators.contrib.attention import (
     width_per_head,
 )
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.normalization import rms
+from crossflops.operators.normalization import rms_norm_cost
 from crossflops.operators.operands import (
     Shape,
-    dims_of,
-    ints,
-    operand_label,
-    operand_shape,
+    input_label,
+    input_shape,
+    integer_list_or_none,
+    known_input_shape,
     rank_constraint,
     shape_constraint,
     sizes_constraint,
@@ -69,7 +69,7 @@ class GroupedTokens(NamedTuple):
         return self.tokens * self.kv_heads * self.depth
 
 
-def grouped_token_sizes(node: Node) -> GroupedTokens:
+def group_query_token_sizes(node: Node) -> GroupedTokens:
     """Return the number of tokens, query heads and key heads, and the head size, of a query that
     may contain K and V.
     """
@@ -92,7 +92,7 @@ def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, no
     cost = ZERO
     if has_input(node, norms):
         count = heads.queries + heads.new_keys
-        cost += rms(count, count // heads.depth if heads.depth else 0, scaled=True)
+        cost += rms_norm_cost(count, count // heads.depth if heads.depth else 0, scaled=True)
     if integer_attribute(node, "do_rotary", 0):
         half = heads.depth // 2
         if has_input(node, caches):
@@ -148,19 +148,19 @@ def _head_groups_constraint(node: Node) -> str:
     )
     if heads % kv_heads:
         return f"num_heads = {heads} is not a multiple of kv_num_heads = {kv_heads}"
-    query, key = dims_of(node, 0), dims_of(node, 1)
+    query, key = input_shape(node, 0), input_shape(node, 1)
     if query is None or len(query) < 2:
         return ""
     parts = heads if has_input(node, 1) else heads + 2 * kv_heads
     if query[-1] % parts:
         return (
-            f"{operand_label(node, 0, 'query')} has {query[-1]}, "
+            f"{input_label(node, 0, 'query')} has {query[-1]}, "
             f"which does not divide into {parts} heads"
         )
     depth = query[-1] // parts
-    for index, dims in ((1, key), (2, dims_of(node, 2))):
+    for index, dims in ((1, key), (2, input_shape(node, 2))):
         if dims is not None and dims[-1] != kv_heads * depth:
-            has = f"{operand_label(node, index)} has {dims[-1]} at its last axis"
+            has = f"{input_label(node, index)} has {dims[-1]} at its last axis"
             return f"{has}, but {kv_heads} heads of {depth} need {kv_heads * depth}"
     return ""
 
@@ -170,7 +170,7 @@ def _past_heads_constraint(node: Node) -> str:
 
     Past heads are as deep as those of the query, and past and new keys add up to all keys.
     """
-    query, past = operand_shape(node, 0), operand_shape(node, 3)
+    query, past = known_input_shape(node, 0), known_input_shape(node, 3)
     if len(query) < 3:
         return ""
     heads, kv_heads = (
@@ -179,14 +179,12 @@ def _past_heads_constraint(node: Node) -> str:
     )
     depth = query[-1] // (heads if has_input(node, 1) else heads + 2 * kv_heads)
     if input_spec(node, 3).dtype.startswith(("float", "bfloat")) and past[3] != depth:
-        return (
-            f"{operand_label(node, 3, 'past_key')} has {past[3]} at axis 3, but {depth} is needed"
-        )
+        return f"{input_label(node, 3, 'past_key')} has {past[3]} at axis 3, but {depth} is needed"
     (total,) = node.values.get(6, (past[2] + query[1],))
     if query[1] <= total and (total == past[2] + query[1] or total <= past[2]):
         return ""
     return (
-        f"{operand_label(node, 3, 'past_key')} has "
+        f"{input_label(node, 3, 'past_key')} has "
         f"{past[2]} keys, {query[1]} are new, and {total} all"
     )
 
@@ -218,7 +216,7 @@ def group_query_attention_cost(node: Node) -> Cost:
     their heads; k_scale, v_scale: the cache is quantized. query [B, S, Hq*D], or packed [B, S, (Hq
     + 2*Hkv)*D].
     """
-    heads = grouped_token_sizes(node)
+    heads = group_query_token_sizes(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     total = _key_count_in_cache(node)
     masked = (
@@ -250,7 +248,7 @@ def sparse_attention_cost(node: Node) -> Cost:
     [layouts, blocks] holds, of sparse_block_size squared: the fewer. A bound, since T is filled
     by data.
     """
-    heads = grouped_token_sizes(node)
+    heads = group_query_token_sizes(node)
     batch, length, _ = spec_shape(input_spec(node, 0), rank=3)
     total = spec_shape(input_spec(node, 3), rank=4)[2]
     block = positive_integer_attribute(node, "sparse_block_size")
@@ -277,7 +275,7 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
     adds, softcap, head_sink (11), norms (12), do_rotary (cos_cache 8), k_scale and v_scale
     (14, 15) as in GroupQueryAttention.
     """
-    heads = grouped_token_sizes(node)
+    heads = group_query_token_sizes(node)
     total = spec_shape(input_spec(node, 7), rank=2)[1] * spec_shape(input_spec(node, 3), rank=4)[1]
     value_depth = positive_integer_attribute(node, "v_head_size", heads.depth)
     scores = dense_score_sizes(heads.tokens * heads.heads, total, heads.depth, value_depth)
@@ -305,7 +303,7 @@ def _rotary_cosine_constraint(node: Node) -> str:
     """Return what is wrong with the cosines, or "" if nothing is: half as many columns as elements
     of a head are rotated.
     """
-    dims, cosines = operand_shape(node, 0), operand_shape(node, 2)
+    dims, cosines = known_input_shape(node, 0), known_input_shape(node, 2)
     heads, rotated = (
         integer_attribute(node, "num_heads", 0),
         integer_attribute(node, "rotary_embedding_dim", 0),
@@ -314,12 +312,12 @@ def _rotary_cosine_constraint(node: Node) -> str:
         if rotated or not dims[2] % (2 * cosines[1] or 1):
             return ""
         return (
-            f"{operand_label(node, 2)} has {cosines[1]} at "
-            f"axis 1, and {operand_label(node, 0)} {dims[2]}"
+            f"{input_label(node, 2)} has {cosines[1]} at "
+            f"axis 1, and {input_label(node, 0)} {dims[2]}"
         )
     if len(dims) == 3 and dims[2] % heads:
         return (
-            f"{operand_label(node, 0)} has {dims[2]} at axis 2, which is not a multiple of "
+            f"{input_label(node, 0)} has {dims[2]} at axis 2, which is not a multiple of "
             f"{heads} heads"
         )
     depth = dims[3] if len(dims) == 4 else dims[2] // heads
@@ -327,7 +325,7 @@ def _rotary_cosine_constraint(node: Node) -> str:
     if cosines[1] in (needed, depth // 2):
         return ""
     return (
-        f"{operand_label(node, 2)} has {cosines[1]} at axis 1, but {needed} are needed for {depth}"
+        f"{input_label(node, 2)} has {cosines[1]} at axis 1, but {needed} are needed for {depth}"
     )
 
 
@@ -352,12 +350,10 @@ def _rotary_sections_constraint(node: Node) -> str:
     """Return why mrope_section does not divide the cosines among the three positions; "" if
     nothing is wrong.
     """
-    sections, cosines = ints(node, "mrope_section"), dims_of(node, 2)
+    sections, cosines = integer_list_or_none(node, "mrope_section"), input_shape(node, 2)
     if sections is None or cosines is None or (len(sections), sum(sections)) == (3, cosines[1]):
         return ""
-    return (
-        f"attribute 'mrope_section' is {sections}, but {operand_label(node, 2)} has {cosines[1]}"
-    )
+    return f"attribute 'mrope_section' is {sections}, but {input_label(node, 2)} has {cosines[1]}"
 
 
 # Positions: rotations of queries and keys, and biases of scores.
@@ -440,7 +436,7 @@ def relative_position_bucket_cost(node: Node) -> Cost:
     ),
     contracts=(0, 3),
 )
-def gated_relative_position_bias_cost(node: Node) -> Cost:
+def contrib_gated_position_bias_cost(node: Node) -> Cost:
     """Return the cost of GatedRelativePositionBias, (u * (r * eco_a - 1) + 2) * rel_pos, with
     gates u and r of each query.
 
@@ -457,5 +453,5 @@ def gated_relative_position_bias_cost(node: Node) -> Cost:
 
 def _rotary_batch_and_tokens(node: Node) -> Shape | None:
     """Return (batch, tokens) of the input of a rotary embedding, 3-D or 4-D; None if unknown."""
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     return None if dims is None else (dims[0], dims[1] if len(dims) == 3 else dims[2])

@@ -19,14 +19,14 @@ from crossflops.operators.access import (
     string_attribute,
 )
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.normalization import RMS, STANDARD, rms, standardization
+from crossflops.operators.normalization import RMS, STANDARD, rms_norm_cost, standardization_cost
 from crossflops.operators.operands import (
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    known_input_shape,
     rank_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
@@ -47,10 +47,10 @@ def _skip_shape_constraint(node: Node) -> str:
     """Return why the skip input does not have the input's last two sizes; "" if nothing
     is wrong.
     """
-    dims, skip = operand_shape(node, 0), operand_shape(node, 1)
+    dims, skip = known_input_shape(node, 0), known_input_shape(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
-    return f"{operand_label(node, 1)} does not end as {operand_label(node, 0)}"
+    return f"{input_label(node, 1)} does not end as {input_label(node, 0)}"
 
 
 @operator(
@@ -70,7 +70,7 @@ def skip_layer_normalization_cost(node: Node) -> Cost:
     """
     count, groups = _last_axis_groups(node)
     more = count * (1 + has_input(node, 3) + has_input(node, 4))
-    return standardization(count, groups) + Cost(muls=count, adds=more)
+    return standardization_cost(count, groups) + Cost(muls=count, adds=more)
 
 
 @operator(
@@ -87,7 +87,7 @@ def skip_simplified_normalization_cost(node: Node) -> Cost:
     over the last axis.
     """
     count, groups = _last_axis_groups(node)
-    return rms(count, groups, scaled=True) + Cost(adds=count * (1 + has_input(node, 3)))
+    return rms_norm_cost(count, groups, scaled=True) + Cost(adds=count * (1 + has_input(node, 3)))
 
 
 def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
@@ -99,7 +99,7 @@ def _embedding_norm_cost(node: Node, segments: int, mask: int) -> Cost:
     count = tokens * width
     summed = Cost(adds=count * (2 if has_input(node, segments) else 1))
     masked = Cost(adds=input_element_count(node, mask)) if has_output(node, 1) else ZERO
-    return summed + masked + standardization(count, tokens) + Cost(muls=1, adds=1) * count
+    return summed + masked + standardization_cost(count, tokens) + Cost(muls=1, adds=1) * count
 
 
 @operator(
@@ -132,7 +132,7 @@ def embed_layer_normalization_cost(node: Node) -> Cost:
             "input_ids[B,S] segment_ids[B,S] word[_,H] position[_,H] segment[_,H] gamma[H] "
             "beta[H] mask[B,S]"
         ),
-        single(*range(8, 18)),
+        single_number_constraint(*range(8, 18)),
     ),
 )
 def contrib_qembed_norm_cost(node: Node) -> Cost:
@@ -159,7 +159,7 @@ def group_norm_cost(node: Node) -> Cost:
     """
     dims = spec_shape(input_spec(node, 0), at_least=2)
     affine = Cost(muls=1, adds=1) + (SILU if integer_attribute(node, "activation", 0) else ZERO)
-    return standardization(
+    return standardization_cost(
         prod(dims), dims[0] * positive_integer_attribute(node, "groups")
     ) + affine * prod(dims)
 
@@ -179,20 +179,20 @@ def skip_group_norm_cost(node: Node) -> Cost:
 
 def _scale_group_constraint(node: Node) -> str:
     """Return why the last axis of X is not a multiple of the scale; "" if nothing is wrong."""
-    dims, scale = dims_of(node, 0), dims_of(node, 1)
+    dims, scale = input_shape(node, 0), input_shape(node, 1)
     count = None if scale is None else prod(scale)
     if not dims or not count or dims[-1] % count == 0:
         return ""
     return (
-        f"{operand_label(node, 0, 'X')} has {dims[-1]}, "
-        f"which is not a multiple of {operand_label(node, 1, 'scale')}"
+        f"{input_label(node, 0, 'X')} has {dims[-1]}, "
+        f"which is not a multiple of {input_label(node, 1, 'scale')}"
     )
 
 
 @operator(
     "GatedRMSNorm",
     f"{RMS}; m = n/n(scale); gate: n*(sigmoid, mul), silu: n muls more",
-    requires=(equal(0, 2), _scale_group_constraint),
+    requires=(equal_shapes_constraint(0, 2), _scale_group_constraint),
 )
 def contrib_gated_rms_cost(node: Node) -> Cost:
     """Return the cost of GatedRMSNorm: RMSNormalization of groups as long as the scale, times
@@ -203,27 +203,27 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
     count, width = input_element_count(node, 0), input_element_count(node, 1)
     groups = count // width if width else 0
     gate = SPECIAL if string_attribute(node, "activation", "silu") == "sigmoid" else SILU
-    return rms(count, groups, scaled=True) + (gate + MUL) * count
+    return rms_norm_cost(count, groups, scaled=True) + (gate + MUL) * count
 
 
 def _branch_scale_constraint(node: Node) -> str:
     """Return why X [..., C*H] and its scale do not fit C branches; "" if nothing is wrong."""
     dims, scale, count = (
-        dims_of(node, 0),
-        dims_of(node, 1),
+        input_shape(node, 0),
+        input_shape(node, 1),
         integer_attribute(node, "num_branches", 0),
     )
     if not dims or count <= 0:
         return ""
     if dims[-1] % count:
         return (
-            f"{operand_label(node, 0, 'X')} has {dims[-1]}, which is not a multiple of "
+            f"{input_label(node, 0, 'X')} has {dims[-1]}, which is not a multiple of "
             f"num_branches = {count}"
         )
     width = dims[-1] // count
     if scale in (None, (width,), (count * width,), (count, width)):
         return ""
-    return f"{operand_label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
+    return f"{input_label(node, 1, 'scale')} needs {width} numbers, or {count}x{width}"
 
 
 @operator(
@@ -237,7 +237,7 @@ def branchwise_rms_norm_cost(node: Node) -> Cost:
     """
     count, groups = _last_axis_groups(node)
     branches = _stream_branch_count(node) if integer_attribute(node, "num_branches", 0) else 1
-    return rms(count, groups * branches, scaled=has_input(node, 1))
+    return rms_norm_cost(count, groups * branches, scaled=has_input(node, 1))
 
 
 @operator(
@@ -258,23 +258,25 @@ def engram_gate_cost(node: Node) -> Cost:
     """
     count, rows = _last_axis_groups(node)
     row = Cost(divs=1, compares=4, specials=2, muls=1)
-    last = rms(count, rows, scaled=True) if has_output(node, 1) else ZERO
-    both = rms(count, rows, scaled=True) * 2
+    last = rms_norm_cost(count, rows, scaled=True) if has_output(node, 1) else ZERO
+    both = rms_norm_cost(count, rows, scaled=True) * 2
     return both + Cost(macs=count) + row * rows + MUL * count + last
 
 
 def _gate_shape_constraint(node: Node) -> str:
     """Return why the gate does not have one number per H numbers of X; "" if nothing is wrong."""
-    dims, gate = dims_of(node, 0), operand_shape(node, 2)
+    dims, gate = input_shape(node, 0), known_input_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
     return (
-        f"{operand_label(node, 2, 'gate')} needs the sizes "
-        f"of {operand_label(node, 0, 'X')}, and 1 at the last"
+        f"{input_label(node, 2, 'gate')} needs the sizes "
+        f"of {input_label(node, 0, 'X')}, and 1 at the last"
     )
 
 
-@operator("GatedAdd", "n*(mul, add)", requires=(equal(0, 1), _gate_shape_constraint))
+@operator(
+    "GatedAdd", "n*(mul, add)", requires=(equal_shapes_constraint(0, 1), _gate_shape_constraint)
+)
 def contrib_gated_add_cost(node: Node) -> Cost:
     """Return the cost of GatedAdd, X + Y * gate: a mul and an add per element."""
     return (MUL + ADD) * input_element_count(node, 0)

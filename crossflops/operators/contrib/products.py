@@ -21,30 +21,30 @@ from crossflops.operators.access import (
     spec_shape,
     string_attribute,
 )
-from crossflops.operators.contrib.elementwise import NAMED, named_activation_cost
+from crossflops.operators.contrib.elementwise import NAMED, activation_cost_by_name
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.matmul import (
     MATMUL,
     column_scale_constraint,
+    equal_inner_size_constraint,
     gemm_inner_size,
     gemm_output_shape,
     onnx_matmul_cost,
-    same_inner,
 )
-from crossflops.operators.normalization import rms, softmax_cost
+from crossflops.operators.normalization import rms_norm_cost, softmax_cost
 from crossflops.operators.operands import (
-    broadcast_to,
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    broadcast_to_constraint,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    known_input_shape,
     rank_constraint,
     shape_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL
-from crossflops.operators.quantization import dynamic_quantize_linear, requantize
+from crossflops.operators.quantization import dynamic_quantize_linear_cost, requantization_cost
 from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators
 
 operator = Operators(MICROSOFT, backward=FUSED)
@@ -61,11 +61,9 @@ def _product_column_constraint(*digits: int) -> Constraint:
         """
         dims = gemm_output_shape(node, second=3)
         for index in digits:
-            scale = dims_of(node, index)
+            scale = input_shape(node, index)
             if dims is not None and scale is not None and scale not in ((), (1,), dims[1:]):
-                return (
-                    f"{operand_label(node, index)} needs to be one number, or one for each column"
-                )
+                return f"{input_label(node, index)} needs to be one number, or one for each column"
         return ""
 
     return constraint
@@ -76,11 +74,11 @@ def _product_column_constraint(*digits: int) -> Constraint:
     "M*N*K MACs; zero points: n(A)+n(B) adds; C: M*N adds; requantize: M*N*(mul, round, add, "
     "2 compares), or M*N muls to a real output",
     requires=(
-        partial(same_inner, second=3),
-        single(1, 2, 7, 8),
+        partial(equal_inner_size_constraint, second=3),
+        single_number_constraint(1, 2, 7, 8),
         _product_column_constraint(4, 5),
-        equal(4, 5),
-        broadcast_to(6, partial(gemm_output_shape, second=3), "the product"),
+        equal_shapes_constraint(4, 5),
+        broadcast_to_constraint(6, partial(gemm_output_shape, second=3), "the product"),
     ),
     contracts=(0, 3),
 )
@@ -98,7 +96,7 @@ def qgemm_cost(node: Node) -> Cost:
         + (out if has_input(node, 6) else 0)
     )
     return Cost(macs=out * inner, adds=adds) + (
-        requantize(out) if has_input(node, 7) else MUL * out
+        requantization_cost(out) if has_input(node, 7) else MUL * out
     )
 
 
@@ -111,12 +109,12 @@ def _column_bias_constraint(index: int) -> Constraint:
         """Return why a bias does not have one number per column of the weight; "" if nothing is
         wrong.
         """
-        weight, bias = dims_of(node, 1), operand_shape(node, index)
+        weight, bias = input_shape(node, 1), known_input_shape(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
         return (
-            f"{operand_label(node, index, 'bias')} needs "
-            f"{weight[-1]} numbers for {operand_label(node, 1, 'B')}"
+            f"{input_label(node, index, 'bias')} needs "
+            f"{weight[-1]} numbers for {input_label(node, 1, 'B')}"
         )
 
     return constraint
@@ -160,7 +158,7 @@ def dynamic_quantize_matmul_cost(node: Node) -> Cost:
     )
     bias = out if has_input(node, 4) else 0
     return (
-        dynamic_quantize_linear(node)
+        dynamic_quantize_linear_cost(node)
         + onnx_matmul_cost(node)
         + Cost(adds=shifted + bias, muls=out)
     )
@@ -190,11 +188,11 @@ def _weight_blocks_constraint(node: Node) -> str:
         return f"attribute 'bits' is {bits}, but must be 2, 4 or 8"
     count = -(-depth // block)
     byte_count = -(-block * bits // 8)
-    packed, scales = dims_of(node, 1), dims_of(node, 2)
+    packed, scales = input_shape(node, 1), input_shape(node, 2)
     if packed is not None and packed != (width, count, byte_count):
-        return f"{operand_label(node, 1, 'B')} needs {width}x{count}x{byte_count} for K = {depth}"
+        return f"{input_label(node, 1, 'B')} needs {width}x{count}x{byte_count} for K = {depth}"
     if scales is not None and scales not in ((width * count,), (width, count)):
-        return f"{operand_label(node, 2, 'scales')} needs {width}x{count}, one for each block"
+        return f"{input_label(node, 2, 'scales')} needs {width}x{count}, one for each block"
     spec = node.inputs[3] if len(node.inputs) > 3 else None
     zeros = count if spec is None or "float" in spec.dtype else -(-count * bits // 8)
     return shape_constraint(3, lambda _: [(width * zeros,), (width, zeros)], "zero_points")(node)
@@ -252,11 +250,10 @@ def _bnb4_sizes_constraint(node: Node) -> str:
         positive_integer_attribute(node, "block_size"),
     )
     for index, least in ((1, -(-weights // 2)), (2, -(-weights // block))):
-        shape_ = dims_of(node, index)
+        shape_ = input_shape(node, index)
         if shape_ is not None and prod(shape_) < least:
             return (
-                f"{operand_label(node, index)} needs at "
-                f"least {least} elements for {weights} weights"
+                f"{input_label(node, index)} needs at least {least} elements for {weights} weights"
             )
     return ""
 
@@ -294,7 +291,7 @@ def _skip_norm_cost(node: Node, depth: int, skip: int, scale: int) -> Cost:
     """
     count, rows = input_element_count(node, 0), _product_row_count(node, depth)
     cost = Cost(adds=count if has_input(node, skip) else 0)
-    return cost + (rms(count, rows, scaled=True) if has_input(node, scale) else ZERO)
+    return cost + (rms_norm_cost(count, rows, scaled=True) if has_input(node, scale) else ZERO)
 
 
 @operator(
@@ -337,7 +334,7 @@ def matmul_nbits_mlp_cost(node: Node) -> Cost:
     rows = _product_row_count(node, depth)
     bias = rows * width * (has_input(node, 5) + has_input(node, 8))
     products = Cost(macs=rows, muls=1, adds=1) * (2 * depth * width) + Cost(adds=bias)
-    gated = (named_activation_cost(node, default="silu") + MUL) * (rows * width)
+    gated = (activation_cost_by_name(node, default="silu") + MUL) * (rows * width)
     return _skip_norm_cost(node, depth, skip=1, scale=2) + products + gated
 
 
@@ -505,9 +502,13 @@ def _expert_layers_constraint(node: Node) -> str:
     """
     if wrong := _router_rows_constraint(node):
         return wrong
-    data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 4)
+    data, first, second = (
+        known_input_shape(node, 0),
+        known_input_shape(node, 2),
+        known_input_shape(node, 4),
+    )
     if len(second) != 3:
-        return f"{operand_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
+        return f"{input_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
     hidden, count, is_first = data[-1], first[0], has_first_release_layout(node)
     inner = second[1] if is_first else second[2]
     wide = 2 * inner if _has_fused_swiglu_matrices(node) else inner
@@ -522,20 +523,19 @@ def _expert_layers_constraint(node: Node) -> str:
         (5, (count, hidden)),
         (6, (count, *third)),
     ):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         if dims is not None and dims != fitting:
-            return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+            return f"{input_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
     return ""
 
 
 def _router_rows_constraint(node: Node) -> str:
     """Return why the router does not have one row per token; "" if nothing is wrong."""
-    data, probs = dims_of(node, 0), dims_of(node, 1)
+    data, probs = input_shape(node, 0), input_shape(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
         return ""
     return (
-        f"{operand_label(node, 1, 'router_probs')} has "
-        f"{probs[0]} rows for {prod(data[:-1])} tokens"
+        f"{input_label(node, 1, 'router_probs')} has {probs[0]} rows for {prod(data[:-1])} tokens"
     )
 
 
@@ -620,7 +620,11 @@ def _expert_packing_constraint(node: Node) -> str:
     fc1 [E, F, H / pack], fc2 [E, H, I / pack], or in the first layout [E, H, F / pack] and [E, I,
     H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.
     """
-    data, first, second = operand_shape(node, 0), operand_shape(node, 2), operand_shape(node, 5)
+    data, first, second = (
+        known_input_shape(node, 0),
+        known_input_shape(node, 2),
+        known_input_shape(node, 5),
+    )
     pack = _weights_per_element(node)
     if len(second) != 3:
         return ""
@@ -635,12 +639,12 @@ def _expert_packing_constraint(node: Node) -> str:
         (3, (first[0], wide)),
         (6, (first[0], hidden)),
     ):
-        dims = dims_of(node, index)
+        dims = input_shape(node, index)
         rest = 3 if index in (3, 6) else len(fitting)
         if dims is not None and (dims[: len(fitting)] != fitting or len(dims) > rest):
-            return f"{operand_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
+            return f"{input_label(node, index)} needs to be {'x'.join(map(str, fitting))}"
     return (
-        f"{operand_label(node, 0)} has {hidden}, which is not a multiple of {pack}"
+        f"{input_label(node, 0)} has {hidden}, which is not a multiple of {pack}"
         if hidden % pack
         else ""
     )

@@ -37,18 +37,18 @@ from crossflops.operators.convolution_and_pooling import (
 from crossflops.operators.gradient import QUANTIZED
 from crossflops.operators.matmul import onnx_matmul_cost
 from crossflops.operators.movement import concat_inputs_problem
-from crossflops.operators.normalization import layer_normalization, softmax_cost
+from crossflops.operators.normalization import layer_normalization_cost, softmax_cost
 from crossflops.operators.operands import (
     axes_constraint,
     axis_constraint,
-    broadcasting,
-    dims_of,
+    broadcast_constraint_on,
+    first_problem_constraint,
     inner_axis_constraint,
-    joint,
-    operand_label,
+    input_label,
+    input_shape,
     rank_constraint,
     shape_constraint,
-    single,
+    single_number_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, COMPARE, GELU, MUL, SPECIAL
@@ -56,9 +56,9 @@ from crossflops.operators.quantization import (
     SCALES,
     STRAIGHT,
     STRAIGHT_BACK,
-    dequantize_linear,
-    quantize_linear,
-    requantize,
+    dequantize_linear_cost,
+    quantize_linear_cost,
+    requantization_cost,
 )
 from crossflops.operators.rule import MICROSOFT, NHWC, Formula, Operators
 
@@ -70,16 +70,16 @@ operator(
     "n(x)*(div, round, 2 compares); zero point: n(x) adds",
     requires=SCALES,
     backward=STRAIGHT,
-)(quantize_linear)
+)(quantize_linear_cost)
 operator(
     "DequantizeLinear",
     "n(x) muls; zero point: n(x) adds",
     operand=1,
     requires=SCALES,
     backward=STRAIGHT_BACK,
-)(dequantize_linear)
-operator("QuantizeWithOrder", "n(x)*(div, round, 2 compares)")(quantize_linear)
-operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear)
+)(dequantize_linear_cost)
+operator("QuantizeWithOrder", "n(x)*(div, round, 2 compares)")(quantize_linear_cost)
+operator("DequantizeWithOrder", "n(x) muls", operand=1)(dequantize_linear_cost)
 
 
 def dequantization_cost(node: Node, index: int, zero_point: int) -> Cost:
@@ -96,7 +96,10 @@ def quantization_cost(node: Node, zero_point: int) -> Cost:
     return Cost(divs=1, specials=1, compares=2, adds=int(has_input(node, zero_point)))
 
 
-_BINARY = (broadcasting(0, 3), *(rank_constraint(index, 0) for index in (1, 2, 4, 5, 6, 7)))
+_BINARY = (
+    broadcast_constraint_on(0, 3),
+    *(rank_constraint(index, 0) for index in (1, 2, 4, 5, 6, 7)),
+)
 
 _DEQUANTIZE = "n(X)*(mul; zero point: add)"
 _QUANTIZE = "n(Y)*(div, round, 2 compares; zero point: add)"
@@ -127,10 +130,12 @@ def qlinear_mul_cost(node: Node) -> Cost:
     """
     shifted = sum(input_element_count(node, i) for i in (0, 3) if has_input(node, i + 2))
     out = output_element_count(node)
-    return Cost(adds=shifted, muls=out) + requantize(out)
+    return Cost(adds=shifted, muls=out) + requantization_cost(out)
 
 
-@operator("MulInteger", "zero points: n(A)+n(B) adds; n(C) muls", requires=broadcasting(0, 2))
+@operator(
+    "MulInteger", "zero points: n(A)+n(B) adds; n(C) muls", requires=broadcast_constraint_on(0, 2)
+)
 def mul_integer_cost(node: Node) -> Cost:
     """Return the cost of MulInteger, (A - zA) * (B - zB): an add per element for each zero point,
     a mul per result.
@@ -157,7 +162,7 @@ def qlinear_formula(work: Cost, zero_point: int = 4) -> Formula:
     return formula
 
 
-_SCALES = single(1, 2, 3, 4)
+_SCALES = single_number_constraint(1, 2, 3, 4)
 operator("QLinearLeakyRelu", f"{_DEQUANTIZE}, n*(compare, mul), {_QUANTIZE}", requires=_SCALES)(
     qlinear_formula(COMPARE + MUL)
 )
@@ -169,7 +174,7 @@ operator("QLinearSigmoid", f"{_DEQUANTIZE}, n sigmoids, {_QUANTIZE}", requires=_
 @operator(
     "QLinearSoftmax",
     f"{_DEQUANTIZE}, n-m compares, n subs, n exps, n-m adds, n divs, {_QUANTIZE}",
-    requires=(axis_constraint(default=-1), single(1, 2, 3, 4)),
+    requires=(axis_constraint(default=-1), single_number_constraint(1, 2, 3, 4)),
 )
 def qlinear_softmax_cost(node: Node) -> Cost:
     """Return the cost of QLinearSoftmax: a Softmax between a dequantization and a quantization."""
@@ -187,7 +192,7 @@ def qlinear_softmax_cost(node: Node) -> Cost:
     "QLinearWhere",
     f"n(Z)*(mul, add), {_QUANTIZE} of Z",
     operand=1,
-    requires=(broadcasting(0, 1, 4), single(2, 3, 5, 6, 7, 8)),
+    requires=(broadcast_constraint_on(0, 1, 4), single_number_constraint(2, 3, 5, 6, 7, 8)),
 )
 def qlinear_where_cost(node: Node) -> Cost:
     """Return the cost of QLinearWhere: each chosen element of X or Y is dequantized and
@@ -203,7 +208,9 @@ def _qlinear_concat_constraint(node: Node) -> str:
     point.
     """
     scales = (index for index in range(len(node.inputs)) if index < 2 or index % 3 != 2)
-    return concat_inputs_problem(node, range(2, len(node.inputs), 3)) or single(*scales)(node)
+    return concat_inputs_problem(node, range(2, len(node.inputs), 3)) or single_number_constraint(
+        *scales
+    )(node)
 
 
 @operator(
@@ -219,9 +226,11 @@ def qlinear_concat_cost(node: Node) -> Cost:
     return (Cost(muls=1, adds=1) + quantization_cost(node, 1)) * output_element_count(node)
 
 
-_SCALARS = joint(*(rank_constraint(index, 0) for index in (1, 2, 3, 4)))
-_POOL = joint(_SCALARS, window_constraint(least=0), pooling_pads_constraint)
-_POOL_LAST = joint(_SCALARS, window_constraint(least=0, channels="last"), pooling_pads_constraint)
+_SCALARS = first_problem_constraint(*(rank_constraint(index, 0) for index in (1, 2, 3, 4)))
+_POOL = first_problem_constraint(_SCALARS, window_constraint(least=0), pooling_pads_constraint)
+_POOL_LAST = first_problem_constraint(
+    _SCALARS, window_constraint(least=0, channels="last"), pooling_pads_constraint
+)
 
 
 def _qlinear_pool_constraint(node: Node) -> str:
@@ -243,24 +252,24 @@ def qlinear_average_pool_cost(node: Node) -> Cost:
     The division by prod(k) is part of the factor.
     """
     summed = output_element_count(node) * (kernel_window_size(node) - 1)
-    return Cost(adds=summed + input_element_count(node) * has_input(node, 2)) + requantize(
-        output_element_count(node)
-    )
+    return Cost(
+        adds=summed + input_element_count(node) * has_input(node, 2)
+    ) + requantization_cost(output_element_count(node))
 
 
 @operator(
     "QLinearGlobalAveragePool",
     f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
-    requires=(rank_constraint(0, 3, least=True), single(1, 2, 3, 4)),
+    requires=(rank_constraint(0, 3, least=True), single_number_constraint(1, 2, 3, 4)),
 )
 def qlinear_global_average_pool_cost(node: Node) -> Cost:
     """Return the cost of QLinearGlobalAveragePool: the sum of each channel, an add for the zero
     point, requantized results.
     """
     summed = reduction_operation_count(input_element_count(node), output_element_count(node))
-    return Cost(adds=summed + input_element_count(node) * has_input(node, 2)) + requantize(
-        output_element_count(node)
-    )
+    return Cost(
+        adds=summed + input_element_count(node) * has_input(node, 2)
+    ) + requantization_cost(output_element_count(node))
 
 
 @operator(
@@ -300,17 +309,17 @@ def _block_gather_constraint(node: Node) -> str:
     scales have the sizes of the data, except for the number of blocks along quantize_axis;
     zero_points have those of the scales, packed as the data are.
     """
-    spec, scales = node.inputs[0], dims_of(node, 2)
+    spec, scales = node.inputs[0], input_shape(node, 2)
     if spec is None or spec.shape is None or scales is None:
         return ""
     if len(spec.shape) < 2:
-        return f"{operand_label(node, 0, 'data')} has rank {len(spec.shape)}, but needs at least 2"
+        return f"{input_label(node, 0, 'data')} has rank {len(spec.shape)}, but needs at least 2"
     packed = 8 // positive_integer_attribute(node, "bits", 4) if spec.dtype == "uint8" else 1
     unpacked = [*spec.shape[:-1], spec.shape[-1] * packed]
     index = integer_attribute(node, "quantize_axis", 1)
     unpacked[index] = -(-unpacked[index] // positive_integer_attribute(node, "block_size", 128))
     zeros = (*unpacked[:-1], -(-unpacked[-1] // packed))
-    return joint(
+    return first_problem_constraint(
         shape_constraint(2, lambda _: [tuple(unpacked)], "scales"),
         shape_constraint(3, lambda _: [zeros], "zero_points"),
     )(node)
@@ -337,7 +346,7 @@ def gather_block_quantized_cost(node: Node) -> Cost:
     return (MUL + shift) * output_element_count(node)
 
 
-_LAST = joint(
+_LAST = first_problem_constraint(
     sizes_constraint(
         "g=@group:1 x[N,...,g*I] x_scale?[1] x_zero_point?[1] w[g*P,I,...] w_scale?[g*P] "
         "w_zero_point?[g*P] y_scale?[1] y_zero_point?[1] B[g*P]"
@@ -352,7 +361,7 @@ def _channels_last_conv_constraint(node: Node) -> str:
     """
     if integer_attribute(node, "channels_last", 0):
         return _LAST(node)
-    return joint(*QLINEAR_CONV)(node)
+    return first_problem_constraint(*QLINEAR_CONV)(node)
 
 
 operator(
@@ -410,7 +419,7 @@ def contrib_qordered_norm_cost(node: Node) -> Cost:
     """
     bias = Cost(adds=input_element_count(node, 0) if has_input(node, 3) else 0)
     plain = msgspec.structs.replace(node, inputs=node.inputs[:1])
-    return layer_normalization(plain) + bias + (MUL + _ROUND) * output_element_count(node)
+    return layer_normalization_cost(plain) + bias + (MUL + _ROUND) * output_element_count(node)
 
 
 @operator(

@@ -25,15 +25,15 @@ from crossflops.operators.attention import linear_attention_recurrence_cost
 from crossflops.operators.gradient import FUSED
 from crossflops.operators.operands import (
     Shape,
-    dims_of,
-    equal,
-    operand_label,
-    operand_shape,
+    equal_shapes_constraint,
+    input_label,
+    input_shape,
+    known_input_shape,
     shape_constraint,
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
-from crossflops.operators.quantization import dynamic_quantize_linear
+from crossflops.operators.quantization import dynamic_quantize_linear_cost
 from crossflops.operators.recurrent import onnx_lstm_cost, recurrent_dimensions
 from crossflops.operators.rule import MICROSOFT, Operators, input_bound_exactness
 
@@ -74,14 +74,14 @@ def dynamic_quantize_lstm_cost(node: Node) -> Cost:
     layer = recurrent_dimensions(plain, gates=4)
     steps = spec_shape(input_spec(node, 0), rank=3)[0] * layer.directions
     state = msgspec.structs.replace(input_spec(node, 0), shape=(layer.unit_steps // (steps or 1),))
-    quantized = dynamic_quantize_linear(msgspec.structs.replace(node, inputs=(state,)))
+    quantized = dynamic_quantize_linear_cost(msgspec.structs.replace(node, inputs=(state,)))
     scaled = MUL * (2 * 4 * layer.unit_steps)
-    return onnx_lstm_cost(plain) + dynamic_quantize_linear(node) + quantized * steps + scaled
+    return onnx_lstm_cost(plain) + dynamic_quantize_linear_cost(node) + quantized * steps + scaled
 
 
 def _value_head_groups_constraint(node: Node) -> str:
     """Return why the value heads are not a multiple of the key heads; "" if nothing is wrong."""
-    query, key = operand_shape(node, 0), operand_shape(node, 1)
+    query, key = known_input_shape(node, 0), known_input_shape(node, 1)
     heads, kv_heads = (
         positive_integer_attribute(node, "q_num_heads"),
         positive_integer_attribute(node, "kv_num_heads"),
@@ -90,8 +90,7 @@ def _value_head_groups_constraint(node: Node) -> str:
     if depth and key[2] and key[2] % depth == 0 and kv_heads % (key[2] // depth) == 0:
         return ""
     return (
-        f"{operand_label(node, 1, 'key')} has {key[2]}, "
-        f"and {kv_heads} states share heads of {depth}"
+        f"{input_label(node, 1, 'key')} has {key[2]}, and {kv_heads} states share heads of {depth}"
     )
 
 
@@ -100,8 +99,8 @@ def _past_state_shapes(node: Node) -> Iterable[Shape] | None:
     is one; None if unknown.
     """
     query, value, window = (
-        dims_of(node, 0),
-        dims_of(node, 2),
+        input_shape(node, 0),
+        input_shape(node, 2),
         integer_attribute(node, "state_window", 0),
     )
     if query is None or value is None:
@@ -118,7 +117,7 @@ def _decay_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that the decay may have: per token one number for each state, or for each
     row of a state; None if unknown.
     """
-    query, kv_heads = dims_of(node, 0), positive_integer_attribute(node, "kv_num_heads")
+    query, kv_heads = input_shape(node, 0), positive_integer_attribute(node, "kv_num_heads")
     if query is None:
         return None
     depth = query[2] // positive_integer_attribute(node, "q_num_heads")
@@ -129,7 +128,7 @@ def _beta_shapes(node: Node) -> Iterable[Shape] | None:
     """Return the shapes that beta may have: per token one number for each state, or one for all;
     None if unknown.
     """
-    query = dims_of(node, 0)
+    query = input_shape(node, 0)
     if query is None:
         return None
     return [(*query[:2], positive_integer_attribute(node, "kv_num_heads")), (*query[:2], 1)]
@@ -167,7 +166,7 @@ def contrib_linear_attention_cost(node: Node) -> Cost:
     "GatedDeltaNet",
     f"{_LINEAR}; qk_l2_norm: n muls, n-m adds, m sqrts, n divs; qwen: n(decay)*(2 adds, 2 "
     "specials, mul), Hv exps; beta: n(beta) sigmoids",
-    requires=equal(0, 1),
+    requires=equal_shapes_constraint(0, 1),
 )
 def contrib_delta_net_cost(node: Node) -> Cost:
     """Return the cost of GatedDeltaNet: LinearAttention with a delta rule, and the normalization
@@ -219,13 +218,13 @@ def _gate_channel_constraint(node: Node) -> str:
     """Return why dt_bias or decay_scale does not have a number for each element of the last axis
     of a; "" if nothing is wrong.
     """
-    dims = dims_of(node, 0)
+    dims = input_shape(node, 0)
     for index in (1, 2):
-        factors = dims_of(node, index)
+        factors = input_shape(node, index)
         if dims and factors is not None and prod(factors) != dims[-1]:
             return (
-                f"{operand_label(node, index)} needs {dims[-1]} "
-                f"numbers for {operand_label(node, 0, 'a')}"
+                f"{input_label(node, index)} needs {dims[-1]} "
+                f"numbers for {input_label(node, 0, 'a')}"
             )
     return ""
 
@@ -233,7 +232,7 @@ def _gate_channel_constraint(node: Node) -> str:
 @operator(
     "LinearAttentionGate",
     "n(a)*(2 adds, exp, log, mul), n(b) sigmoids",
-    requires=(_gate_channel_constraint, equal(0, 3)),
+    requires=(_gate_channel_constraint, equal_shapes_constraint(0, 3)),
 )
 def linear_attention_gate_cost(node: Node) -> Cost:
     """Return the cost of LinearAttentionGate: decay_scale * softplus(a + dt_bias), and
@@ -253,19 +252,19 @@ def _causal_conv_constraint(node: Node) -> str:
     past_state [B, C, (k - 1) * dilation], behind a state_window where there is one.
     """
     dims, weight, dilation = (
-        dims_of(node, 0),
-        dims_of(node, 1),
+        input_shape(node, 0),
+        input_shape(node, 1),
         positive_integer_attribute(node, "dilation", 1),
     )
     indices = integer_attribute(node, "ndim", 1)
     for index, shape_ in ((0, dims), (1, weight)):
         if shape_ is not None and len(shape_) != indices + 2:
-            return f"{operand_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
+            return f"{input_label(node, index)} has rank {len(shape_)}, but needs {indices + 2}"
     if dims is None or weight is None:
         return ""
     channels = dims[-1] if integer_attribute(node, "channels_last", 0) else dims[1]
     if weight[:2] != (channels, 1):
-        return f"{operand_label(node, 1, 'weight')} needs one window for {channels} channels"
+        return f"{input_label(node, 1, 'weight')} needs one window for {channels} channels"
     if indices != 1:
         return ""
     window = integer_attribute(node, "state_window", 0)

@@ -15,9 +15,9 @@ from crossflops.ir.ledger import ZERO, Cost, Exactness
 from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.kernels.steps import required_argument
+from crossflops.operators.kernels.steps import call_argument
 from crossflops.operators.movement import DROPPED
-from crossflops.operators.normalization import softmax_back, softmax_cost
+from crossflops.operators.normalization import softmax_cost, softmax_gradient_cost
 
 FLASH = "https://github.com/Dao-AILab/flash-attention/blob/main/"
 _FLASH_2 = f"{FLASH}flash_attn/flash_attn_interface.py"
@@ -121,7 +121,7 @@ def attention_gradient(
     if not trainable.isdisjoint((query, key, bias)):
         cap = count if extras.capped else 0
         inner = Cost(macs=count * scores.value_depth, muls=2 * cap, adds=cap)
-        inner += softmax_back(count, scores.rows) + dropped
+        inner += softmax_gradient_cost(count, scores.rows) + dropped
     again = Cost(macs=scores.depth, muls=1, adds=1, specials=1)
     again += Cost(adds=extras.before_softmax.adds)
     return Gradient(work, inner=inner, recomputed=again * count)
@@ -422,7 +422,7 @@ declare_attention(
 # One query for each sequence, and keys in pages of a cache.
 
 
-def _paged_attention_lengths(call: OperatorCall) -> Lengths:
+def _cache_page_lengths(call: OperatorCall) -> Lengths:
     """Return the lengths of a paged attention: the recorded ones, or else the largest that are
     possible.
     """
@@ -430,22 +430,18 @@ def _paged_attention_lengths(call: OperatorCall) -> Lengths:
     recorded = _operand_values(call, "seq_lens")
     if recorded is not None:
         return _joint_lengths((1,) * sequences, recorded)
-    capacity = call.input("block_tables").shape[1] * int(required_argument(call, "block_size"))
+    capacity = call.input("block_tables").shape[1] * int(call_argument(call, "block_size"))
     keys = sequences * _attribute_at_most(call, "max_seq_len", capacity)
     return Lengths(keys, sequences, keys, known=False)
 
 
-def _paged_attention_exactness(call: OperatorCall) -> Exactness:
+def _cache_page_exactness(call: OperatorCall) -> Exactness:
     """Return "exact" if the lengths of a paged attention are recorded, else "bound"."""
-    return "exact" if _paged_attention_lengths(call).known else "bound"
+    return "exact" if _cache_page_lengths(call).known else "bound"
 
 
-@operator(
-    "_C::paged_attention_v1", backward="none", doubt=_paged_attention_exactness, source=_VLLM
-)
-@operator(
-    "_C::paged_attention_v2", backward="none", doubt=_paged_attention_exactness, source=_VLLM
-)
+@operator("_C::paged_attention_v1", backward="none", doubt=_cache_page_exactness, source=_VLLM)
+@operator("_C::paged_attention_v2", backward="none", doubt=_cache_page_exactness, source=_VLLM)
 def attention_of_pages(call: OperatorCall) -> Cost:
     """Count S scores: S*2D MACs, softmax, 1 mul per element of Q, K; ALiBi: S (mul, add).
 
@@ -453,6 +449,6 @@ def attention_of_pages(call: OperatorCall) -> Cost:
     """
     _, heads, depth = call.input("query").shape
     scores = ScoreSizes(
-        _paged_attention_lengths(call), heads, call.input("key_cache").shape[1], depth, depth
+        _cache_page_lengths(call), heads, call.input("key_cache").shape[1], depth, depth
     )
     return attention_cost(scores, ScoreExtras(sloped=call.has_input("alibi_slopes")))

@@ -18,8 +18,8 @@ from crossflops.operators.kernels.attention import (
 from crossflops.operators.kernels.steps import (
     KernelSteps,
     KernelTensor,
+    call_argument,
     register_kernel,
-    required_argument,
 )
 from crossflops.operators.pointwise import GELU_TANH, GELU_TANH_BACK
 
@@ -106,7 +106,7 @@ def rms_norm(call: OperatorCall, steps: KernelSteps) -> None:
 
 def _is_layer_norm(call: OperatorCall) -> bool:
     """Return whether the normalization of a call is LayerNorm, which subtracts the mean."""
-    return bool(required_argument(call, "normalization") == "LayerNorm")
+    return bool(call_argument(call, "normalization") == "LayerNorm")
 
 
 @register_kernel(
@@ -139,7 +139,7 @@ def layer_norm_mlp(call: OperatorCall, steps: KernelSteps) -> None:
     )
     weight = steps.operand(call, "fc1_weight")
     x = _record_linear_steps(steps, x, weight, _optional_operand(call, steps, "fc1_bias"))
-    activation = required_argument(call, "activation")
+    activation = call_argument(call, "activation")
     if activation == "swiglu":
         steps.pieces(x)
         half = (*x.shape[:-1], x.shape[-1] // 2)

@@ -12,8 +12,8 @@ from crossflops.operators.formula import OperatorCall
 from crossflops.operators.kernels.steps import (
     KernelSteps,
     KernelTensor,
+    call_argument,
     register_kernel,
-    required_argument,
 )
 
 _OPS = "https://github.com/fla-org/flash-linear-attention/tree/main/fla/ops"
@@ -45,7 +45,7 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     batch, length, heads, depth = call.input("q").shape
     states, wide = call.input("v").shape[2:]
     query, key = steps.operand(call, "q"), steps.operand(call, "k")
-    if _has_normalization_option(call) and required_argument(call, "use_qk_l2norm_in_kernel"):
+    if _has_normalization_option(call) and call_argument(call, "use_qk_l2norm_in_kernel"):
         query, key = _record_row_normalization(steps, query), _record_row_normalization(steps, key)
     query = steps.multiply(query, steps.constant(1))
     shared = heads, max(states // heads, 1)

@@ -12,7 +12,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.kernels.steps import required_argument
+from crossflops.operators.kernels.steps import call_argument
 
 _BITS = "https://github.com/bitsandbytes-foundation/bitsandbytes/blob/main/bitsandbytes/"
 _OPS = f"{_BITS}_ops.py"
@@ -101,7 +101,7 @@ def product_4bit(call: OperatorCall) -> Cost:
 
     A [..., K], B holds [N, K] in 4 bits, of which each is looked up and scaled.
     """
-    shape = required_argument(call, "shapeB")
+    shape = call_argument(call, "shapeB")
     return _product_with_bias(call, shape[1]) + Cost(muls=prod(shape))
 
 

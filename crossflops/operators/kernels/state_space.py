@@ -11,8 +11,8 @@ from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.kernels.steps import (
     KernelSteps,
     KernelTensor,
+    call_argument,
     register_kernel,
-    required_argument,
 )
 
 _MAMBA = "https://github.com/state-spaces/mamba/blob/main/mamba_ssm/ops/"
@@ -23,7 +23,7 @@ def _has_silu(call: OperatorCall) -> bool:
     """Return whether the call applies SiLU to its result."""
     if "silu_activation" in call.attributes:
         return bool(call.attributes["silu_activation"])
-    return required_argument(call, "activation") in ("silu", "swish")
+    return call_argument(call, "activation") in ("silu", "swish")
 
 
 @register_kernel(
@@ -122,7 +122,7 @@ def record_selective_scan_steps(
     )
     if call.has_input("delta_bias"):
         delta = steps.add(delta, steps.operand(call, "delta_bias", channels, 1))
-    if required_argument(call, "delta_softplus"):
+    if call_argument(call, "delta_softplus"):
         delta = steps.softplus(delta)
     decay_rates = steps.operand(call, "A", 1, channels, 1, states)
     decay = steps.exponential(steps.multiply(steps.view(delta, *delta.shape, 1), decay_rates))
@@ -182,10 +182,10 @@ def record_chunk_scan_steps(
     """
     batch, length, heads, width = x.shape
     groups, states = drive.shape[2:]
-    size = int(required_argument(call, "chunk_size"))
+    size = int(call_argument(call, "chunk_size"))
     if call.has_input("dt_bias"):
         step = steps.add(step, steps.operand(call, "dt_bias", heads))
-    if required_argument(call, "dt_softplus"):
+    if call_argument(call, "dt_softplus"):
         step = steps.softplus(step)
     rates = steps.multiply(step, steps.operand(call, "A", heads))
     state_carry = (batch, groups, heads // groups, width, states)

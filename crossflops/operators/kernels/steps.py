@@ -19,7 +19,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import reduction_operation_count
 from crossflops.operators.formula import Doubt, OperatorCall, operator
 from crossflops.operators.gradient import Gradient
-from crossflops.operators.normalization import rms, standardization
+from crossflops.operators.normalization import rms_norm_cost, standardization_cost
 from crossflops.operators.pointwise import SOFTPLUS, SWISH_BACK
 
 Shape: TypeAlias = tuple[int, ...]
@@ -203,10 +203,10 @@ class KernelSteps:
         elements, groups = x.numel, x.numel // x.shape[-1]
         means = 2 if subtracts_mean else 1
         if subtracts_mean:
-            self.work(standardization(elements, groups))
+            self.work(standardization_cost(elements, groups))
             self.work(Cost(muls=elements if scale else 0))
         else:
-            self.work(rms(elements, groups, scale is not None))
+            self.work(rms_norm_cost(elements, groups, scale is not None))
         self.work(Cost(adds=elements if bias else 0))
         combined = means * (elements + reduction_operation_count(elements, groups))
         back = Cost(muls=(4 if scale else 3) * elements, adds=combined, divs=means * groups)
@@ -261,7 +261,7 @@ def broadcast_shape(*shapes: Shape) -> Shape:
     return tuple(joined)
 
 
-def required_argument(call: OperatorCall, name: str) -> Any:
+def call_argument(call: OperatorCall, name: str) -> Any:
     """Return an argument of a call that is not a tensor. Raises UncountedCallError if it is
     unknown.
 

@@ -16,8 +16,8 @@ from crossflops.operators.kernels.steps import (
     KernelSteps,
     KernelTensor,
     Shape,
+    call_argument,
     register_kernel,
-    required_argument,
 )
 
 _VISION = "https://github.com/pytorch/vision/blob/main/torchvision/csrc/ops/cpu/"
@@ -69,7 +69,7 @@ def _record_fraction_distances(
 
 def _region_result_sizes(call: OperatorCall) -> tuple[int, int, int, int]:
     """Return (regions, rows, columns, channels) of the result of a region pooling."""
-    tall, wide = (int(required_argument(call, name)) for name in ("pooled_height", "pooled_width"))
+    tall, wide = (int(call_argument(call, name)) for name in ("pooled_height", "pooled_width"))
     return call.input("rois").shape[0], tall, wide, call.result.shape[1]
 
 
@@ -87,7 +87,7 @@ def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
     size, 2 divs for that of a cell. A row and a column of samples: mul, add, floor, 2 subs. A
     place: 4 muls. Regions have no gradient.
     """
-    ratio = int(required_argument(call, "sampling_ratio"))
+    ratio = int(call_argument(call, "sampling_ratio"))
     if ratio <= 0:
         raise call.uncounted(
             "if sampling_ratio is not above 0, the number of samples of a cell depends on data"
@@ -162,7 +162,7 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     batch, channels = call.input("input").shape[:2]
     outputs, depth, *window = call.input("weight").shape
     height, width = call.result.shape[2:]
-    groups, points = int(required_argument(call, "offset_groups")), prod(window)
+    groups, points = int(call_argument(call, "offset_groups")), prod(window)
     positions = batch, groups, 1, points, height, width
     offset = steps.pieces(steps.operand(call, "offset"))
     grid = steps.constant(1, 1, 1, points, height, width)
@@ -170,7 +170,7 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     samples = batch, groups, channels // groups, points, height, width
     field = steps.operand(call, "input")
     sampled = record_bilinear_samples(steps, field, rows, columns, positions, samples)
-    if required_argument(call, "use_mask"):
+    if call_argument(call, "use_mask"):
         sampled = steps.multiply(sampled, steps.operand(call, "mask", *positions))
     weight = steps.operand(call, "weight")
     shape = batch, outputs, height, width
@@ -239,9 +239,9 @@ def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
     offset_scale (2 muls, 2 adds), and has 4 weights; then a weight of its own: mask
     [N, h, w, G*K], or a part of offset_mask. DCNv3 computes the softmax over its mask before.
     """
-    points = int(required_argument(call, "kernel_h")) * int(required_argument(call, "kernel_w"))
-    points -= 1 if required_argument(call, "remove_center") else 0
-    groups, depth = (int(required_argument(call, name)) for name in ("group", "group_channels"))
+    points = int(call_argument(call, "kernel_h")) * int(call_argument(call, "kernel_w"))
+    points -= 1 if call_argument(call, "remove_center") else 0
+    groups, depth = (int(call_argument(call, name)) for name in ("group", "group_channels"))
     batch, height, width = call.result.shape[:3]
     positions = batch, height, width, groups, points, 1
     scale = steps.constant(1)
