@@ -25,7 +25,7 @@ from crossflops.operators.operands import (
     known_input_shape,
     sizes_constraint,
 )
-from crossflops.operators.rule import PREVIEW, Operators, input_bound_exactness
+from crossflops.operators.rule import PREVIEW, OperandProblem, Operators, input_bound_exactness
 
 operator = Operators()
 
@@ -80,7 +80,7 @@ def _head_dimensions_of_input(node: Node, index: int) -> tuple[int, ...]:
     return batch, heads, length, hidden // heads
 
 
-def _key_sharing_constraint(node: Node) -> str:
+def _key_sharing_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the heads, or "" if nothing is: the query heads must be a multiple
     of the key heads.
     """
@@ -99,7 +99,7 @@ def _key_sharing_constraint(node: Node) -> str:
     )
 
 
-def _attention_mask_constraint(node: Node) -> str:
+def _attention_mask_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with attn_mask, or "" if nothing is: it must broadcast to the scores,
     but may have fewer keys.
     """
@@ -235,7 +235,7 @@ def flex_attention_cost(node: Node) -> Cost:
     return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
 
 
-def _rotary_cache_constraint(node: Node) -> str:
+def _rotary_cache_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the caches of cosines and sines, or "" if they fit the positions.
 
     Checks cos_cache and sin_cache: [M, R / 2] with position_ids [B, S], otherwise [B, S, R / 2].
@@ -298,7 +298,7 @@ def onnx_rotary_embedding_cost(node: Node) -> Cost:
     return Cost(muls=4, adds=2) * pairs
 
 
-def _decay_constraint(node: Node) -> str:
+def _decay_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the decay, or "" if nothing is: per token one number for each key
     head, or for each key element.
     """
@@ -312,7 +312,7 @@ def _decay_constraint(node: Node) -> str:
     return f"{input_label(node, 4, 'decay')} needs {heads} or {key[-1]} numbers for each token"
 
 
-def _beta_constraint(node: Node) -> str:
+def _beta_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with beta, or "" if nothing is: per token one number for each key head,
     or one for all heads.
     """

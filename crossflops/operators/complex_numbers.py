@@ -29,12 +29,19 @@ from crossflops.operators.gradient import (
 )
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.operands import input_label, known_input_shape
-from crossflops.operators.rule import TORCH, TORCH_PAGES, Formula, Operators, estimate_exactness
+from crossflops.operators.rule import (
+    TORCH,
+    TORCH_PAGES,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators(TORCH)
 
 
-def _inner_size_problem(node: Node, first: int) -> str:
+def _inner_size_problem(node: Node, first: int) -> OperandProblem:
     """Return why the inner sizes of two complex matrices differ (inputs `first` and the next one);
     "" if they are equal.
 
@@ -50,14 +57,14 @@ def _inner_size_problem(node: Node, first: int) -> str:
     )
 
 
-def _complex_inner_constraint(node: Node) -> str:
+def _complex_inner_constraint(node: Node) -> OperandProblem:
     """Return why the inner sizes of the two factors of a complex product differ; "" if they are
     equal.
     """
     return _inner_size_problem(node, 0)
 
 
-def _addmm_inner_size_constraint(node: Node) -> str:
+def _addmm_inner_size_constraint(node: Node) -> OperandProblem:
     """Return why the inner sizes of the factors of beta * C + alpha * A B differ, inputs C, A, B;
     "" if they are equal.
     """

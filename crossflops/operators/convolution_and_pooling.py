@@ -45,6 +45,7 @@ from crossflops.operators.pointwise import SWISH_BACK
 from crossflops.operators.quantization import requantization_cost
 from crossflops.operators.rule import (
     Constraint,
+    OperandProblem,
     Operators,
     constant_macs_unless_varying,
     estimate_exactness,
@@ -77,7 +78,7 @@ def window_constraint(
     `least` 0 a window may be larger than its padded data, and the result empty.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the window does not fit into the data; "" if nothing is wrong."""
         shape = known_input_shape(node, data)
         if len(shape) < 3:
@@ -117,7 +118,9 @@ def _kernel_extents(node: Node, weight: int | None) -> Shape | None:
     return None if shape is None else shape[2:]
 
 
-def _window_size_problem(node: Node, data: int, sizes: _Sizes, index: int, before: int) -> str:
+def _window_size_problem(
+    node: Node, data: int, sizes: _Sizes, index: int, before: int
+) -> OperandProblem:
     """Return the message that the window is longer than the padded data along the spatial axis
     `index`.
     """
@@ -134,17 +137,19 @@ def _has_auto_pad(node: Node) -> bool:
     return string_attribute(node, "auto_pad", "NOTSET") != "NOTSET"
 
 
-def _spatial_attribute_problem(node: Node, data: int, weight: int | None, digits: int) -> str:
+def _spatial_attribute_problem(
+    node: Node, data: int, weight: int | None, spatial_axes: int
+) -> OperandProblem:
     """Return why the weight or an attribute of the window does not have one number per spatial
     axis; "" if nothing is wrong.
     """
     shape = None if weight is None else input_shape(node, weight)
-    if weight is not None and shape is not None and len(shape) != digits + 2:
+    if weight is not None and shape is not None and len(shape) != spatial_axes + 2:
         has = f"{input_label(node, weight)} has rank {len(shape)}"
-        return f"{has}, but {digits + 2} is needed for {input_label(node, data)}"
+        return f"{has}, but {spatial_axes + 2} is needed for {input_label(node, data)}"
     for name, needed in (
-        ("kernel_shape", digits), ("strides", digits), ("dilations", digits), ("pads", 2 * digits),
-        ("output_padding", digits),
+        ("kernel_shape", spatial_axes), ("strides", spatial_axes), ("dilations", spatial_axes), ("pads", 2 * spatial_axes),
+        ("output_padding", spatial_axes),
     ):  # fmt: skip
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:
@@ -211,7 +216,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     attributes, the result is unknown.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why data and weight do not fit a transposed convolution; "" if nothing
         is wrong.
         """
@@ -234,7 +239,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
     return constraint
 
 
-def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
+def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> OperandProblem:
     """Return why the result of a transposed convolution would be empty along an axis; "" if
     nothing is wrong.
     """
@@ -261,7 +266,7 @@ def _conv_transpose_problem(node: Node, data: int, sizes: _Sizes) -> str:
     return ""
 
 
-def non_empty_pooling_constraint(node: Node, data: int = 0) -> str:
+def non_empty_pooling_constraint(node: Node, data: int = 0) -> OperandProblem:
     """Return why the data of a pooling are empty along another axis than the batch; "" if nothing
     is wrong.
     """
@@ -273,7 +278,7 @@ def non_empty_pooling_constraint(node: Node, data: int = 0) -> str:
     )
 
 
-def pooling_pads_constraint(node: Node) -> str:
+def pooling_pads_constraint(node: Node) -> OperandProblem:
     """Return why a pad of a pooling is not smaller than its window; "" if nothing is wrong.
 
     A larger one would make a window that covers pads alone.
@@ -412,7 +417,7 @@ def qlinear_conv_cost(node: Node) -> Cost:
     )
 
 
-def _offsets_constraint(node: Node) -> str:
+def _offsets_constraint(node: Node) -> OperandProblem:
     """Return why offsets and mask do not fit a deformable convolution; "" if nothing is wrong.
 
     Checks offsets [N, G*prod(k)*d, o...] and a mask [N, G*prod(k), o...], with G offset groups.
@@ -528,7 +533,7 @@ def deform_conv_cost(node: Node) -> Cost:
     return _conv_weight_cost(node, weight=1, bias=3) + sampled
 
 
-def _conv_state_constraint(node: Node) -> str:
+def _conv_state_constraint(node: Node) -> OperandProblem:
     """Return why the past state does not fit a causal convolution; "" if nothing is wrong.
 
     Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,

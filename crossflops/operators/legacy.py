@@ -8,7 +8,7 @@ from crossflops.operators.gradient import elementwise_backward, movement_backwar
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.operands import input_label, input_shape, integer_list_or_none
 from crossflops.operators.pointwise import ADD, COMPARE, MUL, formula_per_output_element
-from crossflops.operators.rule import EXTINCT, Constraint, Operators
+from crossflops.operators.rule import EXTINCT, Constraint, OperandProblem, Operators
 
 operator = Operators()
 dropped = partial(operator, page=EXTINCT)
@@ -29,7 +29,7 @@ def declare_legacy_pointwise(
     )(formula_per_output_element(work))
 
 
-def _image_bias_constraint(node: Node) -> str:
+def _image_bias_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of ImageScaler, or "" if nothing is: a bias for each
     channel of [N, C, H, W].
     """
@@ -58,7 +58,7 @@ declare_legacy_pointwise(
 declare_legacy_pointwise("ThresholdedRelu", COMPARE, "X > alpha ? X : 0", COMPARE)
 
 
-def _crop_border_constraint(node: Node) -> str:
+def _crop_border_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Crop, or "" if nothing is: four borders inside the
     image [N, C, H, W].
     """

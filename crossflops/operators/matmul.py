@@ -38,6 +38,7 @@ from crossflops.operators.quantization import requantization_cost
 from crossflops.operators.rule import (
     Constraint,
     Exactness,
+    OperandProblem,
     Operators,
     constant_macs_unless_varying,
 )
@@ -45,7 +46,7 @@ from crossflops.operators.rule import (
 operator = Operators()
 
 
-def equal_inner_size_constraint(node: Node, first: int = 0, second: int = 1) -> str:
+def equal_inner_size_constraint(node: Node, first: int = 0, second: int = 1) -> OperandProblem:
     """Return why the inner sizes K of two factors differ; "" if they are equal."""
     for index in (first, second):
         shape = input_shape(node, index)
@@ -144,7 +145,7 @@ def column_scale_constraint(weight: int, *digits: int) -> Constraint:
     In onnxruntime's own operators N numbers belong to one matrix. A vector is one column.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each column of the weight; "" if
         nothing is wrong.
         """
@@ -169,7 +170,7 @@ def row_scale_constraint(data: int, *digits: int) -> Constraint:
     each row.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each row of the data; "" if
         nothing is wrong.
         """
@@ -241,7 +242,7 @@ def einsum_exactness(node: Node) -> Exactness:
     return "estimate" if len(node.inputs) > 2 else "exact"
 
 
-def einsum_labels_constraint(node: Node) -> str:
+def einsum_labels_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Einsum, or "" if nothing is: a label has one size
     (or 1), an operand one label per axis.
     """

@@ -34,7 +34,7 @@ from crossflops.operators.operands import (
     shapes_of_inputs,
 )
 from crossflops.operators.pointwise import COMPARE, formula_per_output_element
-from crossflops.operators.rule import ML, Exactness, Operators
+from crossflops.operators.rule import ML, Exactness, OperandProblem, Operators
 
 FITTED = "scikit-learn fits it without gradients"
 operator = Operators(ML, backward=FITTED)
@@ -98,7 +98,7 @@ def post_transform_cost(node: Node, rows: int, columns: int) -> Cost:
     return Cost(specials=rows * columns)
 
 
-def _scaler_length_constraint(node: Node) -> str:
+def _scaler_length_constraint(node: Node) -> OperandProblem:
     """Return why offset or scale has neither one number nor one for each feature; "" if nothing is
     wrong.
     """
@@ -161,7 +161,7 @@ def normalizer_cost(node: Node) -> Cost:
 # Operators that look up, move or name values. What yields maps moves nothing that has a size.
 
 
-def _equal_rows_constraint(node: Node) -> str:
+def _equal_rows_constraint(node: Node) -> OperandProblem:
     """Return why the inputs of FeatureVectorizer do not have the same number of rows; "" if
     nothing is wrong.
     """
@@ -216,7 +216,7 @@ def _linear_scores_cost(node: Node, scores: int) -> Cost:
     return Cost(macs=scores * columns, adds=adds) * input_row_count(node)
 
 
-def _linear_coefficients_constraint(node: Node) -> str:
+def _linear_coefficients_constraint(node: Node) -> OperandProblem:
     """Return why the coefficients of a linear model do not fit its features; "" if nothing is
     wrong.
     """
@@ -228,7 +228,7 @@ def _linear_coefficients_constraint(node: Node) -> str:
     return f"{has}, but there are {count} coefficients for {columns} columns of scores"
 
 
-def _class_labels_constraint(node: Node) -> str:
+def _class_labels_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the labels, or "" if nothing is: one for each column of scores."""
     columns = list_attribute_length(node, "intercepts")
     names = class_label_count(node, "classlabels_ints", "classlabels_strings")
@@ -302,7 +302,7 @@ def svm_probability_exactness(node: Node) -> Exactness:
     return "estimate" if list_attribute_length(node, "prob_a") else "exact"
 
 
-def _support_vectors_constraint(node: Node) -> str:
+def _support_vectors_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the support vectors, or "" if nothing is: as many features as a
     row.
     """
@@ -530,7 +530,7 @@ def tree_ensemble_exactness(node: Node) -> Exactness:
     return "exact" if even and forest.shallow == forest.deep else "bound"
 
 
-def _tree_features_constraint(node: Node) -> str:
+def _tree_features_constraint(node: Node) -> OperandProblem:
     """Return why a tree reads a feature that X does not have; "" if nothing is wrong."""
     dims = known_input_shape(node, 0)
     requested = node.attrs.get("nodes_featureids")

@@ -38,7 +38,14 @@ from crossflops.operators.operands import (
     single_number_constraint,
     sizes_constraint,
 )
-from crossflops.operators.rule import ADDED, Constraint, Exactness, Facts, Operators
+from crossflops.operators.rule import (
+    ADDED,
+    Constraint,
+    Exactness,
+    Facts,
+    OperandProblem,
+    Operators,
+)
 
 operator = Operators(backward=movement_backward)
 MOVED = "0: data movement"
@@ -99,7 +106,7 @@ declare_movement("Identity", traffic="alias", keeps=True)
 declare_movement("BitCast", since=26, traffic="alias", backward=no_gradient)
 
 
-def reshape_constraint(node: Node) -> str:
+def reshape_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Reshape, or "" if nothing is: the new shape has as
     many elements as the data.
     """
@@ -129,7 +136,7 @@ def reshape_constraint(node: Node) -> str:
     return "" if fixed == prod(shape) else _element_count_problem(node, target, prod(shape))
 
 
-def _element_count_problem(node: Node, target: Shape, elements: int) -> str:
+def _element_count_problem(node: Node, target: Shape, elements: int) -> OperandProblem:
     """Return the message that this number of elements does not fill the target shape."""
     return (
         f"{input_label(node, 0)} has {elements} elements, "
@@ -146,14 +153,14 @@ declare_movement("Reshape", rank_constraint(1, 1), reshape_constraint, traffic="
 declare_movement("Flatten", axis_constraint(default=1, last=True), traffic="alias", keeps=True)
 
 
-def concat_constraint(node: Node) -> str:
+def concat_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Concat, or "" if nothing is: equal ranks, and
     equal sizes except along `axis`.
     """
     return concat_inputs_problem(node, range(len(node.inputs)))
 
 
-def concat_inputs_problem(node: Node, indices: range) -> str:
+def concat_inputs_problem(node: Node, indices: range) -> OperandProblem:
     """Return why the inputs at these indices cannot be joined along the attribute `axis`; "" if
     nothing is wrong.
     """
@@ -182,7 +189,7 @@ def concat_inputs_problem(node: Node, indices: range) -> str:
 declare_movement("Concat", concat_constraint, keeps=True)
 
 
-def split_constraint(node: Node) -> str:
+def split_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Split, or "" if nothing is: the parts, one per
     result, add up to the axis.
 
@@ -210,7 +217,7 @@ def split_constraint(node: Node) -> str:
 declare_movement("Split", rank_constraint(1, 1), split_constraint, keeps=True)
 
 
-def split_to_sequence_constraint(node: Node) -> str:
+def split_to_sequence_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of SplitToSequence, or "" if nothing is: the lengths
     add up to the axis.
     """
@@ -235,7 +242,7 @@ def split_to_sequence_constraint(node: Node) -> str:
 declare_movement("SplitToSequence", split_to_sequence_constraint, since=11, traffic="view")
 
 
-def transpose_constraint(node: Node) -> str:
+def transpose_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with Transpose, or "" if nothing is. It requires that `perm` names each
     axis once.
     """
@@ -251,7 +258,7 @@ def transpose_constraint(node: Node) -> str:
 declare_movement("Transpose", transpose_constraint, keeps=True)
 
 
-def squeeze_constraint(node: Node) -> str:
+def squeeze_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with Squeeze, or "" if nothing is: the removed axes have the size 1."""
     shape, axes = input_shape(node, 0), known_axes(node, 1)
     if shape is None or axes is None:
@@ -267,7 +274,7 @@ def squeeze_constraint(node: Node) -> str:
 declare_movement("Squeeze", rank_constraint(1, 1), squeeze_constraint, traffic="alias", keeps=True)
 
 
-def unsqueeze_constraint(node: Node) -> str:
+def unsqueeze_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with Unsqueeze, or "" if nothing is: the new axes are axes of the
     result, each named once.
     """
@@ -288,7 +295,7 @@ declare_movement(
 )
 
 
-def expand_constraint(node: Node) -> str:
+def expand_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Expand, or "" if nothing is: data and shape
     broadcast.
     """
@@ -307,14 +314,14 @@ def expand_constraint(node: Node) -> str:
 declare_movement("Expand", expand_constraint, since=8, keeps=True, backward=sum_of_copies_backward)
 
 
-def tile_constraint(node: Node) -> str:
+def tile_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Tile, or "" if nothing is: one number of
     repetitions for each axis.
     """
     return _axis_list_length_problem(node, 1) if node.op.since >= 6 else ""
 
 
-def _axis_list_length_problem(node: Node, index: int) -> str:
+def _axis_list_length_problem(node: Node, index: int) -> OperandProblem:
     """Return why the input at this index does not have one number for each axis of the data; "" if
     nothing is wrong.
     """
@@ -328,7 +335,7 @@ def _axis_list_length_problem(node: Node, index: int) -> str:
 declare_movement("Tile", tile_constraint, keeps=True, backward=sum_of_copies_backward)
 
 
-def pad_constraint(node: Node) -> str:
+def pad_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Pad, or "" if nothing is: two numbers for each
     axis, or for each one in `axes`.
     """
@@ -351,7 +358,7 @@ def pad_constraint(node: Node) -> str:
     return f"{count} pads are given for {input_label(node, 0)}, but {due} are needed, {needed}"
 
 
-def _pad_mirror_problem(node: Node, shape: Shape) -> str:
+def _pad_mirror_problem(node: Node, shape: Shape) -> OperandProblem:
     """Return why Pad cannot fill its pads with elements of the data, since an axis is too short;
     "" if nothing is wrong.
     """
@@ -388,7 +395,7 @@ declare_movement(
 )
 
 
-def slice_constraint(node: Node) -> str:
+def slice_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the starts, ends or axes of Slice; "" if nothing is wrong."""
     shape = input_shape(node, 0)
     lengths = {index: input_shape(node, index) for index in (1, 2, 3, 4)}
@@ -413,7 +420,7 @@ def slice_constraint(node: Node) -> str:
 declare_movement("Slice", slice_constraint, traffic="gather", keeps=True)
 
 
-def gather_constraint(node: Node) -> str:
+def gather_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Gather, or "" if nothing is: `axis` is an axis of
     the data, indices are in it.
     """
@@ -428,7 +435,7 @@ declare_movement(
 )
 
 
-def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> str:
+def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> OperandProblem:
     """Return why known indices (input `position`) are out of range for an axis of this size; "" if
     nothing is wrong.
     """
@@ -443,7 +450,7 @@ def _gather_index_problem(node: Node, position: int, size: int, axis: int) -> st
     return ""
 
 
-def gather_elements_constraint(node: Node) -> str:
+def gather_elements_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with GatherElements or ScatterElements, or "" if nothing is: indices of
     the data's rank, no longer except along `axis`.
     """
@@ -472,7 +479,7 @@ declare_movement(
 )
 
 
-def gather_nd_constraint(node: Node) -> str:
+def gather_nd_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with GatherND, or "" if nothing is: each row of indices selects along
     axes behind batch_dims.
     """
@@ -498,7 +505,7 @@ declare_movement(
 )
 
 
-def scatter_nd_constraint(node: Node) -> str:
+def scatter_nd_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with ScatterND, or "" if nothing is: updates of the shape
     indices.shape[:-1] + data.shape[indices.shape[-1]:].
     """
@@ -519,7 +526,7 @@ def scatter_nd_constraint(node: Node) -> str:
     )
 
 
-def scatter_elements_constraint(node: Node) -> str:
+def scatter_elements_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with ScatterElements, or "" if nothing is: indices as for
     GatherElements, and as many updates.
     """
@@ -532,7 +539,7 @@ def scatter_elements_constraint(node: Node) -> str:
 declare_movement("Scatter", scatter_elements_constraint, since=9)
 
 
-def depth_to_space_constraint(node: Node) -> str:
+def depth_to_space_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with DepthToSpace, or "" if nothing is: blocksize squared divides the
     channels of [N, C, H, W].
     """
@@ -542,7 +549,7 @@ def depth_to_space_constraint(node: Node) -> str:
 declare_movement("DepthToSpace", depth_to_space_constraint, keeps=True)
 
 
-def space_to_depth_constraint(node: Node) -> str:
+def space_to_depth_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with SpaceToDepth, or "" if nothing is: blocksize divides H and W of
     [N, C, H, W].
     """
@@ -552,7 +559,7 @@ def space_to_depth_constraint(node: Node) -> str:
 declare_movement("SpaceToDepth", space_to_depth_constraint, keeps=True)
 
 
-def _divisibility_problem(node: Node, divisors: dict[int, int]) -> str:
+def _divisibility_problem(node: Node, divisors: dict[int, int]) -> OperandProblem:
     """Return why a size of the 4-D input is not a multiple of its divisor (by axis); "" if nothing
     is wrong.
     """
@@ -566,7 +573,7 @@ def _divisibility_problem(node: Node, divisors: dict[int, int]) -> str:
     return ""
 
 
-def reverse_sequence_constraint(node: Node) -> str:
+def reverse_sequence_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with ReverseSequence, or "" if nothing is: one length for each index of
     the batch axis.
     """
@@ -585,7 +592,7 @@ def reverse_sequence_constraint(node: Node) -> str:
 declare_movement("ReverseSequence", reverse_sequence_constraint, since=10)
 
 
-def compress_constraint(node: Node) -> str:
+def compress_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with Compress, or "" if nothing is: a list of conditions, and an axis
     of the data.
     """
@@ -600,7 +607,7 @@ def compress_constraint(node: Node) -> str:
 declare_movement("Compress", compress_constraint, since=9, traffic="gather")
 
 
-def max_unpool_constraint(node: Node) -> str:
+def max_unpool_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with MaxUnpool, or "" if nothing is: an index for each element, and an
     output that is large enough.
     """
@@ -647,7 +654,7 @@ def _unpool_extents(node: Node, shape: Shape) -> Shape:
     )
 
 
-def crop_pad_constraint(node: Node) -> str:
+def crop_pad_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with CenterCropPad, or "" if nothing is: a size for each axis, or for
     each one in `axes`.
     """
@@ -671,7 +678,7 @@ def crop_pad_constraint(node: Node) -> str:
 declare_movement("CenterCropPad", crop_pad_constraint, since=18)
 
 
-def tensor_scatter_constraint(node: Node) -> str:
+def tensor_scatter_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with TensorScatter, or "" if nothing is: the update has the cache's
     sizes, and is no longer along `axis`.
     """

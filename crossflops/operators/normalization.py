@@ -35,7 +35,7 @@ from crossflops.operators.operands import (
     known_input_shape,
     sizes_constraint,
 )
-from crossflops.operators.rule import ADDED, EXTINCT, Operators
+from crossflops.operators.rule import ADDED, EXTINCT, OperandProblem, Operators
 
 operator = Operators()
 
@@ -131,7 +131,7 @@ def _instance_norm_backward(node: Node, requested: OperandPositions, _forward: C
 _CHANNELS = sizes_constraint("X[N,C,...] scale[C] B[C] mean[C] var[C]")
 
 
-def batch_norm_constraint(node: Node) -> str:
+def batch_norm_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands, or "" if nothing is: a number per channel, or per
     element with spatial = 0.
     """
@@ -194,7 +194,7 @@ def rms_norm_cost(count: int, groups: int, scaled: bool) -> Cost:
     )
 
 
-def norm_scale_constraint(node: Node) -> str:
+def norm_scale_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with scale or bias, or "" if nothing is: each must broadcast to the
     shape of X.
     """
@@ -277,7 +277,7 @@ def _last_axes_groups(node: Node) -> tuple[int, int]:
     return prod(dims), prod(dims[: axis_attribute_index(node, len(dims), -1)])
 
 
-def _group_norm_constraint(node: Node) -> str:
+def _group_norm_constraint(node: Node) -> OperandProblem:
     """Return why groups, scale or bias do not fit the channels; "" if nothing is wrong.
 
     Checks that num_groups divides the channels, and that scale and bias have one number for each
@@ -380,7 +380,7 @@ def mean_variance_normalization_cost(node: Node) -> Cost:
     )
 
 
-def _lrn_size_constraint(node: Node) -> str:
+def _lrn_size_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with LRN, or "" if nothing is: `size` is odd, so that both sides have
     as many channels.
     """

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from crossflops.ir.graph import Node
 from crossflops.operators.access import integer_attribute
-from crossflops.operators.rule import Constraint
+from crossflops.operators.rule import Constraint, OperandProblem
 
 Shape = tuple[int, ...]
 Ranks = int | Sequence[int]
@@ -78,7 +78,7 @@ def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]
     """
     right: set[Hashable] = set()
 
-    def find_problem(node: Node) -> str:
+    def find_problem(node: Node) -> OperandProblem:
         """Return what is wrong with a node ("" if nothing is); remember the key of a node that
         passed.
         """
@@ -203,7 +203,7 @@ def _parse_axis_term(word: str) -> _Term | None:
     return _Term(factor, tuple(item for item in factors if not item.isdecimal()), or_one)
 
 
-def _pattern_problem(pattern: _Pattern, node: Node) -> str:
+def _pattern_problem(pattern: _Pattern, node: Node) -> OperandProblem:
     """Return why the shapes of a node do not match a pattern of sizes; "" if nothing is wrong."""
     bound: dict[str, _BoundSize] = {}
     for symbol, attribute, default in pattern.attributes:
@@ -219,7 +219,7 @@ def _pattern_problem(pattern: _Pattern, node: Node) -> str:
 
 def _operand_pattern_problem(
     node: Node, operand: _Operand, shape: Shape, bound: dict[str, _BoundSize]
-) -> str:
+) -> OperandProblem:
     """Return why the shape of an operand does not match its pattern, "" if it does; record sizes
     of new symbols in `bound`.
     """
@@ -238,7 +238,7 @@ def _operand_pattern_problem(
     return ""
 
 
-def _rank_problem(node: Node, operand: _Operand, needed: int) -> str:
+def _rank_problem(node: Node, operand: _Operand, needed: int) -> OperandProblem:
     """Return the message that an operand does not have the `needed` number of axes."""
     shown = input_label(node, operand.place, operand.name)
     least = "at least " if operand.open else ""
@@ -248,7 +248,7 @@ def _rank_problem(node: Node, operand: _Operand, needed: int) -> str:
 
 def _axis_pattern_problem(
     node: Node, operand: _Operand, axis: int, term: _Term, bound: dict[str, _BoundSize]
-) -> str:
+) -> OperandProblem:
     """Return why an axis contradicts its pattern, "" if it does not; record the size of a new
     symbol in `bound`.
     """
@@ -283,7 +283,7 @@ def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = Fals
     """
     ranks = (asked,) if isinstance(asked, int) else tuple(asked)
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operand does not have an accepted rank; "" if nothing is wrong."""
         shape = input_shape(node, index)
         if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
@@ -299,7 +299,7 @@ def single_number_constraint(*indices: int) -> Constraint:
     vector of length 1.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which operand is not one number; "" if nothing is wrong."""
         for index in indices:
             shape = input_shape(node, index)
@@ -313,7 +313,7 @@ def single_number_constraint(*indices: int) -> Constraint:
 def equal_shapes_constraint(*indices: int) -> Constraint:
     """Return a constraint which requires that these operands have the same shape."""
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which operand does not have the shape of the first one; "" if nothing
         is wrong.
         """
@@ -341,7 +341,7 @@ def shape_constraint(
     (None: any shape).
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operand has none of the fitting shapes; "" if nothing is wrong."""
         shape = input_shape(node, index)
         options = None if shape is None else fitting(node)
@@ -353,7 +353,7 @@ def shape_constraint(
     return constraint
 
 
-def all_inputs_broadcast_constraint(node: Node) -> str:
+def all_inputs_broadcast_constraint(node: Node) -> OperandProblem:
     """Return why the operands do not broadcast to one shape as in numpy; "" if nothing
     is wrong.
     """
@@ -368,14 +368,14 @@ def broadcast_constraint_on(*indices: int, without: int = 0) -> Constraint:
     `without` axes excepted.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operands do not broadcast; "" if nothing is wrong."""
         return _inputs_broadcast_problem(node, indices, without)
 
     return constraint
 
 
-def _inputs_broadcast_problem(node: Node, indices: Sequence[int], without: int) -> str:
+def _inputs_broadcast_problem(node: Node, indices: Sequence[int], without: int) -> OperandProblem:
     """Return why the inputs at these indices do not broadcast, without their last `without` axes;
     "" if nothing is wrong.
     """
@@ -396,7 +396,7 @@ def _inputs_broadcast_problem(node: Node, indices: Sequence[int], without: int) 
 
 def _broadcast_problem(
     node: Node, index: int, axis: int, size: int, owner: int, other: int
-) -> str:
+) -> OperandProblem:
     """Return the message that the size of one axis of an input does not broadcast with that of
     another input.
     """
@@ -411,7 +411,7 @@ def broadcast_to_constraint(
     `name` is for messages.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the operand does not broadcast to the target shape; "" if nothing
         is wrong.
         """
@@ -443,7 +443,7 @@ def axis_constraint(
     or one behind its last axis).
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the attribute is no axis of the operand; "" if nothing is wrong."""
         shape = input_shape(node, index)
         if shape is None or (default is None and name not in node.attrs):
@@ -453,7 +453,9 @@ def axis_constraint(
     return constraint
 
 
-def axis_range_problem(node: Node, position: int, index: int = 0, last: bool = False) -> str:
+def axis_range_problem(
+    node: Node, position: int, index: int = 0, last: bool = False
+) -> OperandProblem:
     """Return why `position` is no axis of an operand; "" if it is one."""
     rank_ = len(input_shape(node, index) or ())
     if -rank_ <= position < rank_ + last:
@@ -475,7 +477,7 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
     of the operand `index`.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which of the given axes is no axis of the operand; "" if nothing is wrong."""
         shape, provided = input_shape(node, index), known_axes(node, input_index, name)
         if shape is None or provided is None:
@@ -496,7 +498,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
     batches broadcast.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the two factors do not fit; "" if nothing is wrong."""
         a, b = input_shape(node, first), input_shape(node, second)
         for index, shape in ((first, a), (second, b)):
@@ -523,7 +525,7 @@ def inner_axis_constraint(first: int = 0, second: int = 1) -> Constraint:
 def first_problem_constraint(*constraints: Constraint) -> Constraint:
     """Return a constraint that reports the first problem which one of these constraints finds."""
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return the first problem that one of the constraints finds; "" if none finds one."""
         return next((wrong for constraint in constraints if (wrong := constraint(node))), "")
 
@@ -536,7 +538,7 @@ def constraint_by_rank(index: int, options: Mapping[int, Constraint]) -> Constra
     """
     wrong = rank_constraint(index, tuple(options))
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return the problem that the constraint for this rank finds; "" if it finds none."""
         shape = input_shape(node, index)
         return "" if shape is None else options.get(len(shape), wrong)(node)

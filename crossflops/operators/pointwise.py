@@ -32,7 +32,13 @@ from crossflops.operators.operands import (
     rank_constraint,
     single_number_constraint,
 )
-from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
+from crossflops.operators.rule import (
+    Constraint,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators()
 
@@ -55,7 +61,7 @@ def formula_per_output_element(work: Cost) -> Formula:
     return formula
 
 
-def pointwise_constraint(node: Node) -> str:
+def pointwise_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands, or "" if nothing is: they broadcast as in numpy
     (since version 7; 8 if variadic).
     """

@@ -7,7 +7,7 @@ from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import has_input, input_element_count, integer_attribute
 from crossflops.operators.gradient import QUANTIZED, first_operand_backward
 from crossflops.operators.operands import input_label, known_input_shape
-from crossflops.operators.rule import Operators
+from crossflops.operators.rule import OperandProblem, Operators
 
 operator = Operators()
 
@@ -19,7 +19,7 @@ def requantization_cost(count: int) -> Cost:
     return Cost(muls=1, specials=1, adds=1, compares=2) * count
 
 
-def scale_shape_constraint(node: Node) -> str:
+def scale_shape_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the scales, or "" if nothing is: one for all, one per index along
     `axis`, or one per block along it.
     """
@@ -45,7 +45,7 @@ def scale_shape_constraint(node: Node) -> str:
     return f"{has}, but {input_label(node, 1)} does not have one scale for each, or one for all"
 
 
-def _zero_point_constraint(node: Node) -> str:
+def _zero_point_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the zero points, or "" if nothing is: one for each scale."""
     scale, zero = known_input_shape(node, 1), known_input_shape(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:

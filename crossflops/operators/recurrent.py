@@ -16,7 +16,13 @@ from crossflops.operators.access import (
 from crossflops.operators.gradient import Backward, Gradient, OperandPositions
 from crossflops.operators.operands import input_label, known_input_shape, sizes_constraint
 from crossflops.operators.pointwise import FUNCTIONS
-from crossflops.operators.rule import ConstantPart, Constraint, Operators, input_bound_exactness
+from crossflops.operators.rule import (
+    ConstantPart,
+    Constraint,
+    OperandProblem,
+    Operators,
+    input_bound_exactness,
+)
 
 operator = Operators()
 
@@ -86,14 +92,14 @@ def _recurrent_constraint(gates: int) -> Constraint:
         for x, h in (("T,B", "D,B"), ("B,T", "B,D"))
     )
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why a shape is wrong in the node's layout; "" if nothing is wrong."""
         return second(node) if integer_attribute(node, "layout", 0) else first(node)
 
     return constraint
 
 
-def _direction_constraint(node: Node) -> str:
+def _direction_constraint(node: Node) -> OperandProblem:
     """Return why W does not have one direction, or two if the layer is bidirectional; "" if
     nothing is wrong.
     """

@@ -35,7 +35,13 @@ from crossflops.operators.operands import (
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, COMPARE, DIV, MUL, SPECIAL
-from crossflops.operators.rule import Constraint, Formula, Operators, estimate_exactness
+from crossflops.operators.rule import (
+    Constraint,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators()
 
@@ -112,7 +118,7 @@ declare_reduction(
 )
 
 
-def _non_empty_axis_constraint(node: Node) -> str:
+def _non_empty_axis_constraint(node: Node) -> OperandProblem:
     """Return why the axis of a search for extremes is empty; "" if nothing is wrong."""
     dims, index = known_input_shape(node, 0), integer_attribute(node, "axis", 0)
     if dims[index]:
@@ -138,7 +144,7 @@ def cumulative_formula(work: Cost) -> Formula:
     return formula
 
 
-def _axis_input_constraint(node: Node) -> str:
+def _axis_input_constraint(node: Node) -> OperandProblem:
     """Return why the axis in input 1 is no axis of the data; "" if nothing is wrong or it is
     unknown.
     """
@@ -173,7 +179,7 @@ def _log2_rounded_up(count: int) -> int:
     return max((count - 1).bit_length(), 1)
 
 
-def _largest_k_constraint(node: Node) -> str:
+def _largest_k_constraint(node: Node) -> OperandProblem:
     """Return why k is larger than the searched axis; "" if nothing is wrong or k is unknown."""
     dims, largest = known_input_shape(node, 0), node.values.get(1, ())
     index = integer_attribute(node, "axis", -1)
@@ -279,7 +285,7 @@ def scatter_cost(node: Node) -> Cost:
     return _REDUCTIONS[reduction] * input_element_count(node, 2)
 
 
-def _image_blocks_constraint(node: Node) -> str:
+def _image_blocks_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the input [N, C*prod(block), L], or "" if nothing is: L is the
     number of block positions.
     """

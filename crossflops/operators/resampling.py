@@ -38,6 +38,7 @@ from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
     Exactness,
+    OperandProblem,
     Operators,
     estimate_exactness,
     upper_bound_exactness,
@@ -55,7 +56,7 @@ def resize_exactness(node: Node) -> Exactness:
     return "estimate" if integer_attribute(node, "antialias", 0) else "exact"
 
 
-def resize_scales_constraint(node: Node) -> str:
+def resize_scales_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with scales or sizes, or "" if nothing is: one of both, with a number
     for each axis (or each in `axes`).
     """
@@ -150,7 +151,7 @@ def _tap_sum_cost(taps: int) -> Cost:
     return Cost(muls=taps, adds=taps - 1)
 
 
-def _non_empty_samples_constraint(node: Node) -> str:
+def _non_empty_samples_constraint(node: Node) -> OperandProblem:
     """Return why the sampled data are empty; "" if nothing is wrong."""
     dims = known_input_shape(node, 0)
     if 0 not in dims[2:]:
@@ -225,7 +226,7 @@ def grid_sample_cost(node: Node) -> Cost:
     return scaled + _tap_sum_cost((2 * _REACH[mode]) ** dims) * output_element_count(node)
 
 
-def _affine_theta_constraint(node: Node) -> str:
+def _affine_theta_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with theta, or "" if nothing is: [N, 2, 3] for a size of 4 numbers, [N,
     3, 4] for one of 5.
     """

@@ -18,8 +18,10 @@ from crossflops.operators.gradient import NOT_YET, Backward
 Formula: TypeAlias = Callable[[Node], Cost]
 ConstantPart: TypeAlias = Callable[[Node, frozenset[int], Cost], Cost]
 F = TypeVar("F", bound=Formula)
-# What is wrong with the operands of a node, in one line, or "": `crossflops.operators.operands`.
-Constraint: TypeAlias = Callable[[Node], str]
+# What is wrong with the operands of a node, in one line; "" if nothing is wrong.
+OperandProblem: TypeAlias = str
+# A function that finds a problem of a node: `crossflops.operators.operands`.
+Constraint: TypeAlias = Callable[[Node], OperandProblem]
 Traffic: TypeAlias = Literal["touch", "view", "alias", "gather"]
 Exactness: TypeAlias = Literal["exact", "bound", "estimate"]
 

@@ -31,7 +31,13 @@ from crossflops.operators.operands import (
     rank_constraint,
     single_number_constraint,
 )
-from crossflops.operators.rule import MICROSOFT, Formula, Operators, estimate_exactness
+from crossflops.operators.rule import (
+    MICROSOFT,
+    Formula,
+    OperandProblem,
+    Operators,
+    estimate_exactness,
+)
 
 operator = Operators()
 
@@ -49,7 +55,7 @@ def fft_cost(length: int, real: bool) -> Cost:
 _KINDS = {1: "real", 2: "complex"}
 
 
-def _number_axis_constraint(node: Node) -> str:
+def _number_axis_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the input, or "" if nothing is: its last axis has size 1 (real) or
     2 (complex).
     """
@@ -133,7 +139,7 @@ def _transform_axis(node: Node, dims: tuple[int, ...]) -> int:
     return len(dims) - 2
 
 
-def _frame_length_constraint(node: Node) -> str:
+def _frame_length_constraint(node: Node) -> OperandProblem:
     """Return why the lengths of frame and window do not fit the signal; "" if nothing is wrong."""
     signal, window_, length = input_shape(node, 0), input_shape(node, 2), node.values.get(3)
     frame = length[0] if length else window_[0] if window_ else None

@@ -20,7 +20,7 @@ from crossflops.operators.operands import (
     single_number_constraint,
     sizes_constraint,
 )
-from crossflops.operators.rule import TRAINING, Constraint, Operators
+from crossflops.operators.rule import TRAINING, Constraint, OperandProblem, Operators
 
 operator = Operators()
 
@@ -40,7 +40,7 @@ def _optimizer_constraint(kinds: int) -> Constraint:
     groups) have one shape.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the inputs of the optimizer do not have equal shapes per tensor; "" if
         nothing is wrong.
         """
@@ -109,7 +109,7 @@ def onnx_adam_cost(node: Node) -> Cost:
     return Cost(muls=7 + post, adds=5, specials=1, divs=1) * _optimizer_element_count(node, 4)
 
 
-def _loss_targets_constraint(node: Node) -> str:
+def _loss_targets_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the target, or "" if nothing is: one for each position of the
     input [N, C, d...].
     """

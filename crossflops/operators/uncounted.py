@@ -13,14 +13,14 @@ from crossflops.operators.operands import (
     integer_list_or_none,
     single_number_constraint,
 )
-from crossflops.operators.rule import MICROSOFT, TRAINING, Operators
+from crossflops.operators.rule import MICROSOFT, TRAINING, OperandProblem, Operators
 
 operator = Operators()
 
 _CONTROL = "the node itself costs nothing; its body is counted for each iteration"
 
 
-def scan_axes_constraint(node: Node) -> str:
+def scan_axes_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Scan, or "" if nothing is: scanned inputs are
     equally long along their scan axes.
     """

@@ -34,6 +34,7 @@ from crossflops.operators.rule import (
     MICROSOFT,
     Constraint,
     Exactness,
+    OperandProblem,
     Operators,
     upper_bound_exactness,
 )
@@ -202,7 +203,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
 
     checked = shape_constraint(locations.mask, fitting, "the mask")
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why the shape of the mask is wrong; "" if nothing is wrong."""
         mask = input_shape(node, locations.mask)
         square = mask is not None and len(mask) == 4 and locations is _SELF
@@ -229,7 +230,7 @@ def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
     return shape_constraint(locations.attention_bias, fitting, "attention_bias")
 
 
-def _head_division_constraint(node: Node) -> str:
+def _head_division_constraint(node: Node) -> OperandProblem:
     """Return why the widths of Q, K and V do not divide into the heads; "" if nothing is wrong."""
     heads, weights = positive_integer_attribute(node, "num_heads"), known_input_shape(node, 1)
     if len(weights) != 2:
@@ -263,7 +264,7 @@ def _has_hidden_sizes(node: Node) -> bool:
     return bool(node.attrs.get("qkv_hidden_sizes"))
 
 
-def _attention_past_constraint(node: Node) -> str:
+def _attention_past_constraint(node: Node) -> OperandProblem:
     """Return why the past keys [2, B, N, P, D] do not have the number and width of the key heads;
     "" if nothing is wrong.
     """
@@ -422,7 +423,7 @@ _KEYS = {
 }
 
 
-def _key_value_sizes_constraint(node: Node) -> str:
+def _key_value_sizes_constraint(node: Node) -> OperandProblem:
     """Return why keys and values do not fit the queries of a multi-head attention; "" if nothing
     is wrong.
     """
@@ -432,7 +433,7 @@ def _key_value_sizes_constraint(node: Node) -> str:
     return "" if key is None else _KEYS.get(len(key), _key_rank_problem)(node)
 
 
-def _key_rank_problem(node: Node) -> str:
+def _key_rank_problem(node: Node) -> OperandProblem:
     """Return the message that the key must have rank 3, 4 or 5."""
     return (
         f"{input_label(node, 1, 'key')} has rank "
@@ -440,7 +441,7 @@ def _key_rank_problem(node: Node) -> str:
     )
 
 
-def _whole_head_widths_constraint(node: Node) -> str:
+def _whole_head_widths_constraint(node: Node) -> OperandProblem:
     """Return why the widths of query, key and value do not divide into the heads; "" if nothing is
     wrong.
     """
@@ -456,7 +457,7 @@ def _whole_head_widths_constraint(node: Node) -> str:
     return ""
 
 
-def _qkv_bias_constraint(node: Node) -> str:
+def _qkv_bias_constraint(node: Node) -> OperandProblem:
     """Return why the bias is not one vector for query, key and value together; "" if nothing is
     wrong.
     """
@@ -533,7 +534,7 @@ def multi_head_attention_cost(node: Node, locations: AttentionInputIndices = _MU
     return biased + attention_score_cost(scores, _score_addend_count(node, locations))
 
 
-def _equal_value_width_constraint(node: Node) -> str:
+def _equal_value_width_constraint(node: Node) -> OperandProblem:
     """Return why the values of a decoder are not as wide as its queries; "" if nothing
     is wrong.
     """

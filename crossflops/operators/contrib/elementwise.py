@@ -57,7 +57,7 @@ from crossflops.operators.pointwise import (
 )
 from crossflops.operators.reduction import unique_cost
 from crossflops.operators.resampling import SAMPLED, grid_sample_cost
-from crossflops.operators.rule import MICROSOFT, Operators, estimate_exactness
+from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators, estimate_exactness
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -88,7 +88,7 @@ operator(
 )(grid_sample_cost)
 
 
-def _window_unfold_constraint(node: Node) -> str:
+def _window_unfold_constraint(node: Node) -> OperandProblem:
     """Return why an axis is shorter than the windows that unfold it; "" if nothing is wrong."""
     dims, index, extent = (
         known_input_shape(node, 0),
@@ -146,7 +146,7 @@ def all_finite_cost(node: Node) -> Cost:
     return Cost(compares=sum(input_element_count(node, i) for i in range(len(node.inputs))))
 
 
-def _pool_mask_constraint(node: Node) -> str:
+def _pool_mask_constraint(node: Node) -> OperandProblem:
     """Return why the mask of MaxpoolWithMask does not have the sizes of the data; "" if nothing is
     wrong.
     """

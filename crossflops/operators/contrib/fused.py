@@ -67,6 +67,7 @@ from crossflops.operators.rule import (
     NHWC,
     Constraint,
     Formula,
+    OperandProblem,
     Operators,
     estimate_exactness,
     upper_bound_exactness,
@@ -84,7 +85,7 @@ _CONV = "n(Y)*(C/group)*prod(k) MACs; B: n(Y) adds"
 _ACTIVATION = "; activation: n(Y)"
 
 
-def _conv_addend_constraint(node: Node) -> str:
+def _conv_addend_constraint(node: Node) -> OperandProblem:
     """Return why the added input Z of a fused convolution does not have Y's shape; "" if nothing
     is wrong.
     """
@@ -93,7 +94,7 @@ def _conv_addend_constraint(node: Node) -> str:
     )(node)
 
 
-def _nhwc_conv_constraint(node: Node) -> str:
+def _nhwc_conv_constraint(node: Node) -> OperandProblem:
     """Return why the weight of NhwcConv does not fit; "" if nothing is wrong.
 
     It is [M, C/group, k...] in its schema, but [M, k..., C/group] in real files.
@@ -157,7 +158,7 @@ def matmul_inner_size(node: Node) -> int:
     return dims[0] if integer_attribute(node, "transBatchA", 0) else dims[-2]
 
 
-def matmul_operands_constraint(node: Node) -> str:
+def matmul_operands_constraint(node: Node) -> OperandProblem:
     """Return why the factors of a fused product have different K or batches; "" if nothing is
     wrong.
     """
@@ -170,7 +171,7 @@ def matmul_operands_constraint(node: Node) -> str:
     return MATMUL(msgspec.structs.replace(node, inputs=tuple(operands)))
 
 
-def _matmul_batch_constraint(node: Node) -> str:
+def _matmul_batch_constraint(node: Node) -> OperandProblem:
     """Return why the factors with transposed batches differ in rank or are not 3-D; "" if nothing
     is wrong.
     """

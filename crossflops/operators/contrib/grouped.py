@@ -42,6 +42,7 @@ from crossflops.operators.operands import (
 from crossflops.operators.pointwise import MUL
 from crossflops.operators.rule import (
     MICROSOFT,
+    OperandProblem,
     Operators,
     estimate_exactness,
     upper_bound_exactness,
@@ -136,7 +137,7 @@ def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch
     return cache * (has_input(node, 12) + has_input(node, 13))
 
 
-def _head_groups_constraint(node: Node) -> str:
+def _head_groups_constraint(node: Node) -> OperandProblem:
     """Return why the query heads do not divide into one group per key head; "" if nothing is
     wrong.
 
@@ -165,7 +166,7 @@ def _head_groups_constraint(node: Node) -> str:
     return ""
 
 
-def _past_heads_constraint(node: Node) -> str:
+def _past_heads_constraint(node: Node) -> OperandProblem:
     """Return why past keys do not fit the query heads or the present keys; "" if nothing is wrong.
 
     Past heads are as deep as those of the query, and past and new keys add up to all keys.
@@ -299,7 +300,7 @@ def _position_ids_shapes(node: Node) -> Iterable[Shape] | None:
     return None if tokens is None else [tokens, (1,), ()]
 
 
-def _rotary_cosine_constraint(node: Node) -> str:
+def _rotary_cosine_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the cosines, or "" if nothing is: half as many columns as elements
     of a head are rotated.
     """
@@ -346,7 +347,7 @@ def _triple_position_ids_shapes(node: Node) -> Iterable[Shape] | None:
     return None if tokens is None or packed else [(3, *tokens)]
 
 
-def _rotary_sections_constraint(node: Node) -> str:
+def _rotary_sections_constraint(node: Node) -> OperandProblem:
     """Return why mrope_section does not divide the cosines among the three positions; "" if
     nothing is wrong.
     """

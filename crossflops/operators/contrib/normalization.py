@@ -30,7 +30,7 @@ from crossflops.operators.operands import (
     sizes_constraint,
 )
 from crossflops.operators.pointwise import ADD, MUL, SILU, SPECIAL
-from crossflops.operators.rule import MICROSOFT, Operators
+from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -43,7 +43,7 @@ def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
     return prod(dims), prod(dims[:-1])
 
 
-def _skip_shape_constraint(node: Node) -> str:
+def _skip_shape_constraint(node: Node) -> OperandProblem:
     """Return why the skip input does not have the input's last two sizes; "" if nothing
     is wrong.
     """
@@ -177,7 +177,7 @@ def skip_group_norm_cost(node: Node) -> Cost:
     )
 
 
-def _scale_group_constraint(node: Node) -> str:
+def _scale_group_constraint(node: Node) -> OperandProblem:
     """Return why the last axis of X is not a multiple of the scale; "" if nothing is wrong."""
     dims, scale = input_shape(node, 0), input_shape(node, 1)
     count = None if scale is None else prod(scale)
@@ -206,7 +206,7 @@ def contrib_gated_rms_cost(node: Node) -> Cost:
     return rms_norm_cost(count, groups, scaled=True) + (gate + MUL) * count
 
 
-def _branch_scale_constraint(node: Node) -> str:
+def _branch_scale_constraint(node: Node) -> OperandProblem:
     """Return why X [..., C*H] and its scale do not fit C branches; "" if nothing is wrong."""
     dims, scale, count = (
         input_shape(node, 0),
@@ -263,7 +263,7 @@ def engram_gate_cost(node: Node) -> Cost:
     return both + Cost(macs=count) + row * rows + MUL * count + last
 
 
-def _gate_shape_constraint(node: Node) -> str:
+def _gate_shape_constraint(node: Node) -> OperandProblem:
     """Return why the gate does not have one number per H numbers of X; "" if nothing is wrong."""
     dims, gate = input_shape(node, 0), known_input_shape(node, 2)
     if not dims or gate == (*dims[:-1], 1):

@@ -45,7 +45,7 @@ from crossflops.operators.operands import (
 )
 from crossflops.operators.pointwise import ADD, MUL
 from crossflops.operators.quantization import dynamic_quantize_linear_cost, requantization_cost
-from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, Operators
+from crossflops.operators.rule import MICROSOFT, Constraint, Exactness, OperandProblem, Operators
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -55,7 +55,7 @@ def _product_column_constraint(*digits: int) -> Constraint:
     for each column.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return which scale has neither one number nor one for each column; "" if nothing is
         wrong.
         """
@@ -105,7 +105,7 @@ def _column_bias_constraint(index: int) -> Constraint:
     shape.
     """
 
-    def constraint(node: Node) -> str:
+    def constraint(node: Node) -> OperandProblem:
         """Return why a bias does not have one number per column of the weight; "" if nothing is
         wrong.
         """
@@ -177,7 +177,7 @@ def _product_row_count(node: Node, depth: int) -> int:
 _PACKED_BITS = (2, 4, 8)  # matmul_nbits.cc of onnxruntime takes no others
 
 
-def _weight_blocks_constraint(node: Node) -> str:
+def _weight_blocks_constraint(node: Node) -> OperandProblem:
     """Return why packed weights and their block scales do not fit; "" if nothing is wrong."""
     depth, width = positive_integer_attribute(node, "K"), positive_integer_attribute(node, "N")
     block, bits = (
@@ -237,7 +237,7 @@ def matmul_nbits_cost(node: Node) -> Cost:
     return Cost(macs=rows, muls=1, adds=1) * (depth * width) + Cost(adds=bias)
 
 
-def _bnb4_sizes_constraint(node: Node) -> str:
+def _bnb4_sizes_constraint(node: Node) -> OperandProblem:
     """Return why the sizes of a bitsandbytes 4-bit product do not fit; "" if nothing is wrong.
 
     Checks that A ends in K (in N where B is not transposed), and that B and absmax are large
@@ -496,7 +496,7 @@ def _expert_bias_count(node: Node, sizes: Experts) -> int:
     return sum(w for w, i in zip(widths, indices.biases, strict=True) if has_input(node, i))
 
 
-def _expert_layers_constraint(node: Node) -> str:
+def _expert_layers_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the shapes of router and experts, or "" if they fit the tokens in
     one of two layouts.
     """
@@ -529,7 +529,7 @@ def _expert_layers_constraint(node: Node) -> str:
     return ""
 
 
-def _router_rows_constraint(node: Node) -> str:
+def _router_rows_constraint(node: Node) -> OperandProblem:
     """Return why the router does not have one row per token; "" if nothing is wrong."""
     data, probs = input_shape(node, 0), input_shape(node, 1)
     if data is None or probs is None or probs[0] == prod(data[:-1]):
@@ -613,7 +613,7 @@ def expert_sharing_exactness(node: Node) -> Exactness:
     )
 
 
-def _expert_packing_constraint(node: Node) -> str:
+def _expert_packing_constraint(node: Node) -> OperandProblem:
     """Return why expert weights that are packed into bytes do not fit the sizes; "" if nothing is
     wrong.
 

@@ -60,7 +60,7 @@ from crossflops.operators.quantization import (
     quantize_linear_cost,
     requantization_cost,
 )
-from crossflops.operators.rule import MICROSOFT, NHWC, Formula, Operators
+from crossflops.operators.rule import MICROSOFT, NHWC, Formula, OperandProblem, Operators
 
 operator = Operators(MICROSOFT, backward=QUANTIZED)
 
@@ -201,7 +201,7 @@ def qlinear_where_cost(node: Node) -> Cost:
     return (Cost(muls=1, adds=1) + quantization_cost(node, 8)) * output_element_count(node)
 
 
-def _qlinear_concat_constraint(node: Node) -> str:
+def _qlinear_concat_constraint(node: Node) -> OperandProblem:
     """Return why the operands of a quantized Concat do not fit; "" if nothing is wrong.
 
     Checks the concatenated operands, inputs 2, 5, 8 ..., each followed by its scale and zero
@@ -233,7 +233,7 @@ _POOL_LAST = first_problem_constraint(
 )
 
 
-def _qlinear_pool_constraint(node: Node) -> str:
+def _qlinear_pool_constraint(node: Node) -> OperandProblem:
     """Return why QLinearAveragePool does not fit, also with channels last; "" if nothing
     is wrong.
     """
@@ -300,7 +300,7 @@ def reduce_sum_integer_cost(node: Node) -> Cost:
     )
 
 
-def _block_gather_constraint(node: Node) -> str:
+def _block_gather_constraint(node: Node) -> OperandProblem:
     """Return why the packed data and scales of a gather do not fit; "" if nothing is wrong.
 
     Checks that data holds 8 / bits elements in a byte along its last axis, with a scale for each
@@ -355,7 +355,7 @@ _LAST = first_problem_constraint(
 )
 
 
-def _channels_last_conv_constraint(node: Node) -> str:
+def _channels_last_conv_constraint(node: Node) -> OperandProblem:
     """Return why a QLinearConv with channels last (com.microsoft) does not fit its operands; "" if
     nothing is wrong.
     """

@@ -35,7 +35,7 @@ from crossflops.operators.operands import (
 from crossflops.operators.pointwise import ADD, MUL, SILU, SOFTPLUS, SPECIAL
 from crossflops.operators.quantization import dynamic_quantize_linear_cost
 from crossflops.operators.recurrent import onnx_lstm_cost, recurrent_dimensions
-from crossflops.operators.rule import MICROSOFT, Operators, input_bound_exactness
+from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators, input_bound_exactness
 
 operator = Operators(MICROSOFT, backward=FUSED)
 
@@ -79,7 +79,7 @@ def dynamic_quantize_lstm_cost(node: Node) -> Cost:
     return onnx_lstm_cost(plain) + dynamic_quantize_linear_cost(node) + quantized * steps + scaled
 
 
-def _value_head_groups_constraint(node: Node) -> str:
+def _value_head_groups_constraint(node: Node) -> OperandProblem:
     """Return why the value heads are not a multiple of the key heads; "" if nothing is wrong."""
     query, key = known_input_shape(node, 0), known_input_shape(node, 1)
     heads, kv_heads = (
@@ -214,7 +214,7 @@ def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
     return prod(query[:-1]), keys // (2 * depth), value_heads, depth, value_depth
 
 
-def _gate_channel_constraint(node: Node) -> str:
+def _gate_channel_constraint(node: Node) -> OperandProblem:
     """Return why dt_bias or decay_scale does not have a number for each element of the last axis
     of a; "" if nothing is wrong.
     """
@@ -243,7 +243,7 @@ def linear_attention_gate_cost(node: Node) -> Cost:
     )
 
 
-def _causal_conv_constraint(node: Node) -> str:
+def _causal_conv_constraint(node: Node) -> OperandProblem:
     """Return why input, weight and state do not fit a causal convolution; "" if nothing is wrong.
 
     Checks input [B, C, d...] or channels last, weight [C, 1, k...], and the state that the window

@@ -316,7 +316,7 @@ _WRITERS: Mapping[str, Writer] = MappingProxyType(
         **products.WRITERS,
         **others.WRITERS,
         **training.WRITERS,
-        "FlexAttention": attention.flex_attention_cost,
+        "FlexAttention": attention.flex_attention,
         "MulInteger": mul_integer,
         "QLinearWhere": qlinear_where,
         "QLinearConcat": qlinear_concat,
