@@ -273,7 +273,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             by_parent.setdefault(call.parent, []).append(call)
         return {key: tuple(calls) for key, calls in by_parent.items()}
 
-    def operator_around(self, call: Call) -> Call | None:
+    def enclosing_operator(self, call: Call) -> Call | None:
         """Return the nearest operator call that encloses this call, or None if there is none."""
         enclosing = (outer for outer in self.ancestors(call) if outer.level == "operator")
         return next(enclosing, None)

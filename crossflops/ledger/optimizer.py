@@ -216,7 +216,7 @@ def lamb(parameter: Parameter, options: Options) -> Cost:
 CLIPPING = "torch/nn/utils/clip_grad.py: clip_grad_norm_"
 
 
-def clipping(parameters: Iterable[Parameter]) -> Cost:
+def gradient_clipping_cost(parameters: Iterable[Parameter]) -> Cost:
     """Return the cost of clipping gradients by their common norm: the norm of each gradient, the
     norm of these norms, and each gradient times min(1, max / (norm + eps)).
 
@@ -289,7 +289,7 @@ def optimizer_step(text: str, trace: Trace, exact: Steps) -> OptimizerStep:
     chosen, options = parse_optimizer(text)
     parameters = parameters_to_update(trace, exact)
     update = sum((chosen.update(parameter, options) for parameter in parameters), ZERO)
-    clipped = clipping(parameters) if options[CLIP] else None
+    clipped = gradient_clipping_cost(parameters) if options[CLIP] else None
     return OptimizerStep.from_update(
         update,
         clipped,

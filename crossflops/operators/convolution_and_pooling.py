@@ -148,8 +148,8 @@ def _spatial_attribute_problem(
         has = f"{input_label(node, weight)} has rank {len(shape)}"
         return f"{has}, but {spatial_axes + 2} is needed for {input_label(node, data)}"
     for name, needed in (
-        ("kernel_shape", spatial_axes), ("strides", spatial_axes), ("dilations", spatial_axes), ("pads", 2 * spatial_axes),
-        ("output_padding", spatial_axes),
+        ("kernel_shape", spatial_axes), ("strides", spatial_axes), ("dilations", spatial_axes),
+        ("pads", 2 * spatial_axes), ("output_padding", spatial_axes),
     ):  # fmt: skip
         value = node.attrs.get(name)
         if isinstance(value, tuple) and len(value) != needed:

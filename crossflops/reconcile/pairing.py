@@ -19,7 +19,7 @@ from crossflops.reconcile.steps import BATCH, BIAS, ELSE
 Scores = NDArray[np.int32]
 
 
-def alignment_pairs(
+def aligned_index_pairs(
     first: int, second: int, scores: Callable[[int], Scores]
 ) -> list[tuple[int, int]]:
     """Return pairs of indices of two sequences, in ascending order on both sides, with the largest
@@ -197,7 +197,7 @@ def pair_contractions(
     weights are alike (parallel branches are written down in any order); then several that are
     together what one is on the other side (queries, keys and values) become one group.
     """
-    partner = dict(alignment_pairs(len(first), len(second), contraction_scores(first, second)))
+    partner = dict(aligned_index_pairs(len(first), len(second), contraction_scores(first, second)))
     partner = _uncross_pairs(first, second, partner)
     partner |= _pairs_of_equal_weights(first, second, partner)
     merged = list(_groups_of_runs(first, second, partner))
@@ -253,7 +253,7 @@ def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
     )
 
 
-def _signature_with_places(contraction: Contraction) -> tuple[str | int, ...]:
+def _signature_with_output_positions(contraction: Contraction) -> tuple[str | int, ...]:
     """Return the sizes of `_contraction_signature` and the number of output positions."""
     return (*_contraction_signature(contraction), contraction.places)
 
@@ -269,7 +269,8 @@ def _uncross_pairs(
     loose = {
         i: j
         for i, j in partner.items()
-        if _signature_with_places(first[i]) != _signature_with_places(second[j])
+        if _signature_with_output_positions(first[i])
+        != _signature_with_output_positions(second[j])
         and not first[i].path == second[j].path != ""
     }
     while loose:
@@ -295,7 +296,7 @@ def _pairs_of_equal_weights(
 
     With `exact` they also need equally many output positions.
     """
-    key = _signature_with_places if exact else _contraction_signature
+    key = _signature_with_output_positions if exact else _contraction_signature
     taken = sorted(partner.values())
     left: dict[tuple[str | int, ...], list[tuple[int, int]]] = {}
     for j in sorted(set(range(len(second))) - set(taken)):
@@ -336,26 +337,26 @@ def _groups_of_runs(
     own = [i for i in range(len(first)) if i not in equal]
     other = [j for j in range(len(second)) if j not in taken]
     gaps = (
-        _positions_between_anchors(own, anchors[0]),
-        _positions_between_anchors(other, anchors[1]),
+        _indices_by_anchors_before(own, anchors[0]),
+        _indices_by_anchors_before(other, anchors[1]),
     )
     near = partner.keys() - equal, set(partner.values()) - taken  # paired with what is not equal
     gone: tuple[set[int], set[int]] = set(), set()
     for gap in sorted(gaps[0].keys() & gaps[1].keys()):
         of_first, of_second = gaps[0][gap], gaps[1][gap]
-        for index, run in _runs_per_contraction(first, of_first, second, of_second):
+        for index, run in _index_and_run_pairs(first, of_first, second, of_second):
             if len(near[1].intersection(run)) < 2:
                 gone[0].add(index)
                 gone[1].update(run)
                 yield Group((index,), run)
         of_first = [i for i in of_first if i not in gone[0]]
         of_second = [j for j in of_second if j not in gone[1]]
-        for index, run in _runs_per_contraction(second, of_second, first, of_first):
+        for index, run in _index_and_run_pairs(second, of_second, first, of_first):
             if len(near[0].intersection(run)) < 2:
                 yield Group(run, (index,))
 
 
-def _positions_between_anchors(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
+def _indices_by_anchors_before(indices: Iterable[int], anchors: list[int]) -> dict[int, list[int]]:
     """Return {number of anchors before an index: these indices}; both lists are sorted."""
     by_gap: dict[int, list[int]] = {}
     for index in indices:
@@ -363,7 +364,7 @@ def _positions_between_anchors(indices: Iterable[int], anchors: list[int]) -> di
     return by_gap
 
 
-def _runs_per_contraction(
+def _index_and_run_pairs(
     ones: Sequence[Contraction], first: list[int], others: Sequence[Contraction], second: list[int]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield (index of a contraction in `ones`, indices of consecutive ones in `others` that
@@ -372,14 +373,14 @@ def _runs_per_contraction(
     start = 0
     for i in first:
         for begin in range(start, min(len(second), start + _FARTHEST)):
-            run = _shortest_equal_run(ones[i], others, second[begin : begin + _MOST])
+            run = _indices_of_run_with_equal_macs(ones[i], others, second[begin : begin + _MOST])
             if len(run) > 1:
                 yield i, run
                 start = begin + len(run)
                 break
 
 
-def _shortest_equal_run(
+def _indices_of_run_with_equal_macs(
     contraction: Contraction, others: Sequence[Contraction], other: list[int]
 ) -> tuple[int, ...]:
     """Return the indices of the first consecutive contractions in `other` that together have the
@@ -449,7 +450,7 @@ def pair_operations(
     owners = _group_indices(groups, 0, first), _group_indices(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
-    pairs = dict(alignment_pairs(len(own), len(other), operation_scores(own, other, partner)))
+    pairs = dict(aligned_index_pairs(len(own), len(other), operation_scores(own, other, partner)))
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():
         index = owners[1][j] = owners[0][i]
@@ -457,8 +458,8 @@ def pair_operations(
             own[i], other[j], (first.batch, second.batch), shifts[index]
         )
     left = (
-        _operations_by_home(own, owners[0], set(pairs)),
-        _operations_by_home(other, owners[1], set(pairs.values())),
+        _operations_by_group(own, owners[0], set(pairs)),
+        _operations_by_group(other, owners[1], set(pairs.values())),
     )
     for index, group in enumerate(groups):
         ones, others = left[0].get(index, []), left[1].get(index, [])
@@ -469,7 +470,10 @@ def pair_operations(
                 others,
                 shifts[index],
             )
-    both = _operations_by_home(own, owners[0], set()), _operations_by_home(other, owners[1], set())
+    both = (
+        _operations_by_group(own, owners[0], set()),
+        _operations_by_group(other, owners[1], set()),
+    )
     return OperationShifts(
         tuple(map(tuple, by_group)),
         *(tuple(tuple(side.get(index, ())) for index in range(len(groups))) for side in both),
@@ -488,7 +492,7 @@ def _group_indices(groups: Sequence[Group], side: int, layers: AlignableModel) -
     return [of_owner[operation.owner] for operation in layers.operations]
 
 
-def _operations_by_home(
+def _operations_by_group(
     ones: Sequence[Operation], owners: list[int], without: set[int]
 ) -> dict[int, list[Operation]]:
     """Return {group index: operations in it}, without the operations whose index is in
@@ -582,7 +586,7 @@ def _operation_difference_text(ones: list[Operation], others: list[Operation]) -
     return f"only in the {'first' if ones else 'second'}: {operator_names_text(ones or others)}"
 
 
-def with_bias_in_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
+def with_bias_moved_to_norm(shifts: Sequence[Shift], more: Sequence[Shift]) -> list[Shift]:
     """Return all differences of a layer (`shifts` and `more`); if a norm was folded into the
     layer, its bias gets that cause.
     """

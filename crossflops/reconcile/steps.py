@@ -57,14 +57,17 @@ def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[
         yield Shift(
             cause=cause,
             macs=_contraction_macs(then) - _contraction_macs(now),
-            flops=_flops(then) - _flops(now),
+            flops=_flops_of_contraction(then) - _flops_of_contraction(now),
             params=_contraction_parameters(then) - _contraction_parameters(now),
             note=note,
         )
         now = then
     left = Shift(
         cause=SHARING if bool(first.weights) != bool(second.weights) else ELSE,
-        flops=second.flops - first.flops - _flops(now) + _flops(first),
+        flops=second.flops
+        - first.flops
+        - _flops_of_contraction(now)
+        + _flops_of_contraction(first),
         params=second.params
         - first.params
         - _contraction_parameters(now)
@@ -103,7 +106,7 @@ def _contraction_macs(contraction: Contraction) -> int:
     )
 
 
-def _flops(contraction: Contraction) -> int:
+def _flops_of_contraction(contraction: Contraction) -> int:
     """Return the FLOPs of a contraction: 2 x MACs plus the additions of a bias."""
     biased = contraction.batch * contraction.places * contraction.outer if contraction.bias else 0
     return 2 * _contraction_macs(contraction) + biased
@@ -132,14 +135,14 @@ def _intermediate_contractions(
         note = f"batch {now.batch} -> {second.batch}"
         now = replace(now, batch=second.batch)
         yield BATCH, now, note
-    for cause, indices, note in _place_changes(now, second, inputs):
+    for cause, indices, note in _output_position_changes(now, second, inputs):
         now = replace(now, places=indices)
         yield cause, now, note
     if now.taps * now.inner == second.taps * second.inner and now.groups == second.groups:
         now = replace(
             now, taps=second.taps, inner=second.inner
         )  # the same sums, otherwise laid out
-    for cause, then, note in _channels(now, second, _place_ratio(first, second)):
+    for cause, then, note in _channel_changes(now, second, _output_position_ratio(first, second)):
         now = then
         yield cause, now, note
     if bool(now.bias) != bool(second.bias):
@@ -148,12 +151,12 @@ def _intermediate_contractions(
         yield BIAS, now, note
 
 
-def _place_ratio(first: Contraction, second: Contraction) -> Fraction:
+def _output_position_ratio(first: Contraction, second: Contraction) -> Fraction:
     """Return the ratio of output positions of the second contraction to those of the first."""
     return Fraction(second.places, first.places) if first.places else Fraction(1)
 
 
-def _channels(
+def _channel_changes(
     now: Contraction, then: Contraction, longer: Fraction
 ) -> Iterator[tuple[str, Contraction, str]]:
     """Yield (cause, contraction, note) for each change of kernel, groups and channels from `now`
@@ -197,7 +200,7 @@ def _kernel_size_text(contraction: Contraction) -> str:
     )
 
 
-def _place_changes(
+def _output_position_changes(
     now: Contraction, then: Contraction, inputs: Inputs
 ) -> Iterator[tuple[str, int, str]]:
     """Yield (cause, output positions after it, note) for each step that changes the number of
@@ -212,7 +215,7 @@ def _place_changes(
     if now.places == then.places:
         return
     note = f"{now.places} -> {then.places} positions"
-    grown = _place_ratio(now, then)
+    grown = _output_position_ratio(now, then)
     powers = {inputs.ratio**power for power in (1, 2, 3)} - {Fraction(1)}
     yield INPUT if grown in powers else PLACES, then.places, note
 

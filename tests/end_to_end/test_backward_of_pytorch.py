@@ -6,7 +6,7 @@ import pytest
 
 import crossflops
 from crossflops.errors import NormalizeError
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.ledger.training.work import count_training_step, total_work
 from crossflops.targets.request import Request
@@ -70,8 +70,10 @@ def test_pytorch_does_as_many(counted, frozen, trainable):
     step = total_work(count_training_step(own.graph, TrainedWeights(own.trace, frozen, trainable)))
     ours = 2 * (step.forward + step.backward).macs
     for name, weight in model.named_parameters():
-        off = any(matches(name, pattern) for pattern in frozen)
-        weight.requires_grad = not off or any(matches(name, pattern) for pattern in trainable)
+        off = any(matches_weight_pattern(name, pattern) for pattern in frozen)
+        weight.requires_grad = not off or any(
+            matches_weight_pattern(name, pattern) for pattern in trainable
+        )
     with FlopCounterMode(display=False) as counter:
         model(x).sum().backward()
     assert ours == counter.get_total_flops()

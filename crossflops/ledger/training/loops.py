@@ -24,14 +24,14 @@ def loop_state_count(node: Node, body: Graph) -> int:
     0 for other nodes.
     """
     if node.op.type == "Loop":
-        return len(body.inputs) - values_before_states(node)[0]
+        return len(body.inputs) - body_input_and_output_counts_before_states(node)[0]
     if node.op.type == "Scan":
         scanned = node.attrs.get("num_scan_inputs", 0)
         return len(body.inputs) - (scanned if isinstance(scanned, int) else 0)
     return 0
 
 
-def values_before_states(node: Node) -> tuple[int, int]:
+def body_input_and_output_counts_before_states(node: Node) -> tuple[int, int]:
     """Return (inputs, outputs): how many of the body's inputs and outputs come before the states
     of the loop.
     """

@@ -15,7 +15,7 @@ _OPERANDS = (
 )
 
 
-def operations_behind_node(
+def source_operations_on_graph_tensors(
     flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
 ) -> Iterable[Node]:
     """Return the framework operations for which this node was written, with the graph's tensors as

@@ -25,14 +25,14 @@ from crossflops.ir.training import (
     Unknown,
 )
 from crossflops.ledger.training.flow import GradientFlow
-from crossflops.ledger.training.functions import GraphFunction, match_functions
+from crossflops.ledger.training.functions import GraphFunction, functions_and_whether_known
 from crossflops.ledger.training.gradients import node_gradient
 from crossflops.ledger.training.loops import (
+    body_input_and_output_counts_before_states,
     loop_state_count,
     names_read_by_bodies,
-    values_before_states,
 )
-from crossflops.ledger.training.operations import operations_behind_node
+from crossflops.ledger.training.operations import source_operations_on_graph_tensors
 from crossflops.ledger.training.recomputation import find_recomputation
 from crossflops.ledger.training.states import FIXED, Values, is_differentiable_tensor
 from crossflops.ledger.training.weights import TrainedWeights
@@ -64,7 +64,7 @@ def count_training_step(
             known. Without them, or with those of others, the step is as the forward passes of the
             functions tell.
     """
-    functions, are_known = match_functions(graph, own)
+    functions, are_known = functions_and_whether_known(graph, own)
     flow = GradientFlow(graph, weights, functions, cuts=cuts)
     counter = _StepCounter(flow, weights)
     missing_places = graph.severed if cuts else ()
@@ -106,12 +106,12 @@ class _StepCounter:
             used: the names of values that have a gradient already, and grows.
         """
         ends = set(ends)
-        level = self._flow.level(graph)
-        self._flow.pass_forward(level, values)
-        live = self._flow.pass_backward(level, values, ends)
+        level = self._flow.graph_level(graph)
+        self._flow.record_states_forward(level, values)
+        live = self._flow.results_that_reach_loss(level, values, ends)
         again = find_recomputation(self._flow, level, values, live)
         for node in again.unsure:
-            self._name_unknown(prefix + node.key, node, _RERUN_UNKNOWN)
+            self._record_unknown_backward(prefix + node.key, node, _RERUN_UNKNOWN)
         together: dict[str, list[Node]] = defaultdict(list)
         for node in graph.nodes:
             together[node.conversion.written_for or node.key].append(node)
@@ -142,7 +142,7 @@ class _StepCounter:
         `together` are the nodes that were written for the same operation.
         """
         own = self._flow.functions.function_with_own_backward(node) if node.opened else None
-        if node.bodies and node.stands_for_itself and own is None:
+        if node.bodies and node.is_operation_of_model and own is None:
             yield from self._count_bodies(prefix, node, values, live, used)
             return
         if own is not None:
@@ -156,10 +156,10 @@ class _StepCounter:
         else:
             running = [live[part.key] for part in together if part.key in live]
             reached = set().union(*running) if running else None
-            for meant in operations_behind_node(self._flow, node, together, values):
+            for meant in source_operations_on_graph_tensors(self._flow, node, together, values):
                 step = self._count_operation(prefix, meant, values, reached, used)
                 yield prefix + node.key, step
-        for stored in self._flow.functions.without_nodes(node):
+        for stored in self._flow.functions.functions_without_nodes(node):
             step = self._count_function_backward(prefix, stored, node, values, used)
             yield prefix + node.key, step
 
@@ -172,12 +172,15 @@ class _StepCounter:
         It is for weights where it serves nothing but gradients of what no input decides.
         """
         key, own = prefix + node.key, stored.own
-        graded, provided = self._flow.is_graded(stored, node, values), stored.function.operands
-        handed = list(self._flow.operands_of_function(stored, node, values))
+        graded, provided = (
+            self._flow.has_input_with_gradient(stored, node, values),
+            stored.function.operands,
+        )
+        handed = list(self._flow.function_operands_with_gradient(stored, node, values))
         if own is None:
             if graded:
                 self.unknown[key] = Unknown(
-                    key, node, self._flow.functions.reason_for_derivation(stored)
+                    key, node, self._flow.functions.unknown_backward_message(stored)
                 )
             return NO_STEP
         if own.reason:
@@ -227,7 +230,9 @@ class _StepCounter:
         a function.
         """
         if node.op.type in ("Loop", "Scan") and node.trips is None:
-            self._name_unknown(prefix + node.key, node, "the number of iterations depends on data")
+            self._record_unknown_backward(
+                prefix + node.key, node, "the number of iterations depends on data"
+            )
             return
         works: list[Work] = []
         reached = live.get(node.key, set())
@@ -239,7 +244,7 @@ class _StepCounter:
                     self._count_loop(f"{prefix}{node.key}/", node, body, values, reached, used)
                 )
         if node.op.type == "If" and node.choice == "" and len(works) > 1:
-            works = [max(works, key=_forward_size)]  # as the ledger counts it
+            works = [max(works, key=_forward_macs_and_flops)]  # as the ledger counts it
         for work in works:
             yield from work.items()
 
@@ -249,7 +254,7 @@ class _StepCounter:
         """Return the training work of the nodes in a local function, by node key; nodes that call
         it with equal shapes share it.
         """
-        (inner,) = self._flow.body_runs(node, body, values)
+        (inner,) = self._flow.body_states_by_run(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)
         ends = {native.name for native, its in pairs if its is not None and its.name in reached}
         names = [spec.name for spec in body.inputs]
@@ -274,8 +279,8 @@ class _StepCounter:
         also the states that have a gradient in the run behind it.
         """
         times = node.trips if node.trips is not None else 1
-        runs = self._flow.body_runs(node, body, values)
-        first, results = values_before_states(node)
+        runs = self._flow.body_states_by_run(node, body, values)
+        first, results = body_input_and_output_counts_before_states(node)
         carried = loop_state_count(node, body)
         inputs = [spec.name for spec in body.inputs][first : first + carried]
         outputs = [spec.name for spec in body.outputs][results:]
@@ -283,7 +288,7 @@ class _StepCounter:
         ends = frozenset(
             native for native, its in pairs if its is not None and its.name in reached
         )
-        if self._flow.loops_alike:
+        if self._flow.is_gradient_equal_in_all_loop_runs:
             if ends:  # a loop that does not reach the loss has no gradients at all
                 handed = outputs[:carried]
                 ends |= {end for end in handed if runs[-1].get(end, FIXED).trained}
@@ -335,19 +340,19 @@ class _StepCounter:
             self.unknown[key] = Unknown(key, node, reason)
         if requested and (stored := self._flow.functions.enclosing_function(node)):
             self.unknown[key] = Unknown(
-                key, node, self._flow.functions.reason_for_derivation(stored)
+                key, node, self._flow.functions.unknown_backward_message(stored)
             )
         if known is None:
             return (
-                self._name_unknown(key, node, missing_rule_reason(node.op))
+                self._record_unknown_backward(key, node, missing_rule_reason(node.op))
                 if requested
                 else NO_STEP
             )
         try:
             forward = known.formula(node)
-            gradient = self._gradient(key, node, known, requested, live, forward)
+            gradient = self._gradient_of_operands(key, node, known, requested, live, forward)
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-            return self._name_unknown(key, node, str(error)) if requested else NO_STEP
+            return self._record_unknown_backward(key, node, str(error)) if requested else NO_STEP
         if gradient.doubt:
             self.unknown[key] = Unknown(key, node, gradient.doubt)
         step = TrainingStep(forward=forward, inputs=gradient.inner, recomputed=gradient.recomputed)
@@ -363,7 +368,7 @@ class _StepCounter:
             step = step + part
         return step
 
-    def _gradient(
+    def _gradient_of_operands(
         self,
         key: str,
         node: Node,
@@ -378,12 +383,12 @@ class _StepCounter:
         if not requested:
             return Gradient({})
         if isinstance(known.backward, str):
-            self._name_unknown(key, node, f"{node.op}: {known.backward}")
+            self._record_unknown_backward(key, node, f"{node.op}: {known.backward}")
             return Gradient({})
         indices = frozenset(index for index, _ in requested)
         return node_gradient(self._flow, node, known, indices, forward, live)
 
-    def _name_unknown(self, key: str, node: Node, reason: str) -> TrainingStep:
+    def _record_unknown_backward(self, key: str, node: Node, reason: str) -> TrainingStep:
         """Record that the backward pass of a node is unknown, with the reason; return a step
         without work.
         """
@@ -400,7 +405,7 @@ def _forward_cost(node: Node) -> Cost:
         return ZERO
 
 
-def _forward_size(work: Work) -> tuple[int, int]:
+def _forward_macs_and_flops(work: Work) -> tuple[int, int]:
     """Return (MACs, FLOPs) of the forward pass, summed over these nodes."""
     forward = sum(work.values(), NO_STEP).forward
     return forward.macs, forward.flops

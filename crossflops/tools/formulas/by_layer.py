@@ -118,7 +118,11 @@ def trl(work: TokenSequence) -> int:
             else 3 * layer.ffn.hidden * layer.ffn.width
         )
     )
-    return 6 * (model.projection_macs + routed + model.head_macs + model.macs_per_pair * tokens) * tokens
+    return (
+        6
+        * (model.projection_macs + routed + model.head_macs + model.macs_per_pair * tokens)
+        * tokens
+    )
 
 
 @with_formula("-3 h f T of shared experts and of their gates")

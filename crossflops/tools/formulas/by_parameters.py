@@ -62,7 +62,9 @@ def kaplan_forward(work: TokenSequence) -> int:
     """
     model = work.architecture
     attention = work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens
-    return 2 * (model.projection_macs + model.ffn_macs + model.router_macs + attention) * work.tokens
+    return (
+        2 * (model.projection_macs + model.ffn_macs + model.router_macs + attention) * work.tokens
+    )
 
 
 _KAPLAN = "Kaplan et al., Scaling Laws for Neural Language Models, 2.1"

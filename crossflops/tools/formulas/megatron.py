@@ -47,7 +47,9 @@ def _dense_macs(work: TokenSequence, gates: bool) -> int:
     """
     model = work.architecture
     ranks = model.parameters.rank_norms
-    return model.projection_macs + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
+    return (
+        model.projection_macs + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
+    )
 
 
 @with_formula("6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU")

@@ -12,7 +12,7 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.provenance import FAKE, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, View
 from crossflops.ir.training import OwnBackwards, Steps
-from crossflops.ledger.step import with_step
+from crossflops.ledger.step import extend_by_training_step
 from crossflops.reconcile.parameters import Stock
 from crossflops.rules.prediction import as_given
 from crossflops.rules.rule import Convention
@@ -49,7 +49,7 @@ class TrainingCounts(msgspec.Struct, frozen=True):
         """
         forward = sever_outputs(native, step.reached) if step.reached else native
         exact = exact_steps(forward, step.frozen, step.trainable, own)
-        trace, ledger = with_step(native.trace, native.ledger, exact)
+        trace, ledger = extend_by_training_step(native.trace, native.ledger, exact)
         full = msgspec.structs.replace(forward, trace=trace, ledger=ledger)
         return cls(forward, exact, full)
 
