@@ -109,7 +109,7 @@ def memory_of_graph(graph: Graph, ledger: Ledger) -> Memory:
         peak_node=highest.node,
         unsized=highest.unsized,
         param_bytes=graph.param_bytes,
-        access_bytes_by_type=_moved_bytes_by_type(ledger),
+        access_bytes_by_type=_bytes_read_and_written_by_type(ledger),
         param_bytes_by_type=_parameter_bytes_by_type(graph),
     )
 
@@ -123,7 +123,7 @@ def _parameter_bytes_by_type(graph: Graph) -> dict[str, int] | UnsetType:
     return by_type if is_known else UNSET
 
 
-def _moved_bytes_by_type(ledger: Ledger) -> dict[str, int]:
+def _bytes_read_and_written_by_type(ledger: Ledger) -> dict[str, int]:
     """Return the bytes that the counted nodes read and write together, by element type."""
     by_type: dict[str, int] = {}
     for counted in ledger.counted:

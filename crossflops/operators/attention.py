@@ -22,7 +22,7 @@ from crossflops.operators.operands import (
     constraint_by_rank,
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     sizes_constraint,
 )
 from crossflops.operators.rule import PREVIEW, OperandProblem, Operators, input_bound_exactness
@@ -84,7 +84,7 @@ def _key_sharing_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the heads, or "" if nothing is: the query heads must be a multiple
     of the key heads.
     """
-    query, key = known_input_shape(node, 0), known_input_shape(node, 1)
+    query, key = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(query) == 4 == len(key):
         heads, kv_heads = query[1], key[1]
     else:
@@ -103,7 +103,7 @@ def _attention_mask_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with attn_mask, or "" if nothing is: it must broadcast to the scores,
     but may have fewer keys.
     """
-    mask = known_input_shape(node, 3)
+    mask = input_shape_or_raise(node, 3)
     if any(input_shape(node, index) is None for index in (0, 1, 2)):
         return ""
     h = attention_dimensions_of_node(node)
@@ -303,8 +303,8 @@ def _decay_constraint(node: Node) -> OperandProblem:
     head, or for each key element.
     """
     key, decay, heads = (
-        known_input_shape(node, 1),
-        known_input_shape(node, 4),
+        input_shape_or_raise(node, 1),
+        input_shape_or_raise(node, 4),
         integer_attribute(node, "kv_num_heads"),
     )
     if decay in ((*key[:2], heads), key):
@@ -316,7 +316,7 @@ def _beta_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with beta, or "" if nothing is: per token one number for each key head,
     or one for all heads.
     """
-    beta, heads = known_input_shape(node, 5), integer_attribute(node, "kv_num_heads")
+    beta, heads = input_shape_or_raise(node, 5), integer_attribute(node, "kv_num_heads")
     if beta[-1] in (1, heads):
         return ""
     return f"{input_label(node, 5, 'beta')} needs 1 or {heads} numbers for each token"

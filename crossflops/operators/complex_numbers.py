@@ -28,7 +28,7 @@ from crossflops.operators.gradient import (
     product_backward,
 )
 from crossflops.operators.movement import MOVED, movement_cost
-from crossflops.operators.operands import input_label, known_input_shape
+from crossflops.operators.operands import input_label, input_shape_or_raise
 from crossflops.operators.rule import (
     TORCH,
     TORCH_PAGES,
@@ -47,7 +47,7 @@ def _inner_size_problem(node: Node, first: int) -> OperandProblem:
 
     They are read before the axis of the two parts.
     """
-    left, right = known_input_shape(node, first), known_input_shape(node, first + 1)
+    left, right = input_shape_or_raise(node, first), input_shape_or_raise(node, first + 1)
     across = right[-2] if len(right) == 2 else right[-3]
     if left[-2] == across:
         return ""

@@ -35,8 +35,8 @@ from crossflops.operators.operands import (
     cache_constraint,
     input_label,
     input_shape,
+    input_shape_or_raise,
     integer_list_or_none,
-    known_input_shape,
     rank_constraint,
     shapes_of_inputs,
     sizes_constraint,
@@ -80,7 +80,7 @@ def window_constraint(
 
     def constraint(node: Node) -> OperandProblem:
         """Return why the window does not fit into the data; "" if nothing is wrong."""
-        shape = known_input_shape(node, data)
+        shape = input_shape_or_raise(node, data)
         if len(shape) < 3:
             return f"{input_label(node, data)} has rank {len(shape)}, but needs at least 3"
         if least == 0 and (wrong := non_empty_pooling_constraint(node, data)):
@@ -220,7 +220,7 @@ def conv_transpose_constraint(data: int = 0, weight: int = 1, padded: bool = Tru
         """Return why data and weight do not fit a transposed convolution; "" if nothing
         is wrong.
         """
-        shape, kernel = known_input_shape(node, data), known_input_shape(node, weight)
+        shape, kernel = input_shape_or_raise(node, data), input_shape_or_raise(node, weight)
         for index, dims in ((data, shape), (weight, kernel)):
             if len(dims) < 3:
                 return f"{input_label(node, index)} has rank {len(dims)}, but needs at least 3"
@@ -539,7 +539,7 @@ def _conv_state_constraint(node: Node) -> OperandProblem:
     Checks that the state has the k - 1 elements that the window reaches back to: past_state [B, C,
     k - 1].
     """
-    weight, state = known_input_shape(node, 1), known_input_shape(node, 3)
+    weight, state = input_shape_or_raise(node, 1), input_shape_or_raise(node, 3)
     if state[-1] == weight[-1] - 1:
         return ""
     return f"{input_label(node, 3)} has {state[-1]} at axis 2, but {weight[-1] - 1} is needed"

@@ -33,7 +33,6 @@ from crossflops.operators.operands import (
     input_shape,
     single_number_constraint,
 )
-from crossflops.operators.operands import input_label as operand
 from crossflops.operators.quantization import requantization_cost
 from crossflops.operators.rule import (
     Constraint,
@@ -257,15 +256,15 @@ def einsum_labels_constraint(node: Node) -> OperandProblem:
         try:
             row = _einsum_operand_labels(word, len(dims))
         except ValueError:
-            return f"{operand(node, index)} has rank {len(dims)}, but its labels are {word!r}"
+            return f"{input_label(node, index)} has rank {len(dims)}, but its labels are {word!r}"
         for letter, extent in zip(row, dims, strict=True):
             first = dims[row.index(letter)]
             if extent != first:
-                return f"{operand(node, index)} has {first} and {extent} for {letter!r}"
+                return f"{input_label(node, index)} has {first} and {extent} for {letter!r}"
             known, owner = sizes.get(letter, (1, index))
             if 1 not in (extent, known) and extent != known:
-                has = f"{operand(node, index)} has {extent} for {letter!r}"
-                return f"{has}, but {operand(node, owner)} has {known}"
+                has = f"{input_label(node, index)} has {extent} for {letter!r}"
+                return f"{has}, but {input_label(node, owner)} has {known}"
             if known == 1:
                 sizes[letter] = (extent, index)
     return ""

@@ -29,7 +29,7 @@ from crossflops.operators.normalization import softmax_cost
 from crossflops.operators.operands import (
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     rank_constraint,
     shapes_of_inputs,
 )
@@ -532,7 +532,7 @@ def tree_ensemble_exactness(node: Node) -> Exactness:
 
 def _tree_features_constraint(node: Node) -> OperandProblem:
     """Return why a tree reads a feature that X does not have; "" if nothing is wrong."""
-    dims = known_input_shape(node, 0)
+    dims = input_shape_or_raise(node, 0)
     requested = node.attrs.get("nodes_featureids")
     modes = node.attrs.get("nodes_modes")
     if not isinstance(requested, tuple):

@@ -26,13 +26,13 @@ from crossflops.operators.gradient import (
 from crossflops.operators.operands import (
     Shape,
     all_inputs_broadcast_constraint,
+    axes_or_none,
     axis_constraint,
     axis_range_problem,
     input_label,
     input_shape,
+    input_shape_or_raise,
     integer_list_or_none,
-    known_axes,
-    known_input_shape,
     rank_constraint,
     shape_of_output,
     single_number_constraint,
@@ -110,7 +110,7 @@ def reshape_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Reshape, or "" if nothing is: the new shape has as
     many elements as the data.
     """
-    shape = known_input_shape(node, 0)
+    shape = input_shape_or_raise(node, 0)
     target = node.values.get(1, integer_list_or_none(node, "shape"))
     if target is None:
         after = shape_of_output(node)
@@ -195,7 +195,7 @@ def split_constraint(node: Node) -> OperandProblem:
 
     Without lengths all parts but the last are equal, rounded up, and none is empty.
     """
-    shape, axis = known_input_shape(node, 0), integer_attribute(node, "axis", 0)
+    shape, axis = input_shape_or_raise(node, 0), integer_attribute(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
     size, parts = shape[axis], node.values.get(1, integer_list_or_none(node, "split"))
@@ -222,7 +222,7 @@ def split_to_sequence_constraint(node: Node) -> OperandProblem:
     add up to the axis.
     """
     shape, parts, axis = (
-        known_input_shape(node, 0),
+        input_shape_or_raise(node, 0),
         input_shape(node, 1),
         integer_attribute(node, "axis", 0),
     )
@@ -260,7 +260,7 @@ declare_movement("Transpose", transpose_constraint, keeps=True)
 
 def squeeze_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with Squeeze, or "" if nothing is: the removed axes have the size 1."""
-    shape, axes = input_shape(node, 0), known_axes(node, 1)
+    shape, axes = input_shape(node, 0), axes_or_none(node, 1)
     if shape is None or axes is None:
         return ""
     for index in axes:
@@ -278,7 +278,7 @@ def unsqueeze_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with Unsqueeze, or "" if nothing is: the new axes are axes of the
     result, each named once.
     """
-    shape, axes = input_shape(node, 0), known_axes(node, 1)
+    shape, axes = input_shape(node, 0), axes_or_none(node, 1)
     if shape is None or axes is None:
         return ""
     rank = len(shape) + len(axes)
@@ -411,7 +411,7 @@ def slice_constraint(node: Node) -> OperandProblem:
     starts = known.get(1)
     if 3 not in known and starts is not None and starts[0] > len(shape):
         return f"{input_label(node, 1)} has more numbers than {input_label(node, 0)} has axes"
-    for index in known_axes(node, 3) or ():
+    for index in axes_or_none(node, 3) or ():
         if wrong := axis_range_problem(node, index):
             return wrong
     return ""
@@ -424,7 +424,7 @@ def gather_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the operands of Gather, or "" if nothing is: `axis` is an axis of
     the data, indices are in it.
     """
-    shape, axis = known_input_shape(node, 0), integer_attribute(node, "axis", 0)
+    shape, axis = input_shape_or_raise(node, 0), integer_attribute(node, "axis", 0)
     if wrong := axis_range_problem(node, axis):
         return wrong
     return _gather_index_problem(node, 1, shape[axis], axis % len(shape))
@@ -455,8 +455,8 @@ def gather_elements_constraint(node: Node) -> OperandProblem:
     the data's rank, no longer except along `axis`.
     """
     shape, indices, axis = (
-        known_input_shape(node, 0),
-        known_input_shape(node, 1),
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 1),
         integer_attribute(node, "axis", 0),
     )
     if not shape or len(shape) != len(indices):
@@ -483,7 +483,7 @@ def gather_nd_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with GatherND, or "" if nothing is: each row of indices selects along
     axes behind batch_dims.
     """
-    shape, indices = known_input_shape(node, 0), known_input_shape(node, 1)
+    shape, indices = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     batch = integer_attribute(node, "batch_dims", 0)
     if not shape or not indices:
         return f"{input_label(node, 0 if not shape else 1)} has rank 0, but needs at least 1"
@@ -563,7 +563,7 @@ def _divisibility_problem(node: Node, divisors: dict[int, int]) -> OperandProble
     """Return why a size of the 4-D input is not a multiple of its divisor (by axis); "" if nothing
     is wrong.
     """
-    shape = known_input_shape(node, 0)
+    shape = input_shape_or_raise(node, 0)
     if len(shape) != 4:
         return f"{input_label(node, 0)} has rank {len(shape)}, but needs 4"
     for index, divisor in divisors.items():
@@ -577,7 +577,7 @@ def reverse_sequence_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with ReverseSequence, or "" if nothing is: one length for each index of
     the batch axis.
     """
-    shape, lengths = known_input_shape(node, 0), known_input_shape(node, 1)
+    shape, lengths = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     batch = integer_attribute(node, "batch_axis", 1)
     if len(shape) < 2:
         return f"{input_label(node, 0)} has rank {len(shape)}, but needs at least 2"
@@ -659,8 +659,8 @@ def crop_pad_constraint(node: Node) -> OperandProblem:
     each one in `axes`.
     """
     shape, sizes, axes = (
-        known_input_shape(node, 0),
-        known_input_shape(node, 1),
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 1),
         integer_list_or_none(node, "axes"),
     )
     needed = len(shape) if axes is None else len(axes)
@@ -683,8 +683,8 @@ def tensor_scatter_constraint(node: Node) -> OperandProblem:
     sizes, and is no longer along `axis`.
     """
     cache, update, axis = (
-        known_input_shape(node, 0),
-        known_input_shape(node, 1),
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 1),
         integer_attribute(node, "axis", -2),
     )
     if len(cache) != len(update):

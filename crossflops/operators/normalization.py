@@ -32,7 +32,7 @@ from crossflops.operators.operands import (
     can_broadcast_to,
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     sizes_constraint,
 )
 from crossflops.operators.rule import ADDED, EXTINCT, OperandProblem, Operators
@@ -283,7 +283,7 @@ def _group_norm_constraint(node: Node) -> OperandProblem:
     Checks that num_groups divides the channels, and that scale and bias have one number for each
     group or channel.
     """
-    dims, groups = known_input_shape(node, 0), integer_attribute(node, "num_groups")
+    dims, groups = input_shape_or_raise(node, 0), integer_attribute(node, "num_groups")
     if len(dims) < 2:
         return f"{input_label(node, 0)} has rank {len(dims)}, but needs at least 2"
     if groups > 0 and dims[1] % groups:

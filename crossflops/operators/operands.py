@@ -26,7 +26,7 @@ def input_shape(node: Node, index: int) -> Shape | None:
     return None if spec is None else spec.shape
 
 
-def known_input_shape(node: Node, index: int) -> Shape:
+def input_shape_or_raise(node: Node, index: int) -> Shape:
     """Return the shape of an input. Raises ValueError if it is not given or its shape is
     unknown.
     """
@@ -465,7 +465,7 @@ def axis_range_problem(
     )
 
 
-def known_axes(node: Node, index: int, name: str = "axes") -> Shape | None:
+def axes_or_none(node: Node, index: int, name: str = "axes") -> Shape | None:
     """Return the axes that an input or an attribute gives; None if they are not known."""
     if index in node.values:
         return node.values[index]
@@ -479,7 +479,7 @@ def axes_constraint(input_index: int = 1, index: int = 0, name: str = "axes") ->
 
     def constraint(node: Node) -> OperandProblem:
         """Return which of the given axes is no axis of the operand; "" if nothing is wrong."""
-        shape, provided = input_shape(node, index), known_axes(node, input_index, name)
+        shape, provided = input_shape(node, index), axes_or_none(node, input_index, name)
         if shape is None or provided is None:
             return ""
         return next(

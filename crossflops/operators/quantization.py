@@ -6,7 +6,7 @@ from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.access import has_input, input_element_count, integer_attribute
 from crossflops.operators.gradient import QUANTIZED, first_operand_backward
-from crossflops.operators.operands import input_label, known_input_shape
+from crossflops.operators.operands import input_label, input_shape_or_raise
 from crossflops.operators.rule import OperandProblem, Operators
 
 operator = Operators()
@@ -23,7 +23,7 @@ def scale_shape_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the scales, or "" if nothing is: one for all, one per index along
     `axis`, or one per block along it.
     """
-    dims, scale = known_input_shape(node, 0), known_input_shape(node, 1)
+    dims, scale = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if scale in ((), (1,)):
         return ""
     axis, block = integer_attribute(node, "axis", 1), integer_attribute(node, "block_size", 0)
@@ -47,7 +47,7 @@ def scale_shape_constraint(node: Node) -> OperandProblem:
 
 def _zero_point_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the zero points, or "" if nothing is: one for each scale."""
-    scale, zero = known_input_shape(node, 1), known_input_shape(node, 2)
+    scale, zero = input_shape_or_raise(node, 1), input_shape_or_raise(node, 2)
     if scale == zero or prod(scale) == prod(zero) == 1:
         return ""
     return f"{input_label(node, 2)} does not have the shape of {input_label(node, 1)}"

@@ -14,7 +14,7 @@ from crossflops.operators.access import (
     text_list_attribute,
 )
 from crossflops.operators.gradient import Backward, Gradient, OperandPositions
-from crossflops.operators.operands import input_label, known_input_shape, sizes_constraint
+from crossflops.operators.operands import input_label, input_shape_or_raise, sizes_constraint
 from crossflops.operators.pointwise import FUNCTIONS
 from crossflops.operators.rule import (
     ConstantPart,
@@ -103,7 +103,7 @@ def _direction_constraint(node: Node) -> OperandProblem:
     """Return why W does not have one direction, or two if the layer is bidirectional; "" if
     nothing is wrong.
     """
-    shape = known_input_shape(node, 1)
+    shape = input_shape_or_raise(node, 1)
     directions = 2 if string_attribute(node, "direction", "forward") == "bidirectional" else 1
     if len(shape) != 3 or shape[0] == directions:
         return ""

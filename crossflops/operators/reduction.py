@@ -28,8 +28,8 @@ from crossflops.operators.operands import (
     axis_range_problem,
     input_label,
     input_shape,
+    input_shape_or_raise,
     integer_list_or_none,
-    known_input_shape,
     rank_constraint,
     single_number_constraint,
     sizes_constraint,
@@ -120,7 +120,7 @@ declare_reduction(
 
 def _non_empty_axis_constraint(node: Node) -> OperandProblem:
     """Return why the axis of a search for extremes is empty; "" if nothing is wrong."""
-    dims, index = known_input_shape(node, 0), integer_attribute(node, "axis", 0)
+    dims, index = input_shape_or_raise(node, 0), integer_attribute(node, "axis", 0)
     if dims[index]:
         return ""
     return f"{input_label(node, 0)} has 0 at axis {index % len(dims)}, but at least 1 is needed"
@@ -181,7 +181,7 @@ def _log2_rounded_up(count: int) -> int:
 
 def _largest_k_constraint(node: Node) -> OperandProblem:
     """Return why k is larger than the searched axis; "" if nothing is wrong or k is unknown."""
-    dims, largest = known_input_shape(node, 0), node.values.get(1, ())
+    dims, largest = input_shape_or_raise(node, 0), node.values.get(1, ())
     index = integer_attribute(node, "axis", -1)
     if len(largest) != 1 or dims[index] >= largest[0]:
         return ""

@@ -30,8 +30,8 @@ from crossflops.operators.operands import (
     constraint_by_rank,
     input_label,
     input_shape,
+    input_shape_or_raise,
     integer_list_or_none,
-    known_input_shape,
     sizes_constraint,
 )
 from crossflops.operators.rule import (
@@ -60,7 +60,7 @@ def resize_scales_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with scales or sizes, or "" if nothing is: one of both, with a number
     for each axis (or each in `axes`).
     """
-    before, axes = known_input_shape(node, 0), integer_list_or_none(node, "axes")
+    before, axes = input_shape_or_raise(node, 0), integer_list_or_none(node, "axes")
     numbers = len(before) if axes is None else len(axes)
     resized = node.op.type == "Resize" and node.op.since >= 11
     lengths = {index: input_shape(node, index) for index in ((2, 3) if resized else (1,))}
@@ -153,7 +153,7 @@ def _tap_sum_cost(taps: int) -> Cost:
 
 def _non_empty_samples_constraint(node: Node) -> OperandProblem:
     """Return why the sampled data are empty; "" if nothing is wrong."""
-    dims = known_input_shape(node, 0)
+    dims = input_shape_or_raise(node, 0)
     if 0 not in dims[2:]:
         return ""
     return f"{input_label(node, 0)} is empty, but at least 1 is needed along each axis"

@@ -27,7 +27,7 @@ from crossflops.operators.gradient import (
 from crossflops.operators.operands import (
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     rank_constraint,
     single_number_constraint,
 )
@@ -59,7 +59,7 @@ def _number_axis_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the input, or "" if nothing is: its last axis has size 1 (real) or
     2 (complex).
     """
-    dims = known_input_shape(node, 0)
+    dims = input_shape_or_raise(node, 0)
     if not dims or (node.op.type == "STFT" and len(dims) == 2):
         return ""
     onesided = node.op.type == "DFT" and integer_attribute(node, "onesided", 0)

@@ -16,7 +16,7 @@ from crossflops.operators.operands import (
     equal_shapes_constraint,
     first_problem_constraint,
     input_label,
-    known_input_shape,
+    input_shape_or_raise,
     single_number_constraint,
     sizes_constraint,
 )
@@ -113,7 +113,7 @@ def _loss_targets_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the target, or "" if nothing is: one for each position of the
     input [N, C, d...].
     """
-    data, target = known_input_shape(node, 0), known_input_shape(node, 1)
+    data, target = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(data) < 2:
         return f"{input_label(node, 0)} has rank {len(data)}, but needs at least 2"
     if data[:1] + data[2:] == target:

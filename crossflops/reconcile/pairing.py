@@ -19,7 +19,7 @@ from crossflops.reconcile.steps import BATCH, BIAS, ELSE
 Scores = NDArray[np.int32]
 
 
-def aligned_index_pairs(
+def index_pairs_of_alignment(
     first: int, second: int, scores: Callable[[int], Scores]
 ) -> list[tuple[int, int]]:
     """Return pairs of indices of two sequences, in ascending order on both sides, with the largest
@@ -197,7 +197,9 @@ def pair_contractions(
     weights are alike (parallel branches are written down in any order); then several that are
     together what one is on the other side (queries, keys and values) become one group.
     """
-    partner = dict(aligned_index_pairs(len(first), len(second), contraction_scores(first, second)))
+    partner = dict(
+        index_pairs_of_alignment(len(first), len(second), contraction_scores(first, second))
+    )
     partner = _uncross_pairs(first, second, partner)
     partner |= _pairs_of_equal_weights(first, second, partner)
     merged = list(_groups_of_runs(first, second, partner))
@@ -450,7 +452,9 @@ def pair_operations(
     owners = _group_indices(groups, 0, first), _group_indices(groups, 1, second)
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
-    pairs = dict(aligned_index_pairs(len(own), len(other), operation_scores(own, other, partner)))
+    pairs = dict(
+        index_pairs_of_alignment(len(own), len(other), operation_scores(own, other, partner))
+    )
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():
         index = owners[1][j] = owners[0][i]

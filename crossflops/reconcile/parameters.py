@@ -207,7 +207,7 @@ def reconcile_stored_parameters(
         booked.setdefault(cause, {})[name] = amount - native
     for name, amount in by_name.items():
         if name not in stock.weights:
-            booked.setdefault(_stored_tensor_cause(users.get(name, ())), {})[name] = amount
+            booked.setdefault(_cause_of_stored_tensor(users.get(name, ())), {})[name] = amount
     predicted = sum(by_name.values())
     return ParamsReconciliation(
         ours=native_value,
@@ -250,7 +250,7 @@ def _users_by_tensor_name(nodes: Sequence[Node]) -> dict[str, list[tuple[str, in
     return by_initializer
 
 
-def _stored_tensor_cause(users: Sequence[tuple[str, int]]) -> str:
+def _cause_of_stored_tensor(users: Sequence[tuple[str, int]]) -> str:
     """Return the id of the cause why a file stores a tensor that is not a parameter; `users` are
     the operators that read it.
     """

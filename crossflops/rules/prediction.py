@@ -562,14 +562,14 @@ class _CallWalk:
             RuleMatch(
                 rule=rule,
                 about=call,
-                path="" if rule.in_total_only else self._reported_module_path(site),
+                path="" if rule.in_total_only else self._module_path_in_report(site),
                 amount=rule.factor * self._rule_amount_for_call(rule, site),
                 times=self._times_counted_by_tool(rule, call),
                 again=already_counted,
             )
         )
 
-    def _reported_module_path(self, site: Site) -> str:
+    def _module_path_in_report(self, site: Site) -> str:
         """Return the path of the module under which the tool reports the call; "" also if it has
         none.
         """

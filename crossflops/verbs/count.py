@@ -457,7 +457,7 @@ def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Conven
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         index = booking.call, booking.path
-        amounts[index] = amounts.get(index, 0) + prediction.worth(booking)
+        amounts[index] = amounts.get(index, 0) + prediction.amount_in_tool_unit(booking)
     return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,

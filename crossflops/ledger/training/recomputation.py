@@ -38,7 +38,7 @@ def find_recomputation(
         flow: says which operands have a gradient.
         level: the nodes, and their checkpoints.
         values: what is known of each value.
-        live: the nodes that run back, by key, as `GradientFlow.pass_backward` returns them.
+        live: the nodes that run back, by key: `GradientFlow.results_that_reach_loss`.
     """
     asked: set[int] = set()  # the numbers of the checkpoints that run again
     times: Counter[str] = Counter()

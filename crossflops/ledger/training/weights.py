@@ -31,7 +31,7 @@ class TrainedWeights:
         self._met: set[str] = set()
         self._given = not any(module.params for module in trace.modules)
         self._of_calls = bool(trace.calls)
-        self.is_gradient_equal_in_all_loop_runs = trace.is_gradient_equal_in_all_loop_runs
+        self.is_gradient_equal_in_all_loop_runs = trace.loops_alike
         self._by_name: dict[str, Parameter] = {}
         self._names: dict[int, set[str]] = {}
         for module in trace.modules:

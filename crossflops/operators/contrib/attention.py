@@ -24,8 +24,8 @@ from crossflops.operators.operands import (
     first_problem_constraint,
     input_label,
     input_shape,
+    input_shape_or_raise,
     integer_list_or_none,
-    known_input_shape,
     shape_constraint,
     sizes_constraint,
 )
@@ -232,7 +232,7 @@ def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
 
 def _head_division_constraint(node: Node) -> OperandProblem:
     """Return why the widths of Q, K and V do not divide into the heads; "" if nothing is wrong."""
-    heads, weights = positive_integer_attribute(node, "num_heads"), known_input_shape(node, 1)
+    heads, weights = positive_integer_attribute(node, "num_heads"), input_shape_or_raise(node, 1)
     if len(weights) != 2:
         return ""
     hidden_sizes = integer_list_or_none(node, "qkv_hidden_sizes")

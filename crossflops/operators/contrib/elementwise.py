@@ -39,7 +39,7 @@ from crossflops.operators.operands import (
     equal_shapes_constraint,
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     rank_constraint,
     shape_constraint,
     single_number_constraint,
@@ -91,7 +91,7 @@ operator(
 def _window_unfold_constraint(node: Node) -> OperandProblem:
     """Return why an axis is shorter than the windows that unfold it; "" if nothing is wrong."""
     dims, index, extent = (
-        known_input_shape(node, 0),
+        input_shape_or_raise(node, 0),
         integer_attribute(node, "dim", -1),
         integer_attribute(node, "size"),
     )
@@ -150,7 +150,7 @@ def _pool_mask_constraint(node: Node) -> OperandProblem:
     """Return why the mask of MaxpoolWithMask does not have the sizes of the data; "" if nothing is
     wrong.
     """
-    dims, mask = known_input_shape(node, 0), known_input_shape(node, 1)
+    dims, mask = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(mask) == len(dims) and mask[2:] == dims[2:]:
         return ""
     return f"{input_label(node, 1, 'M')} does not have the extents of {input_label(node, 0, 'X')}"

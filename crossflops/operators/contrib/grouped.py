@@ -33,8 +33,8 @@ from crossflops.operators.operands import (
     Shape,
     input_label,
     input_shape,
+    input_shape_or_raise,
     integer_list_or_none,
-    known_input_shape,
     rank_constraint,
     shape_constraint,
     sizes_constraint,
@@ -171,7 +171,7 @@ def _past_heads_constraint(node: Node) -> OperandProblem:
 
     Past heads are as deep as those of the query, and past and new keys add up to all keys.
     """
-    query, past = known_input_shape(node, 0), known_input_shape(node, 3)
+    query, past = input_shape_or_raise(node, 0), input_shape_or_raise(node, 3)
     if len(query) < 3:
         return ""
     heads, kv_heads = (
@@ -304,7 +304,7 @@ def _rotary_cosine_constraint(node: Node) -> OperandProblem:
     """Return what is wrong with the cosines, or "" if nothing is: half as many columns as elements
     of a head are rotated.
     """
-    dims, cosines = known_input_shape(node, 0), known_input_shape(node, 2)
+    dims, cosines = input_shape_or_raise(node, 0), input_shape_or_raise(node, 2)
     heads, rotated = (
         integer_attribute(node, "num_heads", 0),
         integer_attribute(node, "rotary_embedding_dim", 0),

@@ -24,7 +24,7 @@ from crossflops.operators.operands import (
     equal_shapes_constraint,
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     rank_constraint,
     single_number_constraint,
     sizes_constraint,
@@ -47,7 +47,7 @@ def _skip_shape_constraint(node: Node) -> OperandProblem:
     """Return why the skip input does not have the input's last two sizes; "" if nothing
     is wrong.
     """
-    dims, skip = known_input_shape(node, 0), known_input_shape(node, 1)
+    dims, skip = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     if len(skip) in (2, len(dims)) and skip[-2:] == dims[-2:]:
         return ""
     return f"{input_label(node, 1)} does not end as {input_label(node, 0)}"
@@ -265,7 +265,7 @@ def engram_gate_cost(node: Node) -> Cost:
 
 def _gate_shape_constraint(node: Node) -> OperandProblem:
     """Return why the gate does not have one number per H numbers of X; "" if nothing is wrong."""
-    dims, gate = input_shape(node, 0), known_input_shape(node, 2)
+    dims, gate = input_shape(node, 0), input_shape_or_raise(node, 2)
     if not dims or gate == (*dims[:-1], 1):
         return ""
     return (

@@ -37,7 +37,7 @@ from crossflops.operators.operands import (
     equal_shapes_constraint,
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     rank_constraint,
     shape_constraint,
     single_number_constraint,
@@ -109,7 +109,7 @@ def _column_bias_constraint(index: int) -> Constraint:
         """Return why a bias does not have one number per column of the weight; "" if nothing is
         wrong.
         """
-        weight, bias = input_shape(node, 1), known_input_shape(node, index)
+        weight, bias = input_shape(node, 1), input_shape_or_raise(node, index)
         if not weight or prod(bias) == weight[-1]:
             return ""
         return (
@@ -503,9 +503,9 @@ def _expert_layers_constraint(node: Node) -> OperandProblem:
     if wrong := _router_rows_constraint(node):
         return wrong
     data, first, second = (
-        known_input_shape(node, 0),
-        known_input_shape(node, 2),
-        known_input_shape(node, 4),
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 2),
+        input_shape_or_raise(node, 4),
     )
     if len(second) != 3:
         return f"{input_label(node, 4, 'fc2')} has rank {len(second)}, but needs 3"
@@ -621,9 +621,9 @@ def _expert_packing_constraint(node: Node) -> OperandProblem:
     H / pack]; scales [E, F, ...] and [E, H, ...]; F is I, or 2 I where two layers are fused.
     """
     data, first, second = (
-        known_input_shape(node, 0),
-        known_input_shape(node, 2),
-        known_input_shape(node, 5),
+        input_shape_or_raise(node, 0),
+        input_shape_or_raise(node, 2),
+        input_shape_or_raise(node, 5),
     )
     pack = _weights_per_element(node)
     if len(second) != 3:

@@ -28,7 +28,7 @@ from crossflops.operators.operands import (
     equal_shapes_constraint,
     input_label,
     input_shape,
-    known_input_shape,
+    input_shape_or_raise,
     shape_constraint,
     sizes_constraint,
 )
@@ -81,7 +81,7 @@ def dynamic_quantize_lstm_cost(node: Node) -> Cost:
 
 def _value_head_groups_constraint(node: Node) -> OperandProblem:
     """Return why the value heads are not a multiple of the key heads; "" if nothing is wrong."""
-    query, key = known_input_shape(node, 0), known_input_shape(node, 1)
+    query, key = input_shape_or_raise(node, 0), input_shape_or_raise(node, 1)
     heads, kv_heads = (
         positive_integer_attribute(node, "q_num_heads"),
         positive_integer_attribute(node, "kv_num_heads"),

@@ -225,7 +225,9 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
         "attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak"
     )
     rate = (
-        f"{pace(step.examples / step.shortest)} examples/s" if step.shortest_seconds else "no work"
+        f"{pace(step.examples / step.shortest_seconds)} examples/s"
+        if step.shortest_seconds
+        else "no work"
     )
     yield Row.from_cells(
         "shortest", duration(step.shortest_seconds), f"{rate}{_overlap_time_note(step)}"
