@@ -243,8 +243,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source_operations(self) -> "tuple[Node, ...]":
-        """The operations that are counted for this node: the node itself, or the framework
-        operations for which a converter wrote it.
+        """The framework operations for which a converter wrote this node; the node itself if
+        there are none.
         """
         operations = self.conversion.stands_for
         return (self,) if operations is None else operations

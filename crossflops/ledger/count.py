@@ -207,6 +207,14 @@ class _FunctionRuns(NamedTuple):
         return id(self.body), self.precisions
 
 
+class BranchSize(NamedTuple):
+    """The work of a branch, in the order in which branches are compared."""
+
+    macs: int
+    flops: int
+    uncounted_nodes: int
+
+
 class _GraphCounter:
     """The counting of nodes, and of every function once for all of its runs."""
 
@@ -355,7 +363,7 @@ class _GraphCounter:
 
         Raises OperandError if none of them can run.
         """
-        counted: dict[str, tuple[Counts, tuple[int, int, int]]] = {}
+        counted: dict[str, tuple[Counts, BranchSize]] = {}
         obstacle: OperandError | None = None
         for body in node.bodies:
             try:
@@ -377,13 +385,12 @@ class _GraphCounter:
             *_counts_within_holder(node, _upper_bound_counts(counted[largest][0]), 1),
         )
 
-    def _branch_size(self, counts: Counts) -> tuple[int, int, int]:
-        """Return the MACs, the FLOPs and the number of uncounted nodes of these counts, as a
-        tuple.
-        """
+    def _branch_size(self, counts: Counts) -> BranchSize:
+        """Return the MACs, the FLOPs and the number of uncounted nodes of these counts."""
         inner = tuple(self.flatten(counts))
         total = _sum_of_costs(count for count in inner if not count.node.dead)
-        return total.macs, total.flops, sum(isinstance(count, UncountedNode) for count in inner)
+        uncounted = sum(isinstance(count, UncountedNode) for count in inner)
+        return BranchSize(total.macs, total.flops, uncounted)
 
 
 def _zero_count(node: Node, formula: str, exact: bool) -> CountedNode:

@@ -10,7 +10,7 @@ cache between two nodes. It is told in bytes or in elements.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -212,7 +212,7 @@ def _peak_of_graph(graph: Graph, separate: frozenset[str], functions: dict[int, 
     """Return the peak of activations of a graph. Tensors in `separate` have no bytes here;
     `functions` has the peaks of called functions, by id of the body.
     """
-    owner, constant = _memory_owners(graph, separate)
+    owner, constant = _memory_sharing(graph, separate)
     inside = [
         _peaks_of_bodies(node, constant, functions) if node.bodies else [] for node in graph.nodes
     ]
@@ -251,12 +251,17 @@ def _peaks_of_bodies(
     return [functions[id(body)]]
 
 
-def _memory_owners(
-    graph: Graph, separate: frozenset[str]
-) -> tuple[dict[str, str], frozenset[str]]:
-    """Return two values: the tensor whose memory each alias shares, by the name of the alias, and
-    the names of constant tensors.
+class MemorySharing(NamedTuple):
+    """The tensor whose memory each alias shares, by the name of the alias, and the names of
+    constant tensors.
     """
+
+    owner_by_alias: dict[str, str]
+    constants: frozenset[str]
+
+
+def _memory_sharing(graph: Graph, separate: frozenset[str]) -> MemorySharing:
+    """Return which tensors share the memory of another one, and which are constant."""
     owner: dict[str, str] = {}
     constant = set(separate)
     for node in graph.nodes:
@@ -275,7 +280,7 @@ def _memory_owners(
             owner[names[0]] = owner.get(source.name, source.name)
             if source.role in ("parameter", "constant") or source.name in constant:
                 constant.add(names[0])
-    return owner, frozenset(constant)
+    return MemorySharing(owner, frozenset(constant))
 
 
 def _activation_tensors(

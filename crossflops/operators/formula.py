@@ -433,7 +433,9 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
             raise _formula_error(
                 formula,
                 f"has a gradient of {operand!r}, which is not an operand",
-                f"write one of the operands: {', '.join(names) or 'their positions'}",
+                f"write one of the operands: {', '.join(names)}"
+                if names
+                else "write the position of an operand: 0, 1, ...",
             )
         operands[position] = _require_cost(formula, cost)
     for part in (work.inner, work.recomputed):

@@ -4,6 +4,7 @@ Softmax.
 
 from collections.abc import Callable
 from math import prod
+from typing import NamedTuple
 
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
@@ -38,6 +39,13 @@ from crossflops.operators.operands import (
 from crossflops.operators.rule import ADDED, EXTINCT, OperandProblem, Operators
 
 operator = Operators()
+
+
+class GroupSizes(NamedTuple):
+    """The number of elements that are normalized, and of the groups that they are in."""
+
+    elements: int
+    groups: int
 
 
 # Gradients of normalizations of n elements in m groups, y = x^ * scale + bias, x^ = (x - mean) r.
@@ -269,12 +277,12 @@ def onnx_rms_normalization_cost(node: Node) -> Cost:
     return rms_norm_cost(*_last_axes_groups(node), scaled=True)
 
 
-def _last_axes_groups(node: Node) -> tuple[int, int]:
+def _last_axes_groups(node: Node) -> GroupSizes:
     """Return (number of elements, number of groups) of a normalization over the axes from `axis`
     on.
     """
     dims = spec_shape(input_spec(node, 0))
-    return prod(dims), prod(dims[: axis_attribute_index(node, len(dims), -1)])
+    return GroupSizes(prod(dims), prod(dims[: axis_attribute_index(node, len(dims), -1)]))
 
 
 def _group_norm_constraint(node: Node) -> OperandProblem:
@@ -340,14 +348,15 @@ def instance_normalization_cost(node: Node) -> Cost:
 _MEAN_VARIANCE = "2(n-m) adds, 2m divs, n+m squares, m*(sub, sqrt, add), n*(sub, div)"
 
 
-def _mean_variance_groups(node: Node) -> tuple[int, int]:
+def _mean_variance_groups(node: Node) -> GroupSizes:
     """Return (number of elements, number of groups) of MeanVarianceNormalization."""
     dims = spec_shape(input_spec(node, 0))
     axes = node.attrs.get("axes", (0, 2, 3))
     if not isinstance(axes, tuple) or not all(isinstance(axis, int) for axis in axes):
         raise ValueError("the axes of MeanVarianceNormalization are not integers")
     reduced = {int(axis) % len(dims) for axis in axes} if dims else set()
-    return prod(dims), prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
+    groups = prod(dim for axis, dim in enumerate(dims) if axis not in reduced)
+    return GroupSizes(prod(dims), groups)
 
 
 def _mean_variance_backward(node: Node, requested: OperandPositions, _forward: Cost) -> Gradient:
@@ -421,11 +430,11 @@ def lrn_cost(node: Node) -> Cost:
     )
 
 
-def _lp_norm_groups(node: Node) -> tuple[int, int]:
+def _lp_norm_groups(node: Node) -> GroupSizes:
     """Return (number of elements, number of groups) of LpNormalization along `axis`."""
     dims = spec_shape(input_spec(node, 0), at_least=1)
     axis = axis_attribute_index(node, len(dims), -1) % len(dims)
-    return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
+    return GroupSizes(prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :]))
 
 
 def _lp_normalization_gradient_cost(node: Node) -> Cost:
@@ -484,7 +493,7 @@ def log_softmax_cost(count: int, groups: int) -> Cost:
     return Cost(compares=combined, adds=2 * count + combined, specials=count + groups)
 
 
-def _softmax_groups(node: Node) -> tuple[int, int]:
+def _softmax_groups(node: Node) -> GroupSizes:
     """Return (number of elements, number of groups) of a softmax along the attribute
     `axis` alone.
     """
@@ -492,13 +501,13 @@ def _softmax_groups(node: Node) -> tuple[int, int]:
     axis = axis_attribute_index(node, len(dims), -1)
     if axis == len(dims):
         raise ValueError(f"axis {axis} of {node.op} is out of range for rank {len(dims)}")
-    return prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :])
+    return GroupSizes(prod(dims), prod(dims[:axis]) * prod(dims[axis + 1 :]))
 
 
-def _flat_softmax_groups(node: Node) -> tuple[int, int]:
+def _flat_softmax_groups(node: Node) -> GroupSizes:
     """Return (number of elements, number of groups) of a softmax over all axes from `axis` on."""
     dims = spec_shape(input_spec(node, 0))
-    return prod(dims), prod(dims[: axis_attribute_index(node, len(dims), 1)])
+    return GroupSizes(prod(dims), prod(dims[: axis_attribute_index(node, len(dims), 1)]))
 
 
 def softmax_gradient_cost(count: int, groups: int) -> Cost:
@@ -516,7 +525,7 @@ def log_softmax_gradient_cost(count: int, groups: int) -> Cost:
 
 
 def _group_work_backward(
-    work: Callable[[int, int], Cost], groups: Callable[[Node], tuple[int, int]]
+    work: Callable[[int, int], Cost], groups: Callable[[Node], GroupSizes]
 ) -> Backward:
     """Return a backward function that costs `work(elements, groups)`, by the numbers that
     `groups(node)` gives.

@@ -23,6 +23,7 @@ from crossflops.operators.gradient import (
 )
 from crossflops.operators.movement import MOVED, movement_cost
 from crossflops.operators.normalization import (
+    GroupSizes,
     log_softmax_cost,
     log_softmax_gradient_cost,
     softmax_cost,
@@ -139,14 +140,14 @@ def sparse_product_cost(node: Node) -> Cost:
     return Cost(macs=terms) + Cost(muls=scaled, adds=adds) * output_element_count(node)
 
 
-def _sparse_row_groups(node: Node) -> tuple[int, int]:
+def _sparse_row_groups(node: Node) -> GroupSizes:
     """Return (number of stored elements at distinct indices, number of groups) of a
     sparse tensor.
     """
     groups = integer_attribute(node, "groups")
     if groups < 0:
         raise ValueError(f"{node.op} over dense axes has no formula")
-    return _integer_list(node, "distinct")[0], groups
+    return GroupSizes(_integer_list(node, "distinct")[0], groups)
 
 
 @operator(

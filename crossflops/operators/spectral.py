@@ -160,7 +160,7 @@ def _stft_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gr
     and the adds that sum them over the frames.
     """
     batch, frames, _, _ = spec_shape(output_spec(node), rank=4)
-    length, parts = _stft_frame_sizes(node)
+    length, parts = _frame_length_and_parts_of_number(node)
     elements = batch * frames * length * parts
     weighted = elements if has_input(node, 2) else 0
     work = {
@@ -171,7 +171,7 @@ def _stft_backward(node: Node, requested: OperandPositions, forward: Cost) -> Gr
     return Gradient({index: work[index] for index in requested}, inner=inner)
 
 
-def _stft_frame_sizes(node: Node) -> tuple[int, int]:
+def _frame_length_and_parts_of_number(node: Node) -> tuple[int, int]:
     """Return (length of a frame, parts of a number) of an STFT; a real number has 1 part, a
     complex one 2.
     """
@@ -206,7 +206,7 @@ def stft_cost(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__STFT.html
     """
     batch, frames, _, _ = spec_shape(output_spec(node), rank=4)
-    length, parts = _stft_frame_sizes(node)
+    length, parts = _frame_length_and_parts_of_number(node)
     weighted = length * parts if has_input(node, 2) else 0
     return (fft_cost(length, real=parts == 1) + Cost(muls=weighted)) * (batch * frames)
 

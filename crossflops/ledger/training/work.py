@@ -4,7 +4,7 @@ recomputation.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from crossflops.ir.graph import (
     START_MISSING,
@@ -44,6 +44,13 @@ _CUT = "in an autograd.Function that returns no gradient; counted as if it retur
 _RERUN_UNKNOWN = "it is unknown how much of it a checkpoint recomputes"
 
 Work: TypeAlias = dict[str, TrainingStep]
+
+
+class LevelWork(NamedTuple):
+    """The training work of a graph by node key, and the names of values that reach the loss."""
+
+    work: Work
+    reaching_loss: set[str]
 
 
 def count_training_step(
@@ -94,9 +101,8 @@ class _StepCounter:
 
     def count_level(
         self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
-    ) -> tuple[Work, set[str]]:
-        """Return two values for one graph: the training work by node key, and the names of values
-        that reach the loss.
+    ) -> LevelWork:
+        """Return the training work of one graph, and the names of values that reach the loss.
 
         Args:
             prefix: what keys of the level begin with.
@@ -125,7 +131,7 @@ class _StepCounter:
                     rerun = (plain.forward + early) * times
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
-        return work, ends
+        return LevelWork(work, ends)
 
     def _count_node(
         self,

@@ -96,6 +96,13 @@ def width_per_head(width: int, heads: int, node: Node) -> int:
     return width // heads
 
 
+class ProjectedScores(NamedTuple):
+    """The sizes of the scores, and the number of elements of Q, K and V that are projected."""
+
+    scores: Scores
+    projected_elements: int
+
+
 class AttentionInputIndices(NamedTuple):
     """The indices of the inputs that the formulas need; -1 where an operator has no such input."""
 
@@ -157,7 +164,7 @@ def qkv_projection_widths(node: Node) -> tuple[int, int, int]:
     return width // 3, width // 3, width // 3
 
 
-def _self_attention_sizes(node: Node, locations: AttentionInputIndices) -> tuple[Scores, int]:
+def _self_attention_sizes(node: Node, locations: AttentionInputIndices) -> ProjectedScores:
     """Return the score sizes of a self-attention on an input [B, S, in], and the number of
     elements of Q, K and V together.
     """
@@ -166,7 +173,7 @@ def _self_attention_sizes(node: Node, locations: AttentionInputIndices) -> tuple
     depths = [width_per_head(width, heads, node) for width in widths]
     total = _total_key_count(node, locations, length)
     scores = dense_score_sizes(batch * heads * length, total, depths[0], depths[2])
-    return scores, batch * length * sum(widths)
+    return ProjectedScores(scores, batch * length * sum(widths))
 
 
 def _total_key_count_or_none(node: Node, locations: AttentionInputIndices) -> int | None:
@@ -370,7 +377,7 @@ def contrib_qattention_cost(node: Node) -> Cost:
 
 def multi_head_attention_sizes(
     node: Node, locations: AttentionInputIndices = _MULTI_HEAD
-) -> tuple[Scores, int]:
+) -> ProjectedScores:
     """Return the score sizes of an attention on projected operands, and the number of elements of
     these operands together.
 
@@ -383,9 +390,8 @@ def multi_head_attention_sizes(
     )
     if len(query) == 5:
         total = _total_key_count(node, locations, query[1])
-        return dense_score_sizes(query[0] * heads * query[1], total, query[4], query[4]), prod(
-            query
-        )
+        scores = dense_score_sizes(query[0] * heads * query[1], total, query[4], query[4])
+        return ProjectedScores(scores, prod(query))
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     if not has_input(node, 1):
         return _joint_qkv_attention_sizes(node, locations, heads)
@@ -399,12 +405,13 @@ def multi_head_attention_sizes(
         value = spec_shape(input_spec(node, 2), rank=3)
         value_depth = width_per_head(value[2], heads, node)
         total, more = _total_key_count(node, locations, key[1]), prod(key) + prod(value)
-    return dense_score_sizes(batch * heads * length, total, depth, value_depth), prod(query) + more
+    scores = dense_score_sizes(batch * heads * length, total, depth, value_depth)
+    return ProjectedScores(scores, prod(query) + more)
 
 
 def _joint_qkv_attention_sizes(
     node: Node, locations: AttentionInputIndices, heads: int
-) -> tuple[Scores, int]:
+) -> ProjectedScores:
     """Return the score sizes of an attention with Q, K and V in one input [B, S, 3*H], and the
     number of its elements.
 
@@ -413,7 +420,8 @@ def _joint_qkv_attention_sizes(
     batch, length, width = spec_shape(input_spec(node, 0), rank=3)
     depth = width_per_head(width, 3 * heads, node)
     total = _total_key_count(node, locations, length)
-    return dense_score_sizes(batch * heads * length, total, depth, depth), batch * length * width
+    scores = dense_score_sizes(batch * heads * length, total, depth, depth)
+    return ProjectedScores(scores, batch * length * width)
 
 
 _KEYS = {

@@ -19,7 +19,13 @@ from crossflops.operators.access import (
     string_attribute,
 )
 from crossflops.operators.gradient import FUSED
-from crossflops.operators.normalization import RMS, STANDARD, rms_norm_cost, standardization_cost
+from crossflops.operators.normalization import (
+    RMS,
+    STANDARD,
+    GroupSizes,
+    rms_norm_cost,
+    standardization_cost,
+)
 from crossflops.operators.operands import (
     equal_shapes_constraint,
     input_label,
@@ -35,12 +41,12 @@ from crossflops.operators.rule import MICROSOFT, OperandProblem, Operators
 operator = Operators(MICROSOFT, backward=FUSED)
 
 
-def _last_axis_groups(node: Node, index: int = 0) -> tuple[int, int]:
+def _last_axis_groups(node: Node, index: int = 0) -> GroupSizes:
     """Return the number of elements of an input, and the number of groups if each group is one
     last axis.
     """
     dims = spec_shape(input_spec(node, index), at_least=1)
-    return prod(dims), prod(dims[:-1])
+    return GroupSizes(prod(dims), prod(dims[:-1]))
 
 
 def _skip_shape_constraint(node: Node) -> OperandProblem:

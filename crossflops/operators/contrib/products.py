@@ -475,13 +475,20 @@ def _weights_per_element(node: Node) -> int:
     )
 
 
-def expert_parameters(node: Node) -> tuple[int, int]:
+class ExpertParameters(NamedTuple):
+    """The parameters of all experts of a layer, and of the k experts that one token uses."""
+
+    stored: int
+    used_by_token: int
+
+
+def expert_parameters(node: Node) -> ExpertParameters:
     """Return two numbers of parameters: of all experts of the layer, and of the k experts that one
     token uses.
     """
     sizes = expert_sizes(node)
     expert = sizes.weights + _expert_bias_count(node, sizes)
-    return sizes.total * expert, min(sizes.total, sizes.chosen) * expert
+    return ExpertParameters(sizes.total * expert, min(sizes.total, sizes.chosen) * expert)
 
 
 def _max_active_expert_count(sizes: Experts) -> int:

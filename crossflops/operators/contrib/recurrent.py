@@ -4,6 +4,7 @@ convolutions with a state.
 
 from collections.abc import Iterable
 from math import prod
+from typing import NamedTuple
 
 import msgspec
 
@@ -176,7 +177,7 @@ def contrib_delta_net_cost(node: Node) -> Cost:
     qk_l2_norm: 2 Hk normalizations per token (n muls, n - m adds, m sqrts, n divs);
     gate_activation qwen: n(decay) (2 adds, softplus, mul) and Hv exps; beta sigmoid n(beta).
     """
-    tokens, key_heads, value_heads, depth, value_depth = _delta_dimensions(node)
+    tokens, key_heads, value_heads, depth, value_depth = _delta_net_sizes(node)
     cost = linear_attention_recurrence_cost(
         tokens=tokens,
         readers=max(key_heads, value_heads),
@@ -201,17 +202,28 @@ def contrib_delta_net_cost(node: Node) -> Cost:
     return cost
 
 
-def _delta_dimensions(node: Node) -> tuple[int, int, int, int, int]:
-    """Return (tokens, query heads, value heads, key size, value size) of a GatedDeltaNet."""
+class DeltaNetSizes(NamedTuple):
+    """The sizes of a GatedDeltaNet: tokens of all sequences, heads, and sizes of a head."""
+
+    tokens: int
+    query_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+
+
+def _delta_net_sizes(node: Node) -> DeltaNetSizes:
+    """Return the sizes of a GatedDeltaNet, also from a packed query."""
     query = spec_shape(input_spec(node, 0), at_least=2)
     if has_input(node, 1):
         value = spec_shape(input_spec(node, 2), at_least=3)
-        return prod(query[:-2]), query[-2], value[-2], query[-1], value[-1]
+        return DeltaNetSizes(prod(query[:-2]), query[-2], value[-2], query[-1], value[-1])
     _, value_heads, value_depth, depth = spec_shape(input_spec(node, 6), rank=4)
     keys = query[-1] - value_heads * value_depth
     if depth <= 0 or keys % (2 * depth):
         raise ValueError("the packed query of GatedDeltaNet does not divide into its heads")
-    return prod(query[:-1]), keys // (2 * depth), value_heads, depth, value_depth
+    heads = keys // (2 * depth)
+    return DeltaNetSizes(prod(query[:-1]), heads, value_heads, depth, value_depth)
 
 
 def _gate_channel_constraint(node: Node) -> OperandProblem:

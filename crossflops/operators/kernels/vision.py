@@ -8,6 +8,7 @@ is read, an index, is no work.
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.operators.formula import OperatorCall, operator
@@ -67,10 +68,19 @@ def _record_fraction_distances(
 # Regions of a picture.
 
 
-def _region_result_sizes(call: OperatorCall) -> tuple[int, int, int, int]:
+class RegionSizes(NamedTuple):
+    """The sizes of the result of a region pooling."""
+
+    regions: int
+    rows: int
+    columns: int
+    channels: int
+
+
+def _region_result_sizes(call: OperatorCall) -> RegionSizes:
     """Return (regions, rows, columns, channels) of the result of a region pooling."""
     tall, wide = (int(call_argument(call, name)) for name in ("pooled_height", "pooled_width"))
-    return call.input("rois").shape[0], tall, wide, call.result.shape[1]
+    return RegionSizes(call.input("rois").shape[0], tall, wide, call.result.shape[1])
 
 
 @register_kernel(
