@@ -98,7 +98,7 @@ def count_node(
         closed = f", and {node.closed}" if node.closed else ""
         return UncountedNode(node, missing_rule_reason(node.op) + closed)
     if checked:
-        known.check(node)
+        known.check_operands(node)
     try:
         work = known.formula(node)
         contracted = precision_of_contraction(node, stored) if work.macs else ""

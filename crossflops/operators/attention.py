@@ -42,7 +42,7 @@ class Heads(NamedTuple):
     value_depth: int
 
     @property
-    def scores(self) -> int:
+    def score_count(self) -> int:
         """The number of attention scores: batch * query heads * queries * keys."""
         return self.batch * self.heads * self.queries * self.total
 
@@ -128,7 +128,7 @@ def _attention_backward(node: Node, requested: OperandPositions, _forward: Cost)
     requires a gradient: then scores are stored (aten/native/transformers/sdp_utils_cpp.h).
     """
     h = attention_dimensions_of_node(node)
-    scores = h.scores
+    scores = h.score_count
     work = {}
     if 0 in requested:
         work[0] = Cost(macs=scores * h.depth, muls=input_element_count(node, 0))
@@ -191,7 +191,7 @@ def onnx_attention_cost(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx__Attention.html
     """
     h = attention_dimensions_of_node(node)
-    scores = h.scores
+    scores = h.score_count
     scale = input_element_count(node, 0) + h.batch * h.kv_heads * h.total * h.depth
     cap = scores if float_attribute(node, "softcap", 0.0) != 0 else 0
     return (
@@ -231,8 +231,8 @@ def flex_attention_cost(node: Node) -> Cost:
     https://onnx.ai/onnx/operators/onnx_aionnxpreview_FlexAttention.html
     """
     h = attention_dimensions_of_node(node)
-    work = Cost(macs=h.scores * (h.depth + h.value_depth), muls=h.scores)
-    return work + softmax_cost(h.scores, h.batch * h.heads * h.queries)
+    work = Cost(macs=h.score_count * (h.depth + h.value_depth), muls=h.score_count)
+    return work + softmax_cost(h.score_count, h.batch * h.heads * h.queries)
 
 
 def _rotary_cache_constraint(node: Node) -> OperandProblem:

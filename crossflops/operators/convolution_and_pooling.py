@@ -69,13 +69,13 @@ class _Sizes(NamedTuple):
 
 
 def window_constraint(
-    data: int = 0, weight: int | None = None, least: int = 1, channels: Layout = "first"
+    data: int = 0, weight: int | None = None, min_windows: int = 1, channels: Layout = "first"
 ) -> Constraint:
-    """Return a constraint which requires that a window fits `least` times or more into the data
-    along each spatial axis.
+    """Return a constraint which requires that a window fits `min_windows` times or more into
+    the data along each spatial axis.
 
     The window's extents are those of the weight [M, C/group, k...], or `kernel_shape`. With
-    `least` 0 a window may be larger than its padded data, and the result empty.
+    `min_windows` 0 a window may be larger than its padded data, and the result empty.
     """
 
     def constraint(node: Node) -> OperandProblem:
@@ -83,7 +83,7 @@ def window_constraint(
         shape = input_shape_or_raise(node, data)
         if len(shape) < 3:
             return f"{input_label(node, data)} has rank {len(shape)}, but needs at least 3"
-        if least == 0 and (wrong := non_empty_pooling_constraint(node, data)):
+        if min_windows == 0 and (wrong := non_empty_pooling_constraint(node, data)):
             return wrong
         extents = shape[2:] if channels == "first" else shape[1:-1]
         if wrong := _spatial_attribute_problem(node, data, weight, len(extents)):
@@ -93,7 +93,7 @@ def window_constraint(
             return ""
         sizes = _window_geometry(node, extents, kernel)
         results = _window_positions(sizes)
-        index = next((at for at, result in enumerate(results) if result < least), None)
+        index = next((at for at, result in enumerate(results) if result < min_windows), None)
         if index is None:
             return ""
         return _window_size_problem(node, data, sizes, index, 2 if channels == "first" else 1)
@@ -584,7 +584,7 @@ def causal_conv_cost(node: Node) -> Cost:
     return _conv_weight_cost(node, weight=1, bias=2) + gate
 
 
-POOL: tuple[Constraint, ...] = (window_constraint(least=0), pooling_pads_constraint)
+POOL: tuple[Constraint, ...] = (window_constraint(min_windows=0), pooling_pads_constraint)
 
 
 # Pooling: a window, or everything, becomes one element.
@@ -677,7 +677,10 @@ def lp_pool_cost(node: Node) -> Cost:
     return _p_norm_cost(node, out * kernel_window_size(node), out)
 
 
-_WHOLE: tuple[Constraint, ...] = (rank_constraint(0, 3, least=True), non_empty_pooling_constraint)
+_WHOLE: tuple[Constraint, ...] = (
+    rank_constraint(0, 3, or_higher=True),
+    non_empty_pooling_constraint,
+)
 
 
 @operator("GlobalMaxPool", "n(X)-n(Y) compares", requires=_WHOLE, backward=scatter_add_backward)

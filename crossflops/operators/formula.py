@@ -279,7 +279,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
             names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_call(node: Node) -> Exactness:
         """Return how exact the formula says its cost of a node is: "exact", "bound" or
         "estimate".
         """
@@ -317,7 +317,7 @@ def operator_rule_of_formula(formula: Formula) -> OperatorRule:
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
         moved=traffic if callable(formula.bytes) else None,
-        doubt=judge,
+        doubt=exactness_of_call,
         contracts=None,
         is_own=True,
         backward=(

@@ -60,7 +60,7 @@ class FormulaState:
         self.is_complete = False  # whether distributions and kernels have been read
         self.in_force = FormulaRegistry()
 
-    def settle(self) -> None:
+    def update_formulas_in_force(self) -> None:
         """Compute which formulas are in force. Raises FormulaError if two are about the same
         operator.
         """
@@ -91,7 +91,7 @@ def add_formula(formula: Formula) -> None:
         before = STATE.imported
         STATE.imported = before.add(formula)
         try:
-            STATE.settle()
+            STATE.update_formulas_in_force()
         except FormulaError:
             STATE.imported = before
             raise
@@ -248,13 +248,13 @@ def using_formulas(sources: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
             registry = registry.add(formula)
     STATE.requested, STATE.places = registry, (*STATE.places, *new)
     try:
-        STATE.settle()
+        STATE.update_formulas_in_force()
         for formula in STATE.requested:
             reject_counted_operator(formula)
         yield
     finally:
         STATE.requested, STATE.places = before
-        STATE.settle()
+        STATE.update_formulas_in_force()
 
 
 def load_formulas_for_process(sources: Iterable[str]) -> None:
@@ -325,7 +325,7 @@ def _import_formula_entry_point(point: "EntryPoint") -> None:
             for formula in STATE.imported
         )
     )
-    STATE.settle()
+    STATE.update_formulas_in_force()
 
 
 def _is_defined_in_module(formula: Formula, module: str) -> bool:

@@ -67,7 +67,9 @@ declare_movement("Cast")
 declare_movement("CastLike", since=15)
 declare_movement("EyeLike", rank_constraint(0, 2), since=9, backward=no_gradient)
 declare_movement("ConstantOfShape", rank_constraint(0, 1), since=9, backward=no_gradient)
-declare_movement("Trilu", rank_constraint(0, 2, least=True), single_number_constraint(1), since=14)
+declare_movement(
+    "Trilu", rank_constraint(0, 2, or_higher=True), single_number_constraint(1), since=14
+)
 declare_movement(
     "OneHot",
     single_number_constraint(1),

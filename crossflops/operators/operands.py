@@ -69,9 +69,9 @@ def shapes_of_inputs(node: Node) -> tuple[Shape | None, ...]:
     return tuple([None if spec is None else spec.shape for spec in node.inputs])
 
 
-def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]) -> Constraint:
+def cache_constraint(constraint: Constraint, cache_key: Callable[[Node], Hashable]) -> Constraint:
     """Return a constraint that remembers which nodes passed `constraint`, by the key
-    `decides(node)`.
+    `cache_key(node)`.
 
     A network repeats its layers, and a look-up takes a tenth of the time. A problem is described
     anew for each node.
@@ -82,7 +82,7 @@ def cache_constraint(constraint: Constraint, decides: Callable[[Node], Hashable]
         """Return what is wrong with a node ("" if nothing is); remember the key of a node that
         passed.
         """
-        known = decides(node)
+        known = cache_key(node)
         if known in right:
             return ""
         wrong = constraint(node)
@@ -152,11 +152,11 @@ def sizes_constraint(pattern: str) -> Constraint:
     parsed = _parse_size_pattern(pattern)
     names = [attribute for _, attribute, _ in parsed.attributes]
 
-    def decides(node: Node) -> Hashable:
+    def cache_key(node: Node) -> Hashable:
         """Return the shapes and those attributes of a node that the pattern names, as a key."""
         return shapes_of_inputs(node), tuple([node.attrs.get(name) for name in names])
 
-    return cache_constraint(partial(_pattern_problem, parsed), decides)
+    return cache_constraint(partial(_pattern_problem, parsed), cache_key)
 
 
 def _parse_size_pattern(pattern: str) -> _Pattern:
@@ -277,18 +277,20 @@ def _axis_pattern_problem(
 # -- Ranks, equal operands, broadcasting ---------------------------------------------------------
 
 
-def rank_constraint(index: int, asked: Ranks, name: str = "", least: bool = False) -> Constraint:
-    """Return a constraint on the rank of an operand: one of the ranks `asked`, or with `least`
-    that rank or more.
+def rank_constraint(
+    index: int, allowed_ranks: Ranks, name: str = "", or_higher: bool = False
+) -> Constraint:
+    """Return a constraint on the rank of an operand: one of `allowed_ranks`, or with
+    `or_higher` that rank or more.
     """
-    ranks = (asked,) if isinstance(asked, int) else tuple(asked)
+    ranks = (allowed_ranks,) if isinstance(allowed_ranks, int) else tuple(allowed_ranks)
 
     def constraint(node: Node) -> OperandProblem:
         """Return why the operand does not have an accepted rank; "" if nothing is wrong."""
         shape = input_shape(node, index)
-        if shape is None or len(shape) in ranks or (least and len(shape) >= ranks[0]):
+        if shape is None or len(shape) in ranks or (or_higher and len(shape) >= ranks[0]):
             return ""
-        needed = ("at least " if least else "") + " or ".join(map(str, ranks))
+        needed = ("at least " if or_higher else "") + " or ".join(map(str, ranks))
         return f"{input_label(node, index, name)} has rank {len(shape)}, but needs {needed}"
 
     return constraint
@@ -335,16 +337,16 @@ def equal_shapes_constraint(*indices: int) -> Constraint:
 
 
 def shape_constraint(
-    index: int, fitting: Callable[[Node], Iterable[Shape] | None], name: str = ""
+    index: int, allowed_shapes: Callable[[Node], Iterable[Shape] | None], name: str = ""
 ) -> Constraint:
-    """Return a constraint which requires that an operand has one of the shapes `fitting(node)`
-    (None: any shape).
+    """Return a constraint which requires that an operand has one of the shapes
+    `allowed_shapes(node)` (None: any shape).
     """
 
     def constraint(node: Node) -> OperandProblem:
-        """Return why the operand has none of the fitting shapes; "" if nothing is wrong."""
+        """Return why the operand has none of the allowed shapes; "" if nothing is wrong."""
         shape = input_shape(node, index)
-        options = None if shape is None else fitting(node)
+        options = None if shape is None else allowed_shapes(node)
         if options is None or shape in (options := list(options)):
             return ""
         needed = " or ".join("x".join(map(str, option)) or "a scalar" for option in options)

@@ -116,7 +116,7 @@ class OperatorRule(msgspec.Struct, frozen=True, kw_only=True):
         """Return how exact the count of this node is: "exact", "bound" or "estimate"."""
         return self.doubt(node) if self.doubt is not None else "exact"
 
-    def check(self, node: Node) -> None:
+    def check_operands(self, node: Node) -> None:
         """Raise OperandError if the operator cannot take the operands of this node."""
         check_node_operands(node, self.requires)
 
@@ -338,9 +338,9 @@ def input_bound_exactness(index: int) -> Callable[[Node], Exactness]:
     "exact".
     """
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_node(node: Node) -> Exactness:
         """Return "bound" if the node is given the optional input, else "exact"."""
         provided = len(node.inputs) > index and node.inputs[index] is not None
         return "bound" if provided else "exact"
 
-    return judge
+    return exactness_of_node

@@ -81,7 +81,7 @@ _FFT = "fast Fourier transform, N*ceil(log2 N)*(2 muls, 3 adds), half if real"
     since=17,
     doubt=estimate_exactness,
     requires=(
-        rank_constraint(0, 2, least=True),
+        rank_constraint(0, 2, or_higher=True),
         rank_constraint(1, 0),
         rank_constraint(2, 0),
         _number_axis_constraint,

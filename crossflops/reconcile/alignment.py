@@ -16,7 +16,7 @@ from crossflops.reconcile.pairing import (
     pair_operations,
     with_bias_moved_to_norm,
 )
-from crossflops.reconcile.steps import BATCH, PLACES, Inputs, shifts
+from crossflops.reconcile.steps import BATCH, PLACES, Inputs, contraction_shifts
 
 MISSING, WRITTEN, UNUSED = "model.layer-missing", "model.representation", "model.parameters-unused"
 BEFORE, NOBODY = "before the first layer", "in no layer"
@@ -78,7 +78,7 @@ def _group_shifts(
     own = [first.contractions[index] for index in group.first]
     other = [second.contractions[index] for index in group.second]
     if len(own) == len(other) == 1:
-        yield from shifts(own[0], other[0], inputs)
+        yield from contraction_shifts(own[0], other[0], inputs)
         if not _is_same_operator_kind(own[0], other[0]):
             yield Shift(cause=WRITTEN, note=f"{own[0].op} -> {other[0].op}")
         return

@@ -59,7 +59,7 @@ class Inputs(msgspec.Struct, frozen=True):
         return ratios.pop() if len(ratios) == 1 else Fraction(1)
 
 
-def shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
+def contraction_shifts(first: Contraction, second: Contraction, inputs: Inputs) -> Iterator[Shift]:
     """Yield the differences in MACs, FLOPs and parameters from one contraction to the other, one
     property after the other, each with its cause.
 

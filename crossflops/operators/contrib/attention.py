@@ -198,7 +198,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
     Only Attention also takes [2B], the ends and the beginnings, and [B, 1], which masks nothing.
     """
 
-    def fitting(node: Node) -> Iterable[Shape] | None:
+    def allowed_shapes(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that the mask may have; None if queries or keys have unknown sizes."""
         query, total = input_shape(node, 0), _total_key_count_or_none(node, locations)
         if query is None or total is None:
@@ -208,7 +208,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
         masks = [(batch,), (3 * batch + 2,), (batch, total), (batch, query[1], total)]
         return [*masks, (2 * batch,), (batch, 1)] if locations is _SELF else [*masks, (batch, new)]
 
-    checked = shape_constraint(locations.mask, fitting, "the mask")
+    checked = shape_constraint(locations.mask, allowed_shapes, "the mask")
 
     def constraint(node: Node) -> OperandProblem:
         """Return why the shape of the mask is wrong; "" if nothing is wrong."""
@@ -222,7 +222,7 @@ def _mask_shape_constraint(locations: AttentionInputIndices) -> Constraint:
 def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
     """Return a constraint on attention_bias: its shape is [1 or B, 1 or N, S, T]."""
 
-    def fitting(node: Node) -> Iterable[Shape] | None:
+    def allowed_shapes(node: Node) -> Iterable[Shape] | None:
         """Return the shapes that attention_bias may have; None if the sizes are unknown."""
         query, total, heads = (
             input_shape(node, 0),
@@ -234,7 +234,7 @@ def _score_bias_constraint(locations: AttentionInputIndices) -> Constraint:
         leading = ((query[0], heads), (query[0], 1), (1, heads), (1, 1))
         return [(*first, query[1], total) for first in leading]
 
-    return shape_constraint(locations.attention_bias, fitting, "attention_bias")
+    return shape_constraint(locations.attention_bias, allowed_shapes, "attention_bias")
 
 
 def _head_division_constraint(node: Node) -> OperandProblem:
@@ -307,7 +307,7 @@ def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], 
     since values decide how full it is; else "exact".
     """
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_node(node: Node) -> Exactness:
         """Return "bound" if past and present keys of the node share a buffer, else "exact"."""
         return (
             "bound"
@@ -316,7 +316,7 @@ def past_buffer_exactness(locations: AttentionInputIndices) -> Callable[[Node], 
             else "exact"
         )
 
-    return judge
+    return exactness_of_node
 
 
 @operator(
@@ -486,7 +486,7 @@ def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
     of the query.
     """
 
-    def fitting(node: Node) -> Iterable[Shape] | None:
+    def allowed_shapes(node: Node) -> Iterable[Shape] | None:
         """Return the shape that past_key and past_value may have; None if it is unknown."""
         query, past = input_shape(node, 0), input_shape(node, locations.past)
         if query is None or past is None or len(query) != 3:
@@ -497,8 +497,8 @@ def _cache_heads_constraint(locations: AttentionInputIndices) -> Constraint:
         return [(query[0], heads, past[2] if len(past) == 4 else 0, width // heads)]
 
     return first_problem_constraint(
-        shape_constraint(locations.past, fitting, "past_key"),
-        shape_constraint(locations.past + 1, fitting, "past_value"),
+        shape_constraint(locations.past, allowed_shapes, "past_key"),
+        shape_constraint(locations.past + 1, allowed_shapes, "past_value"),
     )
 
 

@@ -63,7 +63,7 @@ operator = Operators(MICROSOFT, backward=FUSED)
 
 operator("Pad", MOVED, requires=pad_constraint)(movement_cost)
 operator(
-    "Trilu", MOVED, requires=(rank_constraint(0, 2, least=True), single_number_constraint(1))
+    "Trilu", MOVED, requires=(rank_constraint(0, 2, or_higher=True), single_number_constraint(1))
 )(movement_cost)
 operator("ExpandDims", MOVED, traffic="view", requires=single_number_constraint(1))(movement_cost)
 operator("GatherND", MOVED, traffic="gather", requires=gather_nd_constraint)(movement_cost)

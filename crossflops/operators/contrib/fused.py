@@ -369,9 +369,9 @@ operator(
 )(qlinear_conv_cost)
 
 # A pooling over everything has no window: only its rank matters.
-_WHOLE = rank_constraint(0, 3, least=True)
+_WHOLE = rank_constraint(0, 3, or_higher=True)
 _POOL_LAST: tuple[Constraint, ...] = (
-    window_constraint(least=0, channels="last"),
+    window_constraint(min_windows=0, channels="last"),
     pooling_pads_constraint,
 )
 

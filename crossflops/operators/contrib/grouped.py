@@ -60,12 +60,12 @@ class GroupedTokens(NamedTuple):
     depth: int
 
     @property
-    def queries(self) -> int:
+    def query_elements(self) -> int:
         """The number of elements of Q."""
         return self.tokens * self.heads * self.depth
 
     @property
-    def new_keys(self) -> int:
+    def new_key_elements(self) -> int:
         """The number of elements of the new keys; the new values have as many."""
         return self.tokens * self.kv_heads * self.depth
 
@@ -92,7 +92,7 @@ def query_key_preparation_cost(node: Node, heads: GroupedTokens, caches: int, no
     """
     cost = ZERO
     if has_input(node, norms):
-        count = heads.queries + heads.new_keys
+        count = heads.query_elements + heads.new_key_elements
         cost += rms_norm_cost(count, count // heads.depth if heads.depth else 0, scaled=True)
     if integer_attribute(node, "do_rotary", 0):
         half = heads.depth // 2
@@ -133,7 +133,7 @@ def _cache_quantization_cost(node: Node, heads: GroupedTokens, total: int, batch
     a mul per element read.
     """
     read = batch * heads.kv_heads * total * heads.depth
-    cache = Cost(divs=1, specials=1, compares=2) * heads.new_keys + MUL * read
+    cache = Cost(divs=1, specials=1, compares=2) * heads.new_key_elements + MUL * read
     return cache * (has_input(node, 12) + has_input(node, 13))
 
 
@@ -284,7 +284,7 @@ def contrib_paged_attention_cost(node: Node) -> Cost:
         scores, added=1, softcap=has_softcap(node), sink=has_input(node, 11)
     )
     quantized = has_input(node, 14) + has_input(node, 15)
-    stored = (Cost(divs=1, specials=1, compares=2) * heads.new_keys) * quantized
+    stored = (Cost(divs=1, specials=1, compares=2) * heads.new_key_elements) * quantized
     read = MUL * (
         spec_shape(input_spec(node, 7), rank=2)[0] * total * heads.kv_heads * heads.depth
     )

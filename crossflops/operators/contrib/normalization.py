@@ -235,7 +235,7 @@ def _branch_scale_constraint(node: Node) -> OperandProblem:
 @operator(
     "BranchwiseRMSNorm",
     f"{RMS}; m = n/H",
-    requires=(rank_constraint(0, 1, least=True), _branch_scale_constraint),
+    requires=(rank_constraint(0, 1, or_higher=True), _branch_scale_constraint),
 )
 def branchwise_rms_norm_cost(node: Node) -> Cost:
     """Return the cost of BranchwiseRMSNorm: RMSNormalization of each branch of X [..., C, H] or
@@ -291,7 +291,7 @@ def contrib_gated_add_cost(node: Node) -> Cost:
 @operator(
     "HyperConnectionPreMix",
     "n(X) MACs; reduction_scale: n(Y) muls",
-    requires=rank_constraint(0, 2, least=True),
+    requires=rank_constraint(0, 2, or_higher=True),
 )
 def hyper_connection_pre_mix_cost(node: Node) -> Cost:
     """Return the cost of HyperConnectionPreMix: Y[h] = reduction_scale * sum over c of X[c, h] *
@@ -307,7 +307,7 @@ def hyper_connection_pre_mix_cost(node: Node) -> Cost:
 @operator(
     "HyperConnectionPostMix",
     "n*(mul, add); stream_mix: C*n MACs",
-    requires=rank_constraint(0, 2, least=True),
+    requires=rank_constraint(0, 2, or_higher=True),
 )
 def hyper_connection_post_mix_cost(node: Node) -> Cost:
     """Return the cost of HyperConnectionPostMix: Y[k, h] = sum over c of mix[c, k] * X[c, h] +

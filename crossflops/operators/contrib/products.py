@@ -408,7 +408,7 @@ class Experts(NamedTuple):
     third: bool
 
     @property
-    def weights(self) -> int:
+    def weights_per_expert(self) -> int:
         """The number of weights of one expert: of fc1 [F, H], fc2 [H, I] and, if it exists, fc3
         [I, H].
         """
@@ -487,7 +487,7 @@ def expert_parameters(node: Node) -> ExpertParameters:
     token uses.
     """
     sizes = expert_sizes(node)
-    expert = sizes.weights + _expert_bias_count(node, sizes)
+    expert = sizes.weights_per_expert + _expert_bias_count(node, sizes)
     return ExpertParameters(sizes.total * expert, min(sizes.total, sizes.chosen) * expert)
 
 
@@ -574,7 +574,7 @@ def mixture_of_experts_cost(node: Node) -> Cost:
     k - 1 adds; the sum tokens*H (k muls, k - 1 adds).
     """
     sizes = expert_sizes(node)
-    expert = Cost(macs=sizes.weights, adds=_expert_bias_count(node, sizes))
+    expert = Cost(macs=sizes.weights_per_expert, adds=_expert_bias_count(node, sizes))
     expert += _expert_activation_cost(node, sizes) * sizes.inner
     mixed = Cost(muls=sizes.chosen, adds=max(sizes.chosen - 1, 0)) * (sizes.tokens * sizes.hidden)
     return expert * (sizes.tokens * sizes.chosen) + mixed + _expert_routing_cost(node, sizes)
@@ -696,5 +696,5 @@ def contrib_qmoe_cost(node: Node) -> Cost:
     """
     sizes = expert_sizes(node)
     return mixture_of_experts_cost(node) + (MUL + ADD) * (
-        _max_active_expert_count(sizes) * sizes.weights
+        _max_active_expert_count(sizes) * sizes.weights_per_expert
     )

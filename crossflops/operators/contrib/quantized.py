@@ -227,9 +227,11 @@ def qlinear_concat_cost(node: Node) -> Cost:
 
 
 _SCALARS = first_problem_constraint(*(rank_constraint(index, 0) for index in (1, 2, 3, 4)))
-_POOL = first_problem_constraint(_SCALARS, window_constraint(least=0), pooling_pads_constraint)
+_POOL = first_problem_constraint(
+    _SCALARS, window_constraint(min_windows=0), pooling_pads_constraint
+)
 _POOL_LAST = first_problem_constraint(
-    _SCALARS, window_constraint(least=0, channels="last"), pooling_pads_constraint
+    _SCALARS, window_constraint(min_windows=0, channels="last"), pooling_pads_constraint
 )
 
 
@@ -260,7 +262,7 @@ def qlinear_average_pool_cost(node: Node) -> Cost:
 @operator(
     "QLinearGlobalAveragePool",
     f"n(X)-n(Y) adds; zero point: n(X) adds; {_REQUANTIZE}",
-    requires=(rank_constraint(0, 3, least=True), single_number_constraint(1, 2, 3, 4)),
+    requires=(rank_constraint(0, 3, or_higher=True), single_number_constraint(1, 2, 3, 4)),
 )
 def qlinear_global_average_pool_cost(node: Node) -> Cost:
     """Return the cost of QLinearGlobalAveragePool: the sum of each channel, an add for the zero

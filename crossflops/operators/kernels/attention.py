@@ -52,12 +52,12 @@ class ScoreSizes(NamedTuple):
     value_depth: int
 
     @property
-    def total(self) -> int:
+    def score_count(self) -> int:
         """The number of scores, over all heads and sequences."""
         return self.heads * self.lengths.pairs
 
     @property
-    def rows(self) -> int:
+    def softmax_count(self) -> int:
         """The number of softmaxes: one for each query of each head."""
         return self.heads * self.lengths.queries
 
@@ -86,10 +86,10 @@ def attention_cost(scores: ScoreSizes, extras: ScoreExtras) -> Cost:
     S*(D+Dv) MACs; Q and K by the root of the scale, n(Q) + n(K) muls; what is added to scores, S
     adds; ALiBi S muls; softcap S (div, tanh, mul); softmax; dropout S (2 muls, compare).
     """
-    count, lengths = scores.total, scores.lengths
-    scaled = scores.depth * (scores.rows + scores.kv_heads * lengths.keys)
+    count, lengths = scores.score_count, scores.lengths
+    scaled = scores.depth * (scores.softmax_count + scores.kv_heads * lengths.keys)
     cost = Cost(macs=count * (scores.depth + scores.value_depth), muls=scaled)
-    cost += extras.before_softmax * count + softmax_cost(count, scores.rows)
+    cost += extras.before_softmax * count + softmax_cost(count, scores.softmax_count)
     if extras.capped:
         cost += Cost(divs=count, specials=count, muls=count)
     return cost + (DROPPED * count if extras.dropped else ZERO)
@@ -105,9 +105,9 @@ def attention_gradient(
     each, scaled. ScoreSizes are made again from q and k: S*D MACs, S (mul, sub, exp).
     """
     query, key, value, bias = names
-    count, lengths = scores.total, scores.lengths
+    count, lengths = scores.score_count, scores.lengths
     sizes = {
-        query: scores.depth * scores.rows,
+        query: scores.depth * scores.softmax_count,
         key: scores.depth * scores.kv_heads * lengths.keys,
     }
     work: dict[Any, Cost] = dict.fromkeys(trainable, ZERO)
@@ -121,7 +121,7 @@ def attention_gradient(
     if not trainable.isdisjoint((query, key, bias)):
         cap = count if extras.capped else 0
         inner = Cost(macs=count * scores.value_depth, muls=2 * cap, adds=cap)
-        inner += softmax_gradient_cost(count, scores.rows) + dropped
+        inner += softmax_gradient_cost(count, scores.softmax_count) + dropped
     again = Cost(macs=scores.depth, muls=1, adds=1, specials=1)
     again += Cost(adds=extras.before_softmax.adds)
     return Gradient(work, inner=inner, recomputed=again * count)
@@ -133,11 +133,11 @@ def attention_backward_kernel_cost(scores: ScoreSizes) -> Cost:
     Five products, S*(3D + 2Dv) MACs; p = exp(c s - l) and ds = c p (dp - delta), S (exp, 3 muls,
     2 adds); delta = sum(dO O), n(O) muls and n(O) - rows adds.
     """
-    count, results = scores.total, scores.rows * scores.value_depth
+    count, results = scores.score_count, scores.softmax_count * scores.value_depth
     return Cost(
         macs=count * (3 * scores.depth + 2 * scores.value_depth),
         muls=3 * count + results,
-        adds=2 * count + reduction_operation_count(results, scores.rows),
+        adds=2 * count + reduction_operation_count(results, scores.softmax_count),
         specials=count,
     )
 
@@ -335,11 +335,11 @@ def _sequence_length_exactness(packing: Packing) -> Callable[[OperatorCall], Exa
     lengths are known.
     """
 
-    def judge(call: OperatorCall) -> Exactness:
+    def exactness_of_call(call: OperatorCall) -> Exactness:
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if sequence_lengths(call, packing).known else "bound"
 
-    return judge
+    return exactness_of_call
 
 
 def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
@@ -355,15 +355,15 @@ def _cache_append_cost(call: OperatorCall, scores: ScoreSizes) -> Cost:
         lengths = call.input("k_new").shape
         added = tokens * lengths[1] if len(lengths) == 4 else tokens * lengths[0]
         more = scores._replace(lengths=Lengths(added, 0, new))
-        cost += Cost(macs=more.total * (more.depth + more.value_depth))
+        cost += Cost(macs=more.score_count * (more.depth + more.value_depth))
         cost += Cost(muls=more.depth * more.kv_heads * new)
-        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.total
-        cost += _score_extras(call, ("q", "k", "v", "")).before_softmax * more.total
+        cost += Cost(compares=1, adds=2, specials=1, divs=1) * more.score_count
+        cost += _score_extras(call, ("q", "k", "v", "")).before_softmax * more.score_count
     if call.has_input("rotary_cos"):
         pairs = call.input("rotary_cos").shape[-1]
         cost += _PAIR * (pairs * (tokens * scores.heads + new * scores.kv_heads))
     if call.has_input("qv"):
-        cost += Cost(macs=scores.total * scores.value_depth)
+        cost += Cost(macs=scores.score_count * scores.value_depth)
     return cost
 
 

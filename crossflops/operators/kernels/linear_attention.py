@@ -47,7 +47,7 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     query, key = steps.operand(call, "q"), steps.operand(call, "k")
     if _has_normalization_option(call) and call_argument(call, "use_qk_l2norm_in_kernel"):
         query, key = _record_row_normalization(steps, query), _record_row_normalization(steps, key)
-    query = steps.multiply(query, steps.constant(1))
+    query = steps.multiply(query, steps.constant_tensor(1))
     shared = heads, max(states // heads, 1)
     has_state = call.has_input("initial_state")
     decays = length > 1 or has_state  # else there is no state that a gate could decay
@@ -59,7 +59,7 @@ def linear_recurrence(call: OperatorCall, steps: KernelSteps) -> None:
     if call.has_input("beta"):
         tensors["beta"] = steps.operand(call, "beta")
     for value in tensors.values():
-        steps.pieces(value)
+        steps.read_by_pieces(value)
     state_shape = batch, *shared, depth, wide
     state = steps.operand(call, "initial_state", *state_shape) if has_state else None
     for runs in (min(length, 1), min(max(length - 1, 0), 1), max(length - 2, 0)):
@@ -120,8 +120,8 @@ def _has_normalization_option(call: OperatorCall) -> bool:
 def _record_row_normalization(steps: KernelSteps, value: KernelTensor) -> KernelTensor:
     """Record the steps of x / sqrt(sum(x^2) + eps) along the last axis, and return its result."""
     rows = (*value.shape[:-1], 1)
-    total = steps.reduce(steps.multiply(value, value), *rows)
-    total = steps.add(total, steps.constant(1))
+    total = steps.sum_to_shape(steps.multiply(value, value), *rows)
+    total = steps.add(total, steps.constant_tensor(1))
     root = steps.elementwise(Cost(specials=1), (Cost(divs=1, muls=1),), total)
     inverse = steps.elementwise(Cost(divs=1), (Cost(muls=2, adds=1),), root)
     return steps.multiply(value, inverse)

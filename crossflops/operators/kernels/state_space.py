@@ -130,17 +130,17 @@ def record_selective_scan_steps(
     driven = steps.multiply(steps.view(driven, *split, length, 1), drive)
     state_shape = (*split, states)
     if length > 1:
-        steps.pieces(decay)
-    steps.pieces(driven)
+        steps.read_by_pieces(decay)
+    steps.read_by_pieces(driven)
     state = steps.piece(driven, *state_shape)
     for runs in (min(length - 1, 1), max(length - 2, 0)):
         if runs > 0:
             with steps.repeating(runs):
                 kept = steps.multiply(steps.piece(decay, *state_shape), state)
-                steps.gradient_work(state, ZERO)
+                steps.add_gradient_cost(state, ZERO)
                 state = steps.add(kept, steps.piece(driven, *state_shape))
-    steps.gradient_work(state, ZERO)
-    every = steps.result(driven, decay, shape=(*split, length, states))
+    steps.add_gradient_cost(state, ZERO)
+    every = steps.tensor_from(driven, decay, shape=(*split, length, states))
     result = steps.contract(every, read, states, batch, channels, length)
     if call.has_input("D"):
         skip = steps.operand(call, "D", channels, 1)
@@ -194,12 +194,12 @@ def record_chunk_scan_steps(
         state = steps.operand(call, "initial_states", *state_carry)
     full, left = divmod(length, size)
     chunks = [(size, min(full, 1)), (size, max(full - 1, 0)), (left, 1 if left else 0)]
-    operands = [steps.pieces(value) for value in (x, step, rates, drive, read)]
+    operands = [steps.read_by_pieces(value) for value in (x, step, rates, drive, read)]
     for tokens, runs in chunks:
         if runs:
             with steps.repeating(runs):
                 state = _record_one_chunk_steps(steps, tokens, operands, state, state_carry)
-    result = steps.result(*operands, shape=x.shape)
+    result = steps.tensor_from(*operands, shape=x.shape)
     if call.has_input("D"):
         skip = steps.operand(call, "D", heads, call.input("D").shape[-1] if
                              call.input("D").rank == 2 else 1)  # fmt: skip
@@ -221,7 +221,7 @@ def _record_one_chunk_steps(
     batch, groups, shared, width, states = state_carry
     heads = batch, groups, shared
     columns, rows, row = (*heads, tokens, 1), (*heads, 1, tokens), (*heads, tokens)
-    sums = steps.accumulate(steps.piece(rates, *row))
+    sums = steps.running_sum(steps.piece(rates, *row))
     step = steps.piece(step, *row)
     inputs = steps.piece(x, *heads, tokens, width)
     drive = steps.piece(drive, batch, groups, 1, tokens, states)
@@ -233,7 +233,7 @@ def _record_one_chunk_steps(
     weights = steps.multiply(weights, steps.view(step, *rows))
     result = steps.contract(weights, inputs, tokens, *heads, tokens, width)
     # the state that it leaves
-    steps.pieces(sums)
+    steps.read_by_pieces(sums)
     last = steps.piece(sums, *heads, 1)
     rest = steps.multiply(steps.exponential(steps.subtract(last, sums)), step)
     scaled = steps.multiply(drive, steps.view(rest, *columns))

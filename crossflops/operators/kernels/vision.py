@@ -44,7 +44,7 @@ def record_bilinear_samples(
     near, far = zip(
         *(_record_fraction_distances(steps, values) for values in (rows, columns)), strict=True
     )
-    corners = steps.pieces(steps.gather(field, 4, *result))
+    corners = steps.read_by_pieces(steps.gather(field, 4, *result))
     total: KernelTensor | None = None
     for row in (far[0], near[0]):
         for column in (far[1], near[1]):
@@ -59,10 +59,10 @@ def _record_fraction_distances(
     steps: KernelSteps, values: KernelTensor
 ) -> tuple[KernelTensor, KernelTensor]:
     """Record the steps of two distances, x - floor(x) and 1 minus that, and return both."""
-    steps.work(Cost(specials=values.numel))
-    floor = steps.constant(*values.shape)
+    steps.add_forward_cost(Cost(specials=values.numel))
+    floor = steps.constant_tensor(*values.shape)
     near = steps.subtract(values, floor)
-    return near, steps.subtract(steps.constant(1), near)
+    return near, steps.subtract(steps.constant_tensor(1), near)
 
 
 # Regions of a picture.
@@ -105,17 +105,17 @@ def roi_align(call: OperatorCall, steps: KernelSteps) -> None:
     regions, tall, wide, channels = _region_result_sizes(call)
     aligned = call.attributes.get("aligned", True)
     region = Cost(muls=4, adds=6, divs=2) if aligned else Cost(muls=4, adds=2, divs=2, compares=2)
-    steps.work(region * regions)
+    steps.add_forward_cost(region * regions)
     rows, columns = (
-        steps.add(steps.constant(regions, *axes), steps.multiply(
-            steps.constant(regions, 1, 1), steps.constant(1, *axes)))
+        steps.add(steps.constant_tensor(regions, *axes), steps.multiply(
+            steps.constant_tensor(regions, 1, 1), steps.constant_tensor(1, *axes)))
         for axes in ((tall * ratio, 1), (1, wide * ratio))
     )  # fmt: skip
     positions = regions, 1, tall * ratio, wide * ratio
     field = steps.operand(call, "input")
     samples = (regions, channels, *positions[2:])
     sampled = record_bilinear_samples(steps, field, rows, columns, positions, samples)
-    total = steps.reduce(sampled, regions, channels, tall, wide)
+    total = steps.sum_to_shape(sampled, regions, channels, tall, wide)
     steps.elementwise(Cost(divs=1), (Cost(divs=1),), total)
 
 
@@ -174,8 +174,8 @@ def deform_conv2d(call: OperatorCall, steps: KernelSteps) -> None:
     height, width = call.result.shape[2:]
     groups, points = int(call_argument(call, "offset_groups")), prod(window)
     positions = batch, groups, 1, points, height, width
-    offset = steps.pieces(steps.operand(call, "offset"))
-    grid = steps.constant(1, 1, 1, points, height, width)
+    offset = steps.read_by_pieces(steps.operand(call, "offset"))
+    grid = steps.constant_tensor(1, 1, 1, points, height, width)
     rows, columns = (steps.add(steps.piece(offset, *positions), grid) for _ in range(2))
     samples = batch, groups, channels // groups, points, height, width
     field = steps.operand(call, "input")
@@ -219,8 +219,8 @@ def attention_of_samples(call: OperatorCall, steps: KernelSteps) -> None:
     batch, queries, heads, levels, points, _ = locations.shape
     depth = call.input("value").shape[-1]
     positions = batch, queries, heads, levels, points, 1
-    half, size = steps.constant(1), steps.constant(levels, 1, 1)
-    steps.pieces(locations)
+    half, size = steps.constant_tensor(1), steps.constant_tensor(levels, 1, 1)
+    steps.read_by_pieces(locations)
     rows, columns = (
         steps.subtract(steps.multiply(steps.piece(locations, *positions), size), half)
         for _ in range(2)
@@ -254,9 +254,9 @@ def deformable_aggregation(call: OperatorCall, steps: KernelSteps) -> None:
     groups, depth = (int(call_argument(call, name)) for name in ("group", "group_channels"))
     batch, height, width = call.result.shape[:3]
     positions = batch, height, width, groups, points, 1
-    scale = steps.constant(1)
-    grid = steps.constant(height, width, 1, points, 1)
-    offset = steps.pieces(_first_given_operand(call, steps, ("offset", "offset_mask")))
+    scale = steps.constant_tensor(1)
+    grid = steps.constant_tensor(height, width, 1, points, 1)
+    offset = steps.read_by_pieces(_first_given_operand(call, steps, ("offset", "offset_mask")))
     rows, columns = (
         steps.add(steps.multiply(steps.piece(offset, *positions), scale), grid) for _ in range(2)
     )
