@@ -65,7 +65,7 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     router: int = 0
 
     @property
-    def matrices(self) -> int:
+    def matrix_count(self) -> int:
         """The number of weight matrices of one feed-forward layer: 3 if gated, otherwise 2."""
         return 3 if self.gated else 2
 
@@ -77,12 +77,12 @@ class FeedForward(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def macs(self) -> int:
         """The forward MACs of one token, without those of the router."""
-        return self.matrices * self.hidden * self.active_width
+        return self.matrix_count * self.hidden * self.active_width
 
     @property
     def inactive_weights(self) -> int:
         """The number of weights of the experts that one token does not use."""
-        return (self.experts - self.active) * self.matrices * self.hidden * self.width
+        return (self.experts - self.active) * self.matrix_count * self.hidden * self.width
 
 
 class DecoderLayer(msgspec.Struct, frozen=True):

@@ -105,7 +105,7 @@ class Op(msgspec.Struct, frozen=True):
         return f"{self.domain}.{self.type}" if self.domain else self.type
 
 
-Kept: TypeAlias = Literal["nothing", "operands", "results", "parts", "saved"]
+KeptForBackward: TypeAlias = Literal["nothing", "operands", "results", "parts", "saved"]
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     number: int
     kind: Literal["reentrant", "stopping", "whole", "needed", "unknown"]
-    keeps: Kept = "results"
+    keeps: KeptForBackward = "results"
     around: "Checkpoint | None" = None
     saved: bool | None = False
     weights: bool = False

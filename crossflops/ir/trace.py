@@ -279,7 +279,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return next(enclosing, None)
 
     @cached_property
-    def last_calls(self) -> frozenset[str]:
+    def last_call_keys(self) -> frozenset[str]:
         """The key of the last call of each module that was called by `__call__`."""
         by_module = {
             call.module: call.key

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from crossflops.ir.graph import Checkpoint, Graph, Kept, Node
+from crossflops.ir.graph import Checkpoint, Graph, KeptForBackward, Node
 
 
 class CheckpointPart(NamedTuple):
@@ -108,7 +108,7 @@ class RecomputedNodes(NamedTuple):
 def pytorch_recomputation(
     part: CheckpointPart,
     keeps: Callable[[tuple[Node, ...]], bool],
-    kept: Callable[[Node, Checkpoint | None], Kept],
+    kept: Callable[[Node, Checkpoint | None], KeptForBackward],
     piece: Callable[[Node], str],
 ) -> RecomputedNodes:
     """Return the nodes of a PyTorch checkpoint that run again in the backward pass, if some of
@@ -151,7 +151,7 @@ def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
     )
 
 
-def node_retention(node: Node) -> Kept:
+def kept_for_backward(node: Node) -> KeptForBackward:
     """Return what a node in a checkpoint keeps for the backward pass: "operands", "results", ...
     or "nothing".
     """
@@ -184,7 +184,7 @@ def jax_recomputation(
         indices = requested.get(node.key, frozenset())
         runs = (
             bool(_checkpoint_tensor_names(node.outputs) & asked)
-            and node_retention(node) != "saved"
+            and kept_for_backward(node) != "saved"
         )
         if node.bodies and (runs or indices):
             unsure.append(node)

@@ -20,9 +20,9 @@ from crossflops.ledger.memory import amount_read_and_written
 from crossflops.operators import find_operator_rule, find_unruled_operator, missing_rule_reason
 from crossflops.operators.rule import OperatorRule, check_node_operands
 
-Piece: TypeAlias = "CountedNode | UncountedNode | _FunctionRuns"
-Counts: TypeAlias = tuple[Piece, ...]
-Precisions = Mapping[str, str]
+CountOrRuns: TypeAlias = "CountedNode | UncountedNode | _FunctionRuns"
+Counts: TypeAlias = tuple[CountOrRuns, ...]
+PrecisionByTensor = Mapping[str, str]
 _MOST_RUNS = 2048  # as a power of two: loops in loops multiply to numbers too long to print
 _WHY = {"constant": "the condition is constant", "asked": "as asked", "seen": "as it ran"}
 _BRANCHES, _LOOPS = ("If",), ("Loop", "Scan", "SequenceMap")
@@ -222,7 +222,9 @@ class _GraphCounter:
         self._functions: dict[tuple[int, tuple[str, ...]], Counts] = {}
         self._alike: dict[Any, CountedNode] = {}
 
-    def counts_of_nodes(self, nodes: Iterable[Node], outer: Precisions) -> Iterator[Piece]:
+    def counts_of_nodes(
+        self, nodes: Iterable[Node], outer: PrecisionByTensor
+    ) -> Iterator[CountOrRuns]:
         """Yield the counts of these nodes and their bodies; `outer` has the precisions of
         dequantized values made before them, by name.
         """
@@ -244,7 +246,9 @@ class _GraphCounter:
             else:
                 yield UncountedNode(node, missing_rule_reason(node.op))
 
-    def _count_with_cache(self, node: Node, stored: Precisions) -> CountedNode | UncountedNode:
+    def _count_with_cache(
+        self, node: Node, stored: PrecisionByTensor
+    ) -> CountedNode | UncountedNode:
         """Return the count of a node without bodies; reuse the count of an equal node."""
         if stored or not node.is_operation_of_model:
             return count_node(node, stored)
@@ -257,7 +261,7 @@ class _GraphCounter:
             self._alike[similar] = counted
         return counted
 
-    def _count_control_flow(self, node: Node, stored: Precisions) -> Counts:
+    def _count_control_flow(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of a loop or an If with its bodies. Raises OperandError if it, or a
         node in it, has invalid operands.
         """
@@ -267,7 +271,7 @@ class _GraphCounter:
         check_node_operands(node, known.requires if known else ())
         return counts
 
-    def _count_single_run(self, node: Node, stored: Precisions) -> Iterator[Piece]:
+    def _count_single_run(self, node: Node, stored: PrecisionByTensor) -> Iterator[CountOrRuns]:
         """Yield the count of a node and the counts of the nodes in its bodies, each of which runs
         once.
         """
@@ -318,7 +322,7 @@ class _GraphCounter:
             self._functions[runs.key] = tuple(self.counts_of_nodes(runs.body.nodes, stored))
         return self._functions[runs.key]
 
-    def _counts_of_loop(self, node: Node, stored: Precisions) -> Counts:
+    def _counts_of_loop(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of a loop and its body times its iterations; one uncounted node if
         their number is unknown.
         """
@@ -332,7 +336,7 @@ class _GraphCounter:
             ),
         )
 
-    def _counts_of_if(self, node: Node, stored: Precisions) -> Counts:
+    def _counts_of_if(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of an If and of the branch that it runs; if that is not known, of the
         larger branch.
 
@@ -358,7 +362,7 @@ class _GraphCounter:
             ),
         )
 
-    def _counts_of_larger_branch(self, node: Node, stored: Precisions) -> Counts:
+    def _counts_of_larger_branch(self, node: Node, stored: PrecisionByTensor) -> Counts:
         """Return the counts of an If and of its larger branch, as an upper bound.
 
         Raises OperandError if none of them can run.
@@ -416,14 +420,14 @@ def _upper_bound_counts(counts: Counts) -> Counts:
     )
 
 
-def _counts_within_holder(holder: Node, counts: Iterable[Piece], times: int) -> Counts:
+def _counts_within_holder(holder: Node, counts: Iterable[CountOrRuns], times: int) -> Counts:
     """Return the counts of nodes inside the node `holder`, times `times`, with the key of `holder`
     before theirs.
     """
     return tuple(_count_of_repetitions(holder, count, times) for count in counts)
 
 
-def _count_of_repetitions(holder: Node, count: Piece, times: int) -> Piece:
+def _count_of_repetitions(holder: Node, count: CountOrRuns, times: int) -> CountOrRuns:
     """Return the count of a node inside `holder`, times `times`, with the holder's key, and its
     call and path where it has none.
     """

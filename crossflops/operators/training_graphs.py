@@ -94,9 +94,9 @@ class _Forward(NamedTuple):
     products: bool = False
     attrs: tuple[tuple[str, int | str], ...] = ()
 
-    def gradients(self, node: Node) -> Cost:
+    def cost_of_output_gradients(self, node: Node) -> Cost:
         """Return the cost of those gradients that the node outputs."""
-        again = self._node(node)
+        again = self._forward_node(node)
         indices = frozenset(
             position for output, position in enumerate(self.results) if has_output(node, output)
         )
@@ -106,9 +106,11 @@ class _Forward(NamedTuple):
             raise ValueError(f"{self.op}: {backward}")
         return _gradient_total_cost(backward(again, indices, work))
 
-    def _node(self, node: Node) -> Node:
+    def _forward_node(self, node: Node) -> Node:
         """Return the forward node whose gradients this gradient node computes."""
-        inputs = tuple(self._operand(node, position) for position in range(len(self.operands)))
+        inputs = tuple(
+            self._forward_operand(node, position) for position in range(len(self.operands))
+        )
         return msgspec.structs.replace(
             node,
             op=self.op,
@@ -118,7 +120,7 @@ class _Forward(NamedTuple):
             values={},
         )
 
-    def _operand(self, node: Node, position: int) -> TensorSpec | None:
+    def _forward_operand(self, node: Node, position: int) -> TensorSpec | None:
         """Return an operand of the forward node, found among the inputs or outputs of the gradient
         node.
         """
@@ -209,34 +211,43 @@ for _name, _of in _CONVOLUTIONS.items():
     _declare_training_operator(
         _name,
         "the MACs of the forward pass for dX and dW; dB: n(dY)-n(B) adds",
-        _of.gradients,
+        _of.cost_of_output_gradients,
         _FITTING[_name],
         domains=_BOTH,
     )
 for _name, _of in _NORMS.items():
     _declare_training_operator(
-        _name, f"the backward pass of {_of.op.type}", _of.gradients, equal_shapes_constraint(0, 1)
+        _name,
+        f"the backward pass of {_of.op.type}",
+        _of.cost_of_output_gradients,
+        equal_shapes_constraint(0, 1),
     )
 for _name, _of in _GATHERED.items():
-    _declare_training_operator(_name, "n(dY) adds", _of.gradients)
+    _declare_training_operator(_name, "n(dY) adds", _of.cost_of_output_gradients)
 for _name, _of in _POOLS.items():
     _declare_training_operator(
-        _name, f"the backward pass of {_of.op.type}", _of.gradients, domains=_BOTH
+        _name, f"the backward pass of {_of.op.type}", _of.cost_of_output_gradients, domains=_BOTH
     )
 for _name, _of in {**_ELEMENTS, **_SOFTENED}.items():
     _declare_training_operator(
-        _name, f"the backward pass of {_of.op.type}", _of.gradients, equal_shapes_constraint(0, 1)
+        _name,
+        f"the backward pass of {_of.op.type}",
+        _of.cost_of_output_gradients,
+        equal_shapes_constraint(0, 1),
     )
 _SINE = _forward_of_gradient_node(_elements, "Sin", 1, since=7)
 _declare_training_operator(
     "SinGrad",
     "the backward pass of Sin",
-    _SINE.gradients,
+    _SINE.cost_of_output_gradients,
     equal_shapes_constraint(0, 1),
     domains=_BOTH,
 )
 _declare_training_operator(
-    "DivGrad", "the backward pass of Div", _DIVISION.gradients, broadcast_constraint_on(1, 2)
+    "DivGrad",
+    "the backward pass of Div",
+    _DIVISION.cost_of_output_gradients,
+    broadcast_constraint_on(1, 2),
 )
 
 
@@ -247,7 +258,7 @@ def _bias_gelu_gradient_formula(name: str) -> Formula:
 
     def formula(node: Node) -> Cost:
         """Return the cost of the gradient of the activation, and of one add per element."""
-        return _ELEMENTS[name].gradients(node) + ADD * output_element_count(node)
+        return _ELEMENTS[name].cost_of_output_gradients(node) + ADD * output_element_count(node)
 
     return formula
 
@@ -278,7 +289,7 @@ def _invertible_norm_cost(node: Node) -> Cost:
     """
     count = input_element_count(node, 1)
     again = Cost(muls=count) if has_output(node, 0) or has_output(node, 1) else ZERO
-    work = _NORMS["LayerNormalizationGrad"].gradients(node)
+    work = _NORMS["LayerNormalizationGrad"].cost_of_output_gradients(node)
     return msgspec.structs.replace(work, muls=work.muls - again.muls, divs=work.divs + again.muls)
 
 
@@ -374,7 +385,7 @@ def _loss_gradient_cost(node: Node) -> Cost:
     A bias behind them is added to the gradient: n adds.
     """
     added = ADD * input_element_count(node, 1) if has_input(node, 5) else ZERO
-    return _LOSS.gradients(_with_ignore_index(node, 4)) + added
+    return _LOSS.cost_of_output_gradients(_with_ignore_index(node, 4)) + added
 
 
 _ENTROPY = "LogSoftmax, and NegativeLogLikelihoodLoss"

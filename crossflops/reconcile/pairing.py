@@ -104,7 +104,7 @@ def _path_number(paths: dict[str, int], path: str) -> int:
     return paths.setdefault(f"path {path}", len(paths)) if path else 0
 
 
-def contraction_scores(
+def similarity_rows_of_contractions(
     first: Sequence[Contraction], second: Sequence[Contraction]
 ) -> Callable[[int], Scores]:
     """Return a function from an index in `first` to an array: how similar that contraction is to
@@ -138,7 +138,7 @@ def contraction_scores(
     return row
 
 
-def operation_scores(
+def similarity_rows_of_operations(
     first: Sequence[Operation], second: Sequence[Operation], partner: dict[int, int]
 ) -> Callable[[int], Scores]:
     """Return a function from an index in `first` to an array: how similar that operation is to
@@ -198,7 +198,9 @@ def pair_contractions(
     together what one is on the other side (queries, keys and values) become one group.
     """
     partner = dict(
-        index_pairs_of_alignment(len(first), len(second), contraction_scores(first, second))
+        index_pairs_of_alignment(
+            len(first), len(second), similarity_rows_of_contractions(first, second)
+        )
     )
     partner = _uncross_pairs(first, second, partner)
     partner |= _pairs_of_equal_weights(first, second, partner)
@@ -230,7 +232,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
     )
     heads = [head for head, _ in both]
 
-    def place(group: Group) -> tuple[int, int]:
+    def group_order_key(group: Group) -> tuple[int, int]:
         """Return the sort key of a group: (index in the first model, index in the second model or
         -1).
         """
@@ -239,7 +241,7 @@ def _sort_groups(groups: Iterable[Group]) -> tuple[Group, ...]:
         before = bisect_left(heads, group.second[0])
         return (both[before - 1][1] if before else -1), group.second[0]
 
-    return tuple(sorted(known, key=place))
+    return tuple(sorted(known, key=group_order_key))
 
 
 def _contraction_signature(contraction: Contraction) -> tuple[str | int, ...]:
@@ -399,7 +401,7 @@ def _indices_of_run_with_equal_macs(
     macs = stored = fresh = 0
     for length, j in enumerate(other, 1):
         part = others[j]
-        if part.kind == contraction.kind and not _is_part(part, contraction):
+        if part.kind == contraction.kind and not _can_be_piece_of(part, contraction):
             return ()
         macs += part.macs // part.batch
         stored += part.weight_elements or part.weights
@@ -411,7 +413,7 @@ def _indices_of_run_with_equal_macs(
     return ()
 
 
-def _is_part(part: Contraction, contraction: Contraction) -> bool:
+def _can_be_piece_of(part: Contraction, contraction: Contraction) -> bool:
     """Return whether `part` can be a piece of `contraction`, with fewer output channels or fewer
     rows and otherwise equal sizes.
     """
@@ -453,7 +455,9 @@ def pair_operations(
     partner = {i: group.second[0] for group in groups if group.second for i in group.first}
     own, other = first.operations, second.operations
     pairs = dict(
-        index_pairs_of_alignment(len(own), len(other), operation_scores(own, other, partner))
+        index_pairs_of_alignment(
+            len(own), len(other), similarity_rows_of_operations(own, other, partner)
+        )
     )
     by_group: list[list[Shift]] = [[] for _ in groups]
     for i, j in pairs.items():

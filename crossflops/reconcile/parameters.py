@@ -151,10 +151,10 @@ def _omission_cause(rules: Parameters, trace: Trace, tensor: _Tensor) -> str:
         return "params.nonleaf" if holder.children else "params.uncalled"
     if holder.bases[0] in rules.modules:
         return "params.root" if holder.id == 0 else "params.uncalled"
-    return "params.no-rule" if _is_layer(holder) else "params.bare"
+    return "params.no-rule" if _is_torch_layer(holder) else "params.bare"
 
 
-def _is_layer(module: Module) -> bool:
+def _is_torch_layer(module: Module) -> bool:
     """Return whether the module's class is a layer of torch.nn or derived from one; containers are
     not layers.
     """

@@ -260,7 +260,7 @@ def reconcile(
         first = list(_mode_change_steps(trace, ledger, native))
         ground = NativeWork(
             {key: cost.macs for key, cost in ledger.costs_by_call.items()},
-            ledger.converter_by_call,
+            ledger.converter_macs_by_call,
         )
         moved = [
             *_relocation_steps(prediction, trace, ground.macs),
@@ -328,7 +328,7 @@ def _converter_work_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
     node those that a converter added.
     """
     more: dict[str, int] = {}
-    collapsed_paths = tuple(_whole_module_paths(file, native))
+    collapsed_paths = tuple(_paths_of_modules_counted_whole(file, native))
     for sign, ledger in ((1, file), (-1, native)):
         for count in ledger.counted:
             more[count.node.path] = more.get(count.node.path, 0) + sign * count.cost.macs
@@ -342,7 +342,7 @@ def _converter_work_steps(file: Ledger, native: Ledger) -> Iterator[PathStep]:
         yield PathStep(Stage.GRAPH, CONVERTER, amount, node.key, WRITTEN, node.path, amount)
 
 
-def _whole_module_paths(file: Ledger, native: Ledger) -> Iterator[str]:
+def _paths_of_modules_counted_whole(file: Ledger, native: Ledger) -> Iterator[str]:
     """Yield the paths of modules that a formula counts as a whole, although the file has their
     single nodes.
     """
@@ -418,7 +418,7 @@ def _multi_parent_steps(prediction: Prediction, trace: Trace) -> Iterator[PathSt
         first = dict.fromkeys(path_and_ancestors(booking.path), booking.times)
         if standing == first:
             continue
-        dead = _is_dead(booking.about, trace)
+        dead = _has_unused_results(booking.about, trace)
         for path in {**first, **standing}:
             before, after = (
                 msgspec.structs.replace(booking, times=times.get(path, 0))
@@ -478,7 +478,7 @@ def steps_of_rule_matches(
             booking = _with_cause_if_one_sided(_with_custom_operator_cause(booking, trace), known)
             yield from _contraction_steps(prediction, booking, macs, dead)
         else:
-            dead = _is_dead(booking.about, trace)
+            dead = _has_unused_results(booking.about, trace)
             yield _component_step(prediction, _with_custom_operator_cause(booking, trace), dead)
     yield from _invisible_work_steps(prediction, trace, ground)
     for booking, left in zip(prediction.bookings, prediction.booking_quotients(), strict=True):
@@ -625,7 +625,7 @@ def _invisible_work_steps(
         yield PathStep(Stage.VISIBILITY, cause, -amount, key, reference, path, -amount)
 
 
-def _is_dead(call: Call, trace: Trace) -> bool:
+def _has_unused_results(call: Call, trace: Trace) -> bool:
     """Return whether the results of a call are never used."""
     if call.level in OBSERVED or call.level in ("operator", "node"):
         return not call.live

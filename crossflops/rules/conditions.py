@@ -237,7 +237,7 @@ def called() -> Condition:
         >>> str(called())
         'called as module(x)'
     """
-    return Condition("called as module(x)", lambda site: _came_by(site, "call"))
+    return Condition("called as module(x)", lambda site: _is_module_call_made_by(site, "call"))
 
 
 def by_forward() -> Condition:
@@ -251,10 +251,10 @@ def by_forward() -> Condition:
         >>> str(by_forward())
         'called by .forward()'
     """
-    return Condition("called by .forward()", lambda site: _came_by(site, "forward"))
+    return Condition("called by .forward()", lambda site: _is_module_call_made_by(site, "forward"))
 
 
-def _came_by(site: Site, via: str) -> bool:
+def _is_module_call_made_by(site: Site, via: str) -> bool:
     """Return whether the innermost module call was made by `via`: "call" (`__call__`) or
     "forward".
     """
@@ -295,7 +295,7 @@ def by_name() -> Condition:
     """
     return Condition(
         "called by its name",
-        lambda site: _is_reached_by(site, "attribute", "mode"),
+        lambda site: _is_function_call_made_by(site, "attribute", "mode"),
         watched="operator",
     )
 
@@ -313,12 +313,12 @@ def captured() -> Condition:
     """
     return Condition(
         "called by a reference taken before the tool started",
-        lambda site: _is_reached_by(site, "reference"),
+        lambda site: _is_function_call_made_by(site, "reference"),
         watched="operator",
     )
 
 
-def _is_reached_by(site: Site, *ways: str) -> bool:
+def _is_function_call_made_by(site: Site, *ways: str) -> bool:
     """Return whether the innermost function call was made in one of these ways (`Call.via`, such
     as "attribute").
     """

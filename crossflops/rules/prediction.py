@@ -34,7 +34,7 @@ def trace_and_nodes_of_graph(graph: Graph, ledger: Ledger) -> tuple[Trace, dict[
     everything = Node(
         key=graph.name, op=Op("", WHOLE, 0), inputs=graph.inputs, outputs=graph.outputs
     )
-    nodes = [_with_roles(count, results) for count in ledger.counts]
+    nodes = [_node_with_output_roles(count, results) for count in ledger.counts]
     root = Module(id=0, names=("",), bases=(), params=(), children=(), training=False, settings={})
     calls = (
         _node_call(WHOLE, "graph", everything),
@@ -60,7 +60,7 @@ def _node_call(key: str, level: Level, node: Node) -> Call:
     )
 
 
-def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
+def _node_with_output_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> Node:
     """Return the node of a count; its outputs that are outputs of the model have the role
     "output".
     """
@@ -77,7 +77,7 @@ def _with_roles(count: CountedNode | UncountedNode, results: frozenset[str]) -> 
 _GROUND = ("operator", "node")  # levels on which contraction work is done, or not seen
 
 
-def as_given(graph: Graph) -> Graph:
+def keep_shapes_of_graph(graph: Graph) -> Graph:
     """Return the graph unchanged: a tool takes the shapes of onnx.shape_inference, which the
     caller sets.
     """
@@ -148,11 +148,11 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         calls, in its own unit.
         """
         add = self.convention.adds_up or exact_sum
-        return add([self._share(booking) for booking in bookings])
+        return add([self._share_of_booking(booking) for booking in bookings])
 
     def amount_in_tool_unit(self, booking: RuleMatch) -> int:
         """Return the integer amount of one rule match in the tool's unit, before any division."""
-        return int(self._share(booking).amount)
+        return int(self._share_of_booking(booking).amount)
 
     def booking_quotients(self) -> tuple[int, ...]:
         """Return for each rule match, in order, its amount in the tool's unit after division by
@@ -171,7 +171,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
             left.append(worth)
         return tuple(left)
 
-    def _share(self, booking: RuleMatch) -> Share:
+    def _share_of_booking(self, booking: RuleMatch) -> Share:
         """Return the amount of a rule match in the tool's unit, with its rule, its call and the
         batch size that divides it.
         """
@@ -536,7 +536,7 @@ class _CallWalk:
 
     def _matches_and_counts(self, rule: Rule, site: Site) -> bool:
         """Return whether a rule matches the call and the tool counts the call at least once."""
-        return matches_rule(rule, site) and self._times_counted_by_tool(rule, site.call) > 0
+        return applies_to_call(rule, site) and self._times_counted_by_tool(rule, site.call) > 0
 
     def _times_counted_by_tool(self, rule: Rule, call: Call) -> int:
         """Return how many times the tool counts a call under this rule.
@@ -650,7 +650,7 @@ class _CallWalk:
                 return
         site = self._call_context(call)
         for rule in self.unseen_rules:
-            if matches_rule(rule, site):
+            if applies_to_call(rule, site):
                 self.unseen[call.key] = rule
                 return
 
@@ -663,7 +663,7 @@ class _CallWalk:
         return hook_module_of_call(call, self.trace)
 
 
-def matches_rule(rule: Rule, site: Site) -> bool:
+def applies_to_call(rule: Rule, site: Site) -> bool:
     """Return whether a rule applies to this call: its level, its targets and all its conditions
     fit.
     """

@@ -15,7 +15,7 @@ from crossflops.ledger.checkpoints import CheckpointPart, enclosing_checkpoints
 from crossflops.ledger.checkpoints import parts_of_checkpoints as checkpoint_parts
 from crossflops.ledger.training.functions import GraphFunction, GraphFunctions
 from crossflops.ledger.training.loops import (
-    add_results_of_copies,
+    add_copied_results_that_reach_loss,
     body_input_and_output_counts_before_states,
     copies_of_unrolled_nodes,
     loop_state_count,
@@ -98,10 +98,10 @@ class GradientFlow:
         while unsettled:
             for node in level.graph.nodes:
                 for part in level.starts.get(node.key, ()):
-                    self._enter_checkpoint(part, values)
+                    self._record_entry_of_reentrant_checkpoint(part, values)
                 self._record_result_states(node, values)
                 for part in reversed(level.stops.get(node.key, ())):
-                    self._leave_checkpoint(part)
+                    self._record_exit_of_reentrant_checkpoint(part)
             unsettled = self._join_states_of_loop_runs(level.copies, values)
 
     def results_that_reach_loss(
@@ -116,7 +116,7 @@ class GradientFlow:
         unsettled = True
         while unsettled:
             live = self._results_that_reach_loss_once(level, values, ends)
-            unsettled = add_results_of_copies(level.copies, ends)
+            unsettled = add_copied_results_that_reach_loss(level.copies, ends)
         return live
 
     def _results_that_reach_loss_once(
@@ -226,7 +226,7 @@ class GradientFlow:
                     events = True
         return events
 
-    def _enter_checkpoint(self, part: CheckpointPart, values: Values) -> None:
+    def _record_entry_of_reentrant_checkpoint(self, part: CheckpointPart, values: Values) -> None:
         """Record a reentrant checkpoint if no tensor with a gradient enters it."""
         graded = any(
             self.value_state(spec, node, values).trained
@@ -244,7 +244,7 @@ class GradientFlow:
         if part.kind == "reentrant" and not graded:
             self.ungiven.add(part.checkpoint.number)
 
-    def _leave_checkpoint(self, part: CheckpointPart) -> None:
+    def _record_exit_of_reentrant_checkpoint(self, part: CheckpointPart) -> None:
         """Record that outside a reentrant checkpoint all its results have a gradient, if a tensor
         with a gradient entered it.
 

@@ -60,7 +60,7 @@ def copies_of_unrolled_nodes(graph: Graph) -> list[list[Node]]:
     return [nodes for nodes in copies.values() if len(nodes) > 1]
 
 
-def add_results_of_copies(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
+def add_copied_results_that_reach_loss(copies: Iterable[Sequence[Node]], ends: set[str]) -> bool:
     """Add to `ends` the results of unrolled loops that reach the loss in another run; return
     whether any name is new.
     """

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from crossflops.ir.graph import Checkpoint, Kept, Node
+from crossflops.ir.graph import Checkpoint, KeptForBackward, Node
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ledger.checkpoints import (
     CheckpointPart,
@@ -74,14 +74,16 @@ class _CheckpointSearch:
         else:
             if part.kind != "reentrant":
                 pieces = part.nodes_by_piece(unit).items()
-                keeping = {name for name, nodes in pieces if self._keeps_anything(nodes)}
+                keeping = {
+                    name for name, nodes in pieces if self._keeps_tensor_for_backward(nodes)
+                }
                 asking = [
                     node for node in asking if self._needs_recomputation(node, keeping, asked)
                 ]
             again = RecomputedNodes()
             if asking:
                 again = pytorch_recomputation(
-                    part, self._keeps_anything, self._retention_in_checkpoint, unit
+                    part, self._keeps_tensor_for_backward, self._retention_in_checkpoint, unit
                 )
         if asking:
             asked.add(part.checkpoint.number)
@@ -93,7 +95,7 @@ class _CheckpointSearch:
             index for index, _ in self._flow.operands_with_gradient(node, self._values)
         )
 
-    def _keeps_anything(self, nodes: tuple[Node, ...]) -> bool:
+    def _keeps_tensor_for_backward(self, nodes: tuple[Node, ...]) -> bool:
         """Return whether PyTorch keeps a tensor of this call for its backward pass."""
         if known := self._flow.functions.function_with_own_backward(nodes[0]):
             return self._flow.has_input_with_gradient(known, nodes[0], self._values)
@@ -118,7 +120,7 @@ class _CheckpointSearch:
             and self._flow.functions.name_of_tensor_keeper(node) in keeping
         )
 
-    def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> Kept:
+    def _retention_in_checkpoint(self, node: Node, inner: Checkpoint | None) -> KeptForBackward:
         """Return what a node, or the nested checkpoint `inner`, keeps for the backward pass:
         "operands", "results", ... or "nothing".
 

@@ -27,7 +27,7 @@ def _single_ffn_macs(work: TokenSequence) -> int:
     """
     ffn = _single_ffn(work).ffn
     routed = ffn.width * (ffn.active if ffn.experts else 1)
-    return len(work.architecture.layers) * ffn.matrices * ffn.hidden * routed
+    return len(work.architecture.layers) * ffn.matrix_count * ffn.hidden * routed
 
 
 # Megatron-DeepSpeed, without recomputation.
@@ -169,7 +169,7 @@ def _cookbook_macs(work: TokenSequence) -> int:
     """
     model, tokens = work.architecture, work.tokens
     keys = 2 * len(model.layers) * model.hidden * tokens
-    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
+    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrix_count * model.hidden**2)
     return _square_projections(work) + keys + wide
 
 
@@ -198,7 +198,7 @@ def ffn_of_four_widths(work: TokenSequence) -> int:
     width of 4 hidden sizes in each layer.
     """
     model = work.architecture
-    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
+    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrix_count * model.hidden**2)
     return (wide - model.ffn_macs) * work.tokens
 
 
