@@ -383,7 +383,7 @@ def child_paths_squared(modules: Modules) -> CountByModule:
     return {module: count**2 for module, count in child_paths(modules).items()}
 
 
-def squared_path_counts_by_ancestor(modules: Modules) -> CountByModuleAndAncestor:
+def path_counts_by_ancestor_squared(modules: Modules) -> CountByModuleAndAncestor:
     """Return, by module id and enclosing module id, the paths from that module times the paths
     from the root.
     """
@@ -413,4 +413,4 @@ def containment_by_ancestor(modules: Modules) -> CountByModuleAndAncestor:
 ONCE = Times(registration_counts)
 ONCE_IN_EACH = Times(registration_counts, containment_by_ancestor)
 ALONG_CHAINS = Times(child_paths, path_counts_by_ancestor)
-ALONG_CHAINS_SQUARED = Times(child_paths_squared, squared_path_counts_by_ancestor)
+ALONG_CHAINS_SQUARED = Times(child_paths_squared, path_counts_by_ancestor_squared)

@@ -151,7 +151,7 @@ def _recomputation_unless_saved(nodes: tuple[Node, ...]) -> RecomputedNodes:
     )
 
 
-def kept_for_backward(node: Node) -> KeptForBackward:
+def retention_for_backward(node: Node) -> KeptForBackward:
     """Return what a node in a checkpoint keeps for the backward pass: "operands", "results", ...
     or "nothing".
     """
@@ -184,7 +184,7 @@ def jax_recomputation(
         indices = requested.get(node.key, frozenset())
         runs = (
             bool(_checkpoint_tensor_names(node.outputs) & asked)
-            and kept_for_backward(node) != "saved"
+            and retention_for_backward(node) != "saved"
         )
         if node.bodies and (runs or indices):
             unsure.append(node)

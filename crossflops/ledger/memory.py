@@ -20,7 +20,7 @@ from crossflops.ir.ledger import Intensity, Ledger, Memory
 from crossflops.operators import find_operator_rule
 from crossflops.operators.rule import OperatorRule
 
-Size: TypeAlias = Callable[[TensorSpec], int]
+TensorSize: TypeAlias = Callable[[TensorSpec], int]
 
 
 def tensor_bytes(spec: TensorSpec) -> int:
@@ -34,7 +34,7 @@ def element_count_of_spec(spec: TensorSpec) -> int:
 
 
 def amount_read_and_written(
-    known: OperatorRule, node: Node, works: bool, size: Size = tensor_bytes
+    known: OperatorRule, node: Node, works: bool, size: TensorSize = tensor_bytes
 ) -> tuple[int, int]:
     """Return how much a node reads and writes, as (read, written), in the unit of `size` (bytes by
     default).
@@ -63,7 +63,7 @@ def amount_read_and_written(
 
 
 def _formula_amount_read_and_written(
-    byte_counts: tuple[int, int], node: Node, size: Size
+    byte_counts: tuple[int, int], node: Node, size: TensorSize
 ) -> tuple[int, int]:
     """Return (read, written) of a formula that gives bytes, converted to the unit of `size`.
 
@@ -78,7 +78,7 @@ def _formula_amount_read_and_written(
     ) // first.nbytes
 
 
-def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: Size) -> int:
+def _sum_distinct_tensors(specs: Sequence[TensorSpec | None], size: TensorSize) -> int:
     """Return the sum of `size(tensor)` over the tensors that are not None, each name once."""
     if len(specs) == 1 and specs[0] is not None:
         return size(specs[0])
@@ -147,7 +147,7 @@ def _bytes_read_and_written_by_type(ledger: Ledger) -> dict[str, int]:
     return by_type
 
 
-def _byte_size_if_of_type(dtype: str) -> Size:
+def _byte_size_if_of_type(dtype: str) -> TensorSize:
     """Return a function that gives the bytes of a tensor stored in the type `dtype`, and 0 for any
     other.
     """

@@ -393,8 +393,8 @@ def svm_regressor_cost(node: Node) -> Cost:
 # Tree ensembles: a row goes from the root of every tree to one of its leaves.
 
 
-Key: TypeAlias = tuple[int, int]
-Children: TypeAlias = Mapping[Key, tuple[Key, ...]]
+TreeNodeKey: TypeAlias = tuple[int, int]
+Children: TypeAlias = Mapping[TreeNodeKey, tuple[TreeNodeKey, ...]]
 
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")  # the numbers 0 to 3 in version 5
 
@@ -409,15 +409,15 @@ class Forest(NamedTuple):
     deep: int
 
 
-def tree_depths(roots: Iterable[Key], children: Children) -> Forest:
+def tree_depths(roots: Iterable[TreeNodeKey], children: Children) -> Forest:
     """Return the depths of the trees with these roots, from the children of their inner nodes.
 
     A node without children is a leaf.
 
     Raises ValueError when a node is among its own descendants.
     """
-    near: dict[Key, int] = {}
-    far: dict[Key, int] = {}
+    near: dict[TreeNodeKey, int] = {}
+    far: dict[TreeNodeKey, int] = {}
     trees = tuple(roots)
     for node in _tree_nodes_children_first(trees, children):
         below = children.get(node, ())
@@ -426,12 +426,14 @@ def tree_depths(roots: Iterable[Key], children: Children) -> Forest:
     return Forest(len(trees), sum(near[node] for node in trees), sum(far[node] for node in trees))
 
 
-def _tree_nodes_children_first(roots: tuple[Key, ...], children: Children) -> Iterable[Key]:
+def _tree_nodes_children_first(
+    roots: tuple[TreeNodeKey, ...], children: Children
+) -> Iterable[TreeNodeKey]:
     """Yield every node of the trees once, after all nodes below it. Raises ValueError
     for a cycle.
     """
-    done: set[Key] = set()
-    open_: set[Key] = set()
+    done: set[TreeNodeKey] = set()
+    open_: set[TreeNodeKey] = set()
     todo = list(roots)
     while todo:
         node = todo[-1]
@@ -500,7 +502,7 @@ def _leaf_value_counts(node: Node, kind: str) -> dict[int, list[int]]:
 
     Leaves without values are left out.
     """
-    per_leaf: dict[Key, int] = {}
+    per_leaf: dict[TreeNodeKey, int] = {}
     trees, leaves = (
         integer_list_attribute(node, f"{kind}_treeids"),
         integer_list_attribute(node, f"{kind}_nodeids"),

@@ -24,7 +24,7 @@ from crossflops.ledger.training.loops import (
 from crossflops.ledger.training.states import (
     FIXED,
     GradientState,
-    Values,
+    GradientStates,
     is_differentiable_tensor,
     join_states,
 )
@@ -59,7 +59,9 @@ class GradientFlow:
         self, graph: Graph, weights: TrainedWeights, functions: GraphFunctions, *, cuts: bool
     ) -> None:
         self._weights, self.functions, self.cuts = weights, functions, cuts
-        self.inputs: Values = {spec.name: weights.model_input_state(spec) for spec in graph.inputs}
+        self.inputs: GradientStates = {
+            spec.name: weights.model_input_state(spec) for spec in graph.inputs
+        }
         self.names_of_trained_constants = weights.names_of_trained_constants(
             graph
         )  # results of nodes that are trained
@@ -90,7 +92,7 @@ class GradientFlow:
         copies = copies_of_unrolled_nodes(graph) if self.is_gradient_equal_in_all_loop_runs else []
         return GraphLevel(graph, checkpoints, starts, stops, copies)
 
-    def record_states_forward(self, level: GraphLevel, values: Values) -> None:
+    def record_states_forward(self, level: GraphLevel, values: GradientStates) -> None:
         """Record in `values`, for every value of the graph by name, whether it has a gradient and
         depends on an input.
         """
@@ -105,7 +107,7 @@ class GradientFlow:
             unsettled = self._join_states_of_loop_runs(level.copies, values)
 
     def results_that_reach_loss(
-        self, level: GraphLevel, values: Values, ends: set[str]
+        self, level: GraphLevel, values: GradientStates, ends: set[str]
     ) -> dict[str, set[str]]:
         """Return the names of the results through which a node's gradients reach the loss, by the
         key of each node that has a backward pass.
@@ -120,7 +122,7 @@ class GradientFlow:
         return live
 
     def _results_that_reach_loss_once(
-        self, level: GraphLevel, values: Values, ends: set[str]
+        self, level: GraphLevel, values: GradientStates, ends: set[str]
     ) -> dict[str, set[str]]:
         """Return the same as `results_that_reach_loss`, after one pass from the last node to the
         first.
@@ -145,7 +147,7 @@ class GradientFlow:
                 ends |= graded.keys() if known else graded.keys() | names_read_by_bodies(node)
         return live
 
-    def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
+    def value_state(self, spec: TensorSpec, node: Node, values: GradientStates) -> GradientState:
         """Return the gradient state of a tensor that the node reads."""
         known = values.get(spec.name)
         if known is None:
@@ -157,7 +159,7 @@ class GradientFlow:
         return known if inside else known._replace(trained=True)
 
     def operand_state(
-        self, node: Node, index: int, spec: TensorSpec, values: Values
+        self, node: Node, index: int, spec: TensorSpec, values: GradientStates
     ) -> GradientState:
         """Return the gradient state of a node's input, joined with its state in other runs of the
         same loop.
@@ -165,7 +167,9 @@ class GradientFlow:
         known = self.value_state(spec, node, values)
         return join_states(known, self._alike.get((node.key, index), FIXED))
 
-    def operands_with_gradient(self, node: Node, values: Values) -> list[tuple[int, TensorSpec]]:
+    def operands_with_gradient(
+        self, node: Node, values: GradientStates
+    ) -> list[tuple[int, TensorSpec]]:
         """Return the inputs of a node that get a gradient through it, each with its position."""
         severed = node.training.severed if self.cuts and node.is_operation_of_model else ()
         if self.is_in_checkpoint_without_gradient(node):
@@ -182,7 +186,7 @@ class GradientFlow:
         ]
 
     def function_operands_with_gradient(
-        self, stored: GraphFunction, node: Node, values: Values
+        self, stored: GraphFunction, node: Node, values: GradientStates
     ) -> Iterator[tuple[int, TensorSpec]]:
         """Yield the inputs to which a custom autograd function passes gradients, each with its
         position in the call.
@@ -194,7 +198,9 @@ class GradientFlow:
                 if is_differentiable_tensor(spec) and self.value_state(spec, node, values).trained:
                     yield index, spec
 
-    def has_input_with_gradient(self, stored: GraphFunction, node: Node, values: Values) -> bool:
+    def has_input_with_gradient(
+        self, stored: GraphFunction, node: Node, values: GradientStates
+    ) -> bool:
         """Return whether an input of the custom autograd function has a gradient."""
         return not self.is_in_checkpoint_without_gradient(node) and any(
             self.value_state(spec, node, values).trained for spec in stored.operands
@@ -206,7 +212,9 @@ class GradientFlow:
         """
         return any(checkpoint.number in self.ungiven for checkpoint in enclosing_checkpoints(node))
 
-    def _join_states_of_loop_runs(self, copies: Iterable[Sequence[Node]], values: Values) -> bool:
+    def _join_states_of_loop_runs(
+        self, copies: Iterable[Sequence[Node]], values: GradientStates
+    ) -> bool:
         """Give each input in a loop the gradient state that it has in any run; return whether a
         state changed.
         """
@@ -226,7 +234,9 @@ class GradientFlow:
                     events = True
         return events
 
-    def _record_entry_of_reentrant_checkpoint(self, part: CheckpointPart, values: Values) -> None:
+    def _record_entry_of_reentrant_checkpoint(
+        self, part: CheckpointPart, values: GradientStates
+    ) -> None:
         """Record a reentrant checkpoint if no tensor with a gradient enters it."""
         graded = any(
             self.value_state(spec, node, values).trained
@@ -254,7 +264,7 @@ class GradientFlow:
             results = dict.fromkeys(part.results, part.checkpoint.number)
             self._handed_out = results | self._handed_out  # the innermost leaves first
 
-    def _record_result_states(self, node: Node, values: Values) -> None:
+    def _record_result_states(self, node: Node, values: GradientStates) -> None:
         """Record in `values` the gradient states of a node's results."""
         known = find_operator_rule(node.op)
         stops = known is not None and known.backward is no_gradient and node.is_operation_of_model
@@ -287,7 +297,7 @@ class GradientFlow:
                 values[spec.name] = GradientState(has_one and graded, value.varying)
 
     def _result_states_of_bodies(
-        self, node: Node, values: Values, varying: bool
+        self, node: Node, values: GradientStates, varying: bool
     ) -> list[GradientState]:
         """Return the gradient state of each result of a node with bodies, such as a loop.
 
@@ -301,7 +311,9 @@ class GradientFlow:
                     results[index] = join_states(results[index], inner.get(spec.name, FIXED))
         return results
 
-    def body_states_by_run(self, node: Node, body: Graph, values: Values) -> list[Values]:
+    def body_states_by_run(
+        self, node: Node, body: Graph, values: GradientStates
+    ) -> list[GradientStates]:
         """Return the gradient states of the values in a loop's body: of its first run, of the next
         one, and so on until they no longer change.
         """
@@ -335,8 +347,13 @@ class GradientFlow:
         return runs
 
     def _stable_body_states(
-        self, node: Node, body: Graph, values: Values, provided: Values, states: dict[str, str]
-    ) -> Values:
+        self,
+        node: Node,
+        body: Graph,
+        values: GradientStates,
+        provided: GradientStates,
+        states: dict[str, str],
+    ) -> GradientStates:
         """Return the gradient states of the values in a loop's body after which further runs
         change nothing.
         """
@@ -350,7 +367,9 @@ class GradientFlow:
                 return run
             provided = {**provided, **joined}
 
-    def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
+    def _body_input_states(
+        self, node: Node, body: Graph, values: GradientStates
+    ) -> GradientStates:
         """Return the gradient states of a body's inputs in its first run, by name."""
         pairs = zip(body.inputs, node.inputs, strict=False)
         return {
@@ -359,8 +378,8 @@ class GradientFlow:
         }
 
     def _body_states_after_run(
-        self, ancestors: Values, node: Node, body: Graph, provided: Values
-    ) -> Values:
+        self, ancestors: GradientStates, node: Node, body: Graph, provided: GradientStates
+    ) -> GradientStates:
         """Return the gradient states of the values of a body, by name, after one run with the
         inputs `provided`.
         """

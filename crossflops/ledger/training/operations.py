@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from crossflops.ir.graph import Node, TensorSpec, TrainingAnnotation
 from crossflops.ledger.training.flow import GradientFlow
-from crossflops.ledger.training.states import Values, is_differentiable_tensor
+from crossflops.ledger.training.states import GradientStates, is_differentiable_tensor
 
 _OPERANDS = (
     "it is unknown which operands need gradients; all operands are assumed to have equal shapes"
@@ -16,7 +16,7 @@ _OPERANDS = (
 
 
 def source_operations_on_graph_tensors(
-    flow: GradientFlow, node: Node, together: Sequence[Node], values: Values
+    flow: GradientFlow, node: Node, together: Sequence[Node], values: GradientStates
 ) -> Iterable[Node]:
     """Return the framework operations for which this node was written, with the graph's tensors as
     their operands; the node itself if there are none.

@@ -17,7 +17,7 @@ from crossflops.ledger.checkpoints import (
     pytorch_recomputation,
 )
 from crossflops.ledger.training.flow import GradientFlow, GraphLevel
-from crossflops.ledger.training.states import Values
+from crossflops.ledger.training.states import GradientStates
 from crossflops.operators import find_operator_rule
 
 
@@ -29,7 +29,7 @@ class Recomputation(NamedTuple):
 
 
 def find_recomputation(
-    flow: GradientFlow, level: GraphLevel, values: Values, live: Mapping[str, set[str]]
+    flow: GradientFlow, level: GraphLevel, values: GradientStates, live: Mapping[str, set[str]]
 ) -> Recomputation:
     """Return how often each node runs again in a checkpoint, and the nodes for which this is
     unknown.
@@ -54,7 +54,7 @@ def find_recomputation(
 class _CheckpointSearch:
     """The search for the nodes of one checkpoint that run again."""
 
-    def __init__(self, flow: GradientFlow, part: CheckpointPart, values: Values) -> None:
+    def __init__(self, flow: GradientFlow, part: CheckpointPart, values: GradientStates) -> None:
         self._flow, self._part, self._values = flow, part, values
 
     def find_recomputed_nodes(

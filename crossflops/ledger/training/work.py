@@ -34,7 +34,7 @@ from crossflops.ledger.training.loops import (
 )
 from crossflops.ledger.training.operations import source_operations_on_graph_tensors
 from crossflops.ledger.training.recomputation import find_recomputation
-from crossflops.ledger.training.states import FIXED, Values, is_differentiable_tensor
+from crossflops.ledger.training.states import FIXED, GradientStates, is_differentiable_tensor
 from crossflops.ledger.training.weights import TrainedWeights
 from crossflops.operators import find_operator_rule, missing_rule_reason
 from crossflops.operators.gradient import Gradient
@@ -43,13 +43,13 @@ from crossflops.operators.rule import OperatorRule
 _CUT = "in an autograd.Function that returns no gradient; counted as if it returned one"
 _RERUN_UNKNOWN = "it is unknown how much of it a checkpoint recomputes"
 
-Work: TypeAlias = dict[str, TrainingStep]
+WorkByNode: TypeAlias = dict[str, TrainingStep]
 
 
 class LevelWork(NamedTuple):
     """The training work of a graph by node key, and the names of values that reach the loss."""
 
-    work: Work
+    work: WorkByNode
     reaching_loss: set[str]
 
 
@@ -96,11 +96,11 @@ class _StepCounter:
 
     def __init__(self, flow: GradientFlow, weights: TrainedWeights) -> None:
         self._flow, self._weights = flow, weights
-        self._functions: dict[object, Work] = {}  # work of local functions that nodes share
+        self._functions: dict[object, WorkByNode] = {}  # work of local functions that nodes share
         self.unknown: dict[str, Unknown] = {}
 
     def count_level(
-        self, prefix: str, graph: Graph, values: Values, ends: set[str], used: set[str]
+        self, prefix: str, graph: Graph, values: GradientStates, ends: set[str], used: set[str]
     ) -> LevelWork:
         """Return the training work of one graph, and the names of values that reach the loss.
 
@@ -121,7 +121,7 @@ class _StepCounter:
         together: dict[str, list[Node]] = defaultdict(list)
         for node in graph.nodes:
             together[node.conversion.written_for or node.key].append(node)
-        work: Work = {}
+        work: WorkByNode = {}
         for node in graph.nodes:
             parts = together[node.conversion.written_for or node.key]
             for key, plain in self._count_node(prefix, node, parts, values, live, used):
@@ -138,7 +138,7 @@ class _StepCounter:
         prefix: str,
         node: Node,
         together: Sequence[Node],
-        values: Values,
+        values: GradientStates,
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
@@ -170,7 +170,12 @@ class _StepCounter:
             yield prefix + node.key, step
 
     def _count_function_backward(
-        self, prefix: str, stored: GraphFunction, node: Node, values: Values, used: set[str]
+        self,
+        prefix: str,
+        stored: GraphFunction,
+        node: Node,
+        values: GradientStates,
+        used: set[str],
     ) -> TrainingStep:
         """Return the work of a custom function's own backward pass; record it as unknown if it is
         not known in full.
@@ -228,7 +233,7 @@ class _StepCounter:
         self,
         prefix: str,
         node: Node,
-        values: Values,
+        values: GradientStates,
         live: Mapping[str, set[str]],
         used: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
@@ -240,7 +245,7 @@ class _StepCounter:
                 prefix + node.key, node, "the number of iterations depends on data"
             )
             return
-        works: list[Work] = []
+        works: list[WorkByNode] = []
         reached = live.get(node.key, set())
         for body in node.bodies:
             if node.choice == "function":
@@ -255,8 +260,8 @@ class _StepCounter:
             yield from work.items()
 
     def _count_local_function(
-        self, node: Node, body: Graph, values: Values, reached: set[str]
-    ) -> Work:
+        self, node: Node, body: Graph, values: GradientStates, reached: set[str]
+    ) -> WorkByNode:
         """Return the training work of the nodes in a local function, by node key; nodes that call
         it with equal shapes share it.
         """
@@ -275,10 +280,10 @@ class _StepCounter:
         prefix: str,
         node: Node,
         body: Graph,
-        values: Values,
+        values: GradientStates,
         reached: set[str],
         used: set[str],
-    ) -> Work:
+    ) -> WorkByNode:
         """Return the training work of all runs of a loop's body, by node key.
 
         The last run hands on what reaches the loss of the node's own results; each one before
@@ -301,9 +306,9 @@ class _StepCounter:
             work, _ = self.count_level(prefix, body, dict(runs[-1]), set(ends), {*used, *ends})
             return {name: step * times for name, step in work.items()}
         lasting = ends - set(outputs[:carried])
-        known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[Work, set[str]]] = {}
+        known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[WorkByNode, set[str]]] = {}
         outer = frozenset(names_read_by_bodies(node)) - {spec.name for spec in body.inputs}
-        summed: Work = {}
+        summed: WorkByNode = {}
         run = max(times, 1) - 1
         while run >= 0:
             phase = min(run, len(runs) - 1)
@@ -324,7 +329,12 @@ class _StepCounter:
         return summed
 
     def _count_operation(
-        self, prefix: str, node: Node, values: Values, live: set[str] | None, used: set[str]
+        self,
+        prefix: str,
+        node: Node,
+        values: GradientStates,
+        live: set[str] | None,
+        used: set[str],
     ) -> TrainingStep:
         """Return the training work of one operation; record why, if a part of it is unknown.
 
@@ -411,7 +421,7 @@ def _forward_cost(node: Node) -> Cost:
         return ZERO
 
 
-def _forward_macs_and_flops(work: Work) -> tuple[int, int]:
+def _forward_macs_and_flops(work: WorkByNode) -> tuple[int, int]:
     """Return (MACs, FLOPs) of the forward pass, summed over these nodes."""
     forward = sum(work.values(), NO_STEP).forward
     return forward.macs, forward.flops
