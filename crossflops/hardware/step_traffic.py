@@ -36,7 +36,7 @@ from crossflops.hardware.expert_reads import expert_shares, expert_weights
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.roofline import ByteModel, Load
-from crossflops.ledger.memory import Size, amount_read_and_written
+from crossflops.ledger.memory import TensorSize, amount_read_and_written
 from crossflops.operators import find_operator_rule
 
 # How many bits an element takes when a model runs in another precision than it is written in.
@@ -343,7 +343,7 @@ def _load_unfused(
     share = shares.get(node.key, Fraction(1))
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
-    def traffic_bytes(size: Size) -> int:
+    def traffic_bytes(size: TensorSize) -> int:
         """Return the bytes that all runs of the node move, where `size` gives the bytes of one
         tensor.
         """

@@ -107,22 +107,22 @@ class GradientFlow:
             unsettled = self._join_states_of_loop_runs(level.copies, values)
 
     def results_that_reach_loss(
-        self, level: GraphLevel, values: GradientStates, ends: set[str]
+        self, level: GraphLevel, values: GradientStates, reaching_loss: set[str]
     ) -> dict[str, set[str]]:
         """Return the names of the results through which a node's gradients reach the loss, by the
         key of each node that has a backward pass.
 
-        `ends` are the names of all that does, and grows.
+        `reaching_loss` are the names of all that does, and grows.
         """
         live: dict[str, set[str]] = {}
         unsettled = True
         while unsettled:
-            live = self._results_that_reach_loss_once(level, values, ends)
-            unsettled = add_copied_results_that_reach_loss(level.copies, ends)
+            live = self._results_that_reach_loss_once(level, values, reaching_loss)
+            unsettled = add_copied_results_that_reach_loss(level.copies, reaching_loss)
         return live
 
     def _results_that_reach_loss_once(
-        self, level: GraphLevel, values: GradientStates, ends: set[str]
+        self, level: GraphLevel, values: GradientStates, reaching_loss: set[str]
     ) -> dict[str, set[str]]:
         """Return the same as `results_that_reach_loss`, after one pass from the last node to the
         first.
@@ -130,9 +130,9 @@ class GradientFlow:
         live: dict[str, set[str]] = {}
         for node in reversed(level.graph.nodes):
             for part in level.stops.get(node.key, ()):
-                if part.kind == "reentrant" and part.results & ends:
-                    ends |= part.results  # what misses the loss gets zeros for gradients
-            reached = {spec.name for spec in node.outputs if spec and spec.name in ends}
+                if part.kind == "reentrant" and part.results & reaching_loss:
+                    reaching_loss |= part.results  # what misses the loss gets zeros for gradients
+            reached = {spec.name for spec in node.outputs if spec and spec.name in reaching_loss}
             known = self.functions.function_with_own_backward(node)
             if reached or not self.cuts or (known and known.runs_without_reaching_loss):
                 live[node.key] = reached
@@ -144,7 +144,9 @@ class GradientFlow:
                     or name in self._parameters
                 }
                 # a backward pass of its own gives gradients to the function's operands alone
-                ends |= graded.keys() if known else graded.keys() | names_read_by_bodies(node)
+                reaching_loss |= (
+                    graded.keys() if known else graded.keys() | names_read_by_bodies(node)
+                )
         return live
 
     def value_state(self, spec: TensorSpec, node: Node, values: GradientStates) -> GradientState:

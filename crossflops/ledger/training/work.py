@@ -75,12 +75,12 @@ def count_training_step(
     flow = GradientFlow(graph, weights, functions, cuts=cuts)
     counter = _StepCounter(flow, weights)
     missing_places = graph.severed if cuts else ()
-    ends = {
+    reaching_loss = {
         spec.name
         for index, spec in enumerate(graph.outputs)
         if is_differentiable_tensor(spec) and index not in missing_places
     }
-    work, _ = counter.count_level("", graph, dict(flow.inputs), ends, set(ends))
+    work, _ = counter.count_level("", graph, dict(flow.inputs), reaching_loss, set(reaching_loss))
     unknown, updated = tuple(counter.unknown.values()), tuple(flow.updated.values())
     derived = count_training_step(graph, weights) if are_known else None
     return Steps(work, unknown, updated, derived)
@@ -100,7 +100,12 @@ class _StepCounter:
         self.unknown: dict[str, Unknown] = {}
 
     def count_level(
-        self, prefix: str, graph: Graph, values: GradientStates, ends: set[str], used: set[str]
+        self,
+        prefix: str,
+        graph: Graph,
+        values: GradientStates,
+        reaching_loss: set[str],
+        having_gradient: set[str],
     ) -> LevelWork:
         """Return the training work of one graph, and the names of values that reach the loss.
 
@@ -108,48 +113,48 @@ class _StepCounter:
             prefix: what keys of the level begin with.
             graph: the level.
             values: those from around the level, and grows.
-            ends: the names of values that reach the loss.
-            used: the names of values that have a gradient already, and grows.
+            reaching_loss: the names of values that reach the loss.
+            having_gradient: the names of values that have a gradient already, and grows.
         """
-        ends = set(ends)
+        reaching_loss = set(reaching_loss)
         level = self._flow.graph_level(graph)
         self._flow.record_states_forward(level, values)
-        live = self._flow.results_that_reach_loss(level, values, ends)
+        live = self._flow.results_that_reach_loss(level, values, reaching_loss)
         again = find_recomputation(self._flow, level, values, live)
         for node in again.unsure:
             self._record_unknown_backward(prefix + node.key, node, _RERUN_UNKNOWN)
-        together: dict[str, list[Node]] = defaultdict(list)
+        sibling_nodes: dict[str, list[Node]] = defaultdict(list)
         for node in graph.nodes:
-            together[node.conversion.written_for or node.key].append(node)
+            sibling_nodes[node.conversion.written_for or node.key].append(node)
         work: WorkByNode = {}
         for node in graph.nodes:
-            parts = together[node.conversion.written_for or node.key]
-            for key, plain in self._count_node(prefix, node, parts, values, live, used):
+            parts = sibling_nodes[node.conversion.written_for or node.key]
+            for key, plain in self._count_node(prefix, node, parts, values, live, having_gradient):
                 step = plain
                 if times := again.times[node.key]:
                     early = self._flow.functions.forward_gradient_cost(node)
                     rerun = (plain.forward + early) * times
                     step = plain + TrainingStep(recomputed=rerun, checkpointed=rerun)
                 work[key] = work.get(key, NO_STEP) + step
-        return LevelWork(work, ends)
+        return LevelWork(work, reaching_loss)
 
     def _count_node(
         self,
         prefix: str,
         node: Node,
-        together: Sequence[Node],
+        sibling_nodes: Sequence[Node],
         values: GradientStates,
         live: Mapping[str, set[str]],
-        used: set[str],
+        having_gradient: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
         """Yield pairs (node key, training work): of one node, of the nodes in its bodies, or of
         its source operations.
 
-        `together` are the nodes that were written for the same operation.
+        `sibling_nodes` are the nodes that were written for the same operation.
         """
         own = self._flow.functions.function_with_own_backward(node) if node.opened else None
         if node.bodies and node.is_operation_of_model and own is None:
-            yield from self._count_bodies(prefix, node, values, live, used)
+            yield from self._count_bodies(prefix, node, values, live, having_gradient)
             return
         if own is not None:
             for inner in node.bodies[0].nodes:
@@ -157,16 +162,20 @@ class _StepCounter:
         if known := self._flow.functions.function_with_own_backward(node):
             step = TrainingStep(forward=_forward_cost(node))
             if node.key == known.function.home and node.key in live:
-                step = step + self._count_function_backward(prefix, known, node, values, used)
+                step = step + self._count_function_backward(
+                    prefix, known, node, values, having_gradient
+                )
             yield prefix + node.key, step
         else:
-            running = [live[part.key] for part in together if part.key in live]
+            running = [live[part.key] for part in sibling_nodes if part.key in live]
             reached = set().union(*running) if running else None
-            for meant in source_operations_on_graph_tensors(self._flow, node, together, values):
-                step = self._count_operation(prefix, meant, values, reached, used)
+            for meant in source_operations_on_graph_tensors(
+                self._flow, node, sibling_nodes, values
+            ):
+                step = self._count_operation(prefix, meant, values, reached, having_gradient)
                 yield prefix + node.key, step
         for stored in self._flow.functions.functions_without_nodes(node):
-            step = self._count_function_backward(prefix, stored, node, values, used)
+            step = self._count_function_backward(prefix, stored, node, values, having_gradient)
             yield prefix + node.key, step
 
     def _count_function_backward(
@@ -175,7 +184,7 @@ class _StepCounter:
         stored: GraphFunction,
         node: Node,
         values: GradientStates,
-        used: set[str],
+        having_gradient: set[str],
     ) -> TrainingStep:
         """Return the work of a custom function's own backward pass; record it as unknown if it is
         not known in full.
@@ -221,12 +230,12 @@ class _StepCounter:
                 part = TrainingStep(weights=work.cost)
             step = step + part
         for index, spec in handed if stored.function.nodes else ():
-            if spec.name in used:
+            if spec.name in having_gradient:
                 added = Cost(adds=spec.numel)
                 step = step + (
                     TrainingStep(inputs=added) if varies(index) else TrainingStep(weights=added)
                 )
-            used.add(spec.name)
+            having_gradient.add(spec.name)
         return step
 
     def _count_bodies(
@@ -235,7 +244,7 @@ class _StepCounter:
         node: Node,
         values: GradientStates,
         live: Mapping[str, set[str]],
-        used: set[str],
+        having_gradient: set[str],
     ) -> Iterable[tuple[str, TrainingStep]]:
         """Yield pairs (node key, training work) of the nodes in the bodies of a loop, a branch or
         a function.
@@ -252,7 +261,9 @@ class _StepCounter:
                 works.append(self._count_local_function(node, body, values, reached))
             else:
                 works.append(
-                    self._count_loop(f"{prefix}{node.key}/", node, body, values, reached, used)
+                    self._count_loop(
+                        f"{prefix}{node.key}/", node, body, values, reached, having_gradient
+                    )
                 )
         if node.op.type == "If" and node.choice == "" and len(works) > 1:
             works = [max(works, key=_forward_macs_and_flops)]  # as the ledger counts it
@@ -267,12 +278,16 @@ class _StepCounter:
         """
         (inner,) = self._flow.body_states_by_run(node, body, values)
         pairs = zip(body.outputs, node.outputs, strict=False)
-        ends = {native.name for native, its in pairs if its is not None and its.name in reached}
+        reaching_loss = {
+            native.name for native, its in pairs if its is not None and its.name in reached
+        }
         names = [spec.name for spec in body.inputs]
-        key = (id(body), tuple(inner.get(name) for name in names), frozenset(ends))
+        key = (id(body), tuple(inner.get(name) for name in names), frozenset(reaching_loss))
         if key not in self._functions:
             prefix = f"{body.name}/"
-            self._functions[key], _ = self.count_level(prefix, body, inner, ends, set(ends))
+            self._functions[key], _ = self.count_level(
+                prefix, body, inner, reaching_loss, set(reaching_loss)
+            )
         return self._functions[key]
 
     def _count_loop(
@@ -282,7 +297,7 @@ class _StepCounter:
         body: Graph,
         values: GradientStates,
         reached: set[str],
-        used: set[str],
+        having_gradient: set[str],
     ) -> WorkByNode:
         """Return the training work of all runs of a loop's body, by node key.
 
@@ -296,36 +311,48 @@ class _StepCounter:
         inputs = [spec.name for spec in body.inputs][first : first + carried]
         outputs = [spec.name for spec in body.outputs][results:]
         pairs = zip(outputs, node.outputs, strict=False)
-        ends = frozenset(
+        reaching_loss = frozenset(
             native for native, its in pairs if its is not None and its.name in reached
         )
         if self._flow.is_gradient_equal_in_all_loop_runs:
-            if ends:  # a loop that does not reach the loss has no gradients at all
+            if reaching_loss:  # a loop that does not reach the loss has no gradients at all
                 handed = outputs[:carried]
-                ends |= {end for end in handed if runs[-1].get(end, FIXED).trained}
-            work, _ = self.count_level(prefix, body, dict(runs[-1]), set(ends), {*used, *ends})
+                reaching_loss |= {end for end in handed if runs[-1].get(end, FIXED).trained}
+            work, _ = self.count_level(
+                prefix,
+                body,
+                dict(runs[-1]),
+                set(reaching_loss),
+                {*having_gradient, *reaching_loss},
+            )
             return {name: step * times for name, step in work.items()}
-        lasting = ends - set(outputs[:carried])
+        lasting = reaching_loss - set(outputs[:carried])
         known: dict[tuple[int, frozenset[str], frozenset[str]], tuple[WorkByNode, set[str]]] = {}
         outer = frozenset(names_read_by_bodies(node)) - {spec.name for spec in body.inputs}
         summed: WorkByNode = {}
         run = max(times, 1) - 1
         while run >= 0:
             phase = min(run, len(runs) - 1)
-            key = phase, ends, frozenset(used & outer)
+            key = phase, reaching_loss, frozenset(having_gradient & outer)
             if key not in known:
-                taken = set(used) | set(ends)
-                work, alive = self.count_level(prefix, body, dict(runs[phase]), set(ends), taken)
+                taken = set(having_gradient) | set(reaching_loss)
+                work, alive = self.count_level(
+                    prefix, body, dict(runs[phase]), set(reaching_loss), taken
+                )
                 known[key] = work, alive
-                used |= taken & outer
+                having_gradient |= taken & outer
             work, alive = known[key]
             states = {end for name, end in zip(inputs, outputs, strict=False) if name in alive}
             before = lasting | states
-            same = before == ends and frozenset(used & outer) == key[2] and phase == len(runs) - 1
+            same = (
+                before == reaching_loss
+                and frozenset(having_gradient & outer) == key[2]
+                and phase == len(runs) - 1
+            )
             count = run - phase + 1 if same else 1
             for name, step in work.items():
                 summed[name] = summed.get(name, NO_STEP) + step * min(count, times)
-            run, ends = run - count, before
+            run, reaching_loss = run - count, before
         return summed
 
     def _count_operation(
@@ -334,7 +361,7 @@ class _StepCounter:
         node: Node,
         values: GradientStates,
         live: set[str] | None,
-        used: set[str],
+        having_gradient: set[str],
     ) -> TrainingStep:
         """Return the training work of one operation; record why, if a part of it is unknown.
 
@@ -376,9 +403,11 @@ class _StepCounter:
             if index not in gradient.operands:
                 continue
             work = gradient.operands[index]
-            if spec.name in used:  # a further use: its gradient is added to that of the others
+            if (
+                spec.name in having_gradient
+            ):  # a further use: its gradient is added to that of the others
                 work = work + Cost(adds=spec.numel)
-            used.add(spec.name)
+            having_gradient.add(spec.name)
             varies = self._flow.operand_state(node, index, spec, values).varying
             part = TrainingStep(inputs=work) if varies else TrainingStep(weights=work)
             step = step + part
