@@ -24,7 +24,7 @@ class OpenSizeCounter:
 
     @property
     def is_past_limit(self) -> bool:
-        """Return True if there were more than OPEN_SIZES of them."""
+        """True if the number of sizes is larger than OPEN_SIZES."""
         return self.number > OPEN_SIZES
 
 
