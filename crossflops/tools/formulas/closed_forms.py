@@ -27,7 +27,7 @@ def _representative_ffn_macs_per_token(work: TokenSequence) -> int:
     """
     ffn = _representative_ffn_layer(work).ffn
     routed = ffn.width * (ffn.active if ffn.experts else 1)
-    return len(work.architecture.layers) * ffn.matrices * ffn.hidden * routed
+    return len(work.architecture.layers) * ffn.matrix_count * ffn.hidden * routed
 
 
 # Megatron-DeepSpeed, without recomputation.
@@ -47,7 +47,9 @@ def megatron_deepspeed_training_flops(work: TokenSequence) -> int:
     )
     keys = work.sum_attention(lambda layer: 2 * (hidden // layer.heads) * layer.heads) * tokens
     return (
-        6 * (projections + keys + _representative_ffn_macs_per_token(work) + model.head) * tokens
+        6
+        * (projections + keys + _representative_ffn_macs_per_token(work) + model.head_macs)
+        * tokens
     )
 
 
@@ -84,7 +86,7 @@ def extra_macs_of_representative_ffn(work: TokenSequence) -> int:
     The formula takes the sizes of one layer for all layers and leaves out shared experts, so the
     difference may be negative.
     """
-    return (_representative_ffn_macs_per_token(work) - work.architecture.ffn) * work.tokens
+    return (_representative_ffn_macs_per_token(work) - work.architecture.ffn_macs) * work.tokens
 
 
 MEGATRON_DEEPSPEED = (
@@ -123,7 +125,7 @@ def gpt_neox_training_flops(work: TokenSequence) -> int:
     model, tokens = work.architecture, work.tokens
     layers, hidden = len(model.layers), model.hidden
     return (72 * layers * hidden**2 + 12 * layers * hidden * tokens) * tokens + (
-        9 * model.head * tokens // 2
+        9 * model.head_macs * tokens // 2
     )
 
 
@@ -135,7 +137,7 @@ def extra_macs_of_gpt_neox_ffn(work: TokenSequence) -> int:
     matrices of hidden size x 4 hidden sizes in each layer.
     """
     model = work.architecture
-    return (8 * len(model.layers) * model.hidden**2 - model.ffn) * work.tokens
+    return (8 * len(model.layers) * model.hidden**2 - model.ffn_macs) * work.tokens
 
 
 @rule_amount("head_of_three_quarters", "-1.5 V h T FLOPs: 4.5 for the 6 of a MAC, rounded down")
@@ -143,7 +145,7 @@ def minus_quarter_of_head_flops(work: TokenSequence) -> int:
     """Return minus the FLOPs that gpt-neox's formula loses at the output matrix: it counts 4.5
     FLOPs instead of 6 per MAC.
     """
-    head = work.architecture.head * work.tokens
+    head = work.architecture.head_macs * work.tokens
     return 9 * head // 2 - 6 * head
 
 
@@ -188,7 +190,7 @@ def _cookbook_layer_macs_per_token(work: TokenSequence) -> int:
     """
     model, tokens = work.architecture, work.tokens
     keys = 2 * len(model.layers) * model.hidden * tokens
-    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
+    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrix_count * model.hidden**2)
     return _square_projection_macs_per_token(work) + keys + wide
 
 
@@ -199,7 +201,7 @@ def cookbook_training_flops(work: TokenSequence) -> int:
     """
     model = work.architecture
     return (
-        8 * _cookbook_layer_macs_per_token(work) + 4 * model.hidden + 2 * model.head
+        8 * _cookbook_layer_macs_per_token(work) + 4 * model.hidden + 2 * model.head_macs
     ) * work.tokens
 
 
@@ -222,8 +224,8 @@ def extra_macs_of_cookbook_ffn(work: TokenSequence) -> int:
     width of 4 hidden sizes in each layer.
     """
     model = work.architecture
-    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
-    return (wide - model.ffn) * work.tokens
+    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrix_count * model.hidden**2)
+    return (wide - model.ffn_macs) * work.tokens
 
 
 @rule_amount("layers_once_more", "Count the forward MACs of the layers again")
@@ -247,7 +249,7 @@ def expert_count(work: TokenSequence) -> int:
     """Return the number of experts, which is not 0 for a model that the cookbook's formula
     rejects.
     """
-    return work.architecture.experts
+    return work.architecture.max_experts
 
 
 COOKBOOK = (
@@ -285,7 +287,9 @@ def chinchilla_training_flops(work: TokenSequence) -> int:
     width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     heads = work.sum_attention(lambda layer: layer.heads)
     dense = (
-        4 * model.head + 8 * model.hidden * width + 4 * _two_matrix_ffn_macs_per_token(work) // 2
+        4 * model.head_macs
+        + 8 * model.hidden * width
+        + 4 * _two_matrix_ffn_macs_per_token(work) // 2
     )
     return 3 * (dense + (4 * width + 3 * heads) * tokens) * tokens
 

@@ -26,7 +26,7 @@ def embedding_lookup_macs_if_untied(work: TokenSequence) -> int:
     vocabulary x hidden size x tokens, or 0 if the output matrix is the embedding table.
     """
     model = work.architecture
-    return 0 if model.tied else model.head * work.tokens
+    return 0 if model.tied else model.head_macs * work.tokens
 
 
 @rule_amount("embedding_always", "V h T in each case: a lookup counted as a product")
@@ -34,7 +34,7 @@ def embedding_lookup_macs(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
     vocabulary x hidden size x tokens, also if the output matrix is the embedding table.
     """
-    return work.architecture.head * work.tokens
+    return work.architecture.head_macs * work.tokens
 
 
 @rule_amount(
@@ -50,7 +50,7 @@ def position_table_macs(work: TokenSequence) -> int:
 @rule_amount("head_dropped", "-V h T")
 def minus_head_macs(work: TokenSequence) -> int:
     """Return minus the MACs of the output matrix, for a formula that does not count it."""
-    return -work.architecture.head * work.tokens
+    return -work.architecture.head_macs * work.tokens
 
 
 @rule_amount(
@@ -62,7 +62,7 @@ def minus_tied_head_macs(work: TokenSequence) -> int:
     that leaves out this table; 0 if they are two matrices.
     """
     model = work.architecture
-    return -model.head * work.tokens if model.tied else 0
+    return -model.head_macs * work.tokens if model.tied else 0
 
 
 @rule_amount(
@@ -70,7 +70,7 @@ def minus_tied_head_macs(work: TokenSequence) -> int:
 )
 def minus_head_macs_before_last_token(work: TokenSequence) -> int:
     """Return minus the MACs of the output matrix for all tokens except the last one."""
-    return -work.architecture.head * (work.tokens - 1)
+    return -work.architecture.head_macs * (work.tokens - 1)
 
 
 @rule_amount("norm_parameters", "T times the parameters of norms")
@@ -128,13 +128,13 @@ def inactive_expert_macs(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts also the experts that a token does not
     pass: their matrix elements x tokens.
     """
-    return work.architecture.inactive * work.tokens
+    return work.architecture.inactive_weights * work.tokens
 
 
 @rule_amount("router_dropped", "-h E T in each layer with experts")
 def minus_router_macs(work: TokenSequence) -> int:
     """Return minus the MACs of the routers of experts, for a formula that does not count them."""
-    return -work.architecture.router * work.tokens
+    return -work.architecture.router_macs * work.tokens
 
 
 # Attention: pairs of a query and a key.

@@ -31,7 +31,7 @@ def maxtext_training_flops(work: TokenSequence) -> int:
             )
         )
     )
-    return 6 * model.linear * tokens + 3 * twice
+    return 6 * model.linear_macs * tokens + 3 * twice
 
 
 MAXTEXT = (
@@ -63,7 +63,7 @@ def verl_training_flops(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
     )
-    return (6 * (model.linear + model.head) + 3 * keys) * tokens
+    return (6 * (model.linear_macs + model.head_macs) + 3 * keys) * tokens
 
 
 @rule_amount(
