@@ -26,7 +26,7 @@ from crossflops.bench.timing import (
 )
 from crossflops.errors import CrossflopsError, InputError, print_traceback
 from crossflops.frontends import RunnableModel, Source, frontend_of, runtime_frontend
-from crossflops.frontends.inputs import from_archive
+from crossflops.frontends.inputs import arrays_from_npz
 from crossflops.ir.measurement import Measurement, SteadyTensor, Unfit
 from crossflops.plugins.failures import exception_text, shorten_line, speaks_of_memory
 from crossflops.workers.conversation import Wait, serve_order
@@ -79,7 +79,7 @@ def run_file(order: FileOrder) -> Ran:
     the order requests one.
     """
     module = session.runtime()
-    provided = from_archive(order.inputs_file) if order.inputs_file else {}
+    provided = arrays_from_npz(order.inputs_file) if order.inputs_file else {}
     model = session.prepare_session_model(order.path, order.dims, order.specs, provided)
     session.name_apart(model.graph)
     if order.allocated:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError, MissingExtraError, TargetError
-from crossflops.frontends.conversion import converting
+from crossflops.frontends.conversion import announcing_converter
 from crossflops.frontends.inputs import (
     GIVEN,
     Arguments,
     ProvidedInputs,
-    from_npz,
-    split_input_values,
+    arguments_from_npz,
+    to_args_and_kwargs,
 )
 from crossflops.frontends.named import Library, NamedModel
 from crossflops.ir.graph import Control, Graph, TensorSpec
@@ -491,7 +491,7 @@ class Frontend(Protocol):
             InputError: The model does not accept the inputs.
             NormalizeError: The model cannot be converted.
         """
-        with converting(self.converter):
+        with announcing_converter(self.converter):
             self.convert(self.record(source, setting, (), None), None)
 
     def record(
@@ -691,15 +691,15 @@ class ShapeTracedFrontend(Frontend, Protocol):
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with placeholders as its arguments, and arrays if values were given."""
         if provided.file is not None:
-            args, kwargs = from_npz(provided.file, self.shape_of)
-        elif provided.are_made_up:
-            args, kwargs = split_input_values(
+            args, kwargs = arguments_from_npz(provided.file, self.shape_of)
+        elif provided.have_only_shapes:
+            args, kwargs = to_args_and_kwargs(
                 {spec.name: self.placeholder(spec) for spec in provided.specs}
             )
         else:
             args, kwargs = self.shapes(provided.values)
         arrays = provided.arrays()
-        origin = provided.origin_of(arrays)
+        origin = provided.origin_text(arrays)
         return Source(model, args, kwargs, values=origin, arrays=arrays)
 
 

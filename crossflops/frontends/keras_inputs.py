@@ -6,7 +6,7 @@ from typing import Any
 from crossflops.errors import InputError
 
 
-def inputs_as_taken(
+def to_keras_call_inputs(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return (args, kwargs) in the form that a Keras model takes: one list or dict if functional.
@@ -58,7 +58,7 @@ def _keras_input_hint(tensors: Mapping[str, Any]) -> str:
     return f"give one --input for each of these inputs: {options}"
 
 
-def is_built(model: Any) -> bool:
+def has_created_variables(model: Any) -> bool:
     """Return whether a Keras layer and all layers in it have created their variables.
 
     A layer without a `build` of its own reports that it is built as soon as that was called,

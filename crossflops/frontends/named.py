@@ -125,7 +125,7 @@ def _missing_package_error(
 
 
 @functools.cache
-def names_in_package(package: str, folder: str, pattern: str) -> tuple[str, ...]:
+def names_in_package_sources(package: str, folder: str, pattern: str) -> tuple[str, ...]:
     """Return the sorted names that match `pattern` in the source files of a package.
 
     `folder` is in the package and is searched recursively. () where the package or folder is

@@ -13,9 +13,9 @@ import msgspec
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import (
     Source,
+    declared_input,
     require_frontend,
     unwrap_model_value,
-    usual_input,
     with_control,
 )
 from crossflops.frontends.inputs import OF_TARGET, ProvidedInputs, input_option_text
@@ -78,7 +78,7 @@ def load_target_source(
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
     if values is None and not specs and inputs_file is None:
-        values = usual_input(model)
+        values = declared_input(model)
     known: Mapping[str, Any] = {}
     if isinstance(values, NamedModel):
         known = {} if specs or inputs_file is not None else values.values

@@ -27,14 +27,14 @@ from crossflops.errors import (
 )
 from crossflops.frontends import (
     FRONTENDS,
-    absent_libraries,
-    building,
-    building_without_values,
+    building_any_model,
+    building_any_model_without_values,
     candidate_targets,
-    hint_for_other,
-    library_of,
+    library_of_target,
     load_with_retry,
-    names_like,
+    similar_names_hint,
+    uninstalled_model_packages,
+    unsupported_value_hint,
     unwrap_model_value,
 )
 from crossflops.frontends.named import SIZES, make_library_model
@@ -63,7 +63,7 @@ def build_target(
     do so builds it without numbers. Raises TargetError or MissingExtraError, and without values
     ValuesNeededError.
     """
-    with building(), _seeding_weights():
+    with building_any_model(), _seeding_weights():
         return _resolve_and_build(target, arguments, allow_pickle, sizes, values)
 
 
@@ -99,9 +99,9 @@ def _resolve_and_build(
     refuse_url(target)
     _find_modules_of_the_caller()
     target = full_target_name(target)
-    library = library_of(target)
+    library = library_of_target(target)
     if library is not None:
-        with nullcontext() if values else building_without_values((library.package,)):
+        with nullcontext() if values else building_any_model_without_values((library.package,)):
             named = load_with_retry(lambda: make_library_model(library, target, arguments, sizes))
         return named.model, named
     if sizes:
@@ -119,9 +119,9 @@ def _resolve_and_build(
     full = _is_model(value, arguments)
     if full:
         _refuse_arguments(arguments, target)
-    with nullcontext() if values or full else building_without_values(_imports(value)):
+    with nullcontext() if values or full else building_any_model_without_values(_imports(value)):
         model = value if full else _call_target(value, arguments, target)
-    if isinstance(model, tuple) and len(model) == 2 and not hint_for_other(model):
+    if isinstance(model, tuple) and len(model) == 2 and not unsupported_value_hint(model):
         return _with_inputs(*model)
     return _with_inputs(model, None)
 
@@ -241,13 +241,13 @@ def _unreadable_target_error(target: str) -> TargetError:
         return TargetError(
             f"file {path} does not exist", nearest_name_hint(str(path), additional, _HINT)
         )
-    near = names_like(target) if re.fullmatch(_BARE, target) else ""
+    near = similar_names_hint(target) if re.fullmatch(_BARE, target) else ""
     return TargetError(f"unknown target {target!r}", near or _library_install_hint(target))
 
 
 def _library_install_hint(target: str) -> str:
     """Return a hint on which library to install, if one may have a model of this name."""
-    missing = absent_libraries() if re.fullmatch(_BARE, target) else ()
+    missing = uninstalled_model_packages() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 

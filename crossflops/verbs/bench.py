@@ -44,7 +44,12 @@ from crossflops.bench.timing import (
 from crossflops.bench.torch_trace import is_torch, match_torch_operators
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import draft
-from crossflops.frontends import Source, library_of, refuse_mode, runtime_frontend
+from crossflops.frontends import (
+    Source,
+    library_of_target,
+    reject_unsupported_no_grad,
+    runtime_frontend,
+)
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.hardware.rates.runs import COVERED
@@ -110,7 +115,10 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 def _is_named(request: Request) -> bool:
     """Return whether the target is a name in a library of models, such as "timm:resnet50"."""
-    return request.target is not None and library_of(full_target_name(request.target)) is not None
+    return (
+        request.target is not None
+        and library_of_target(full_target_name(request.target)) is not None
+    )
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
@@ -183,7 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     """
     request.refuse_unused()
     source = request.source()
-    refuse_mode(source, request.setting)
+    reject_unsupported_no_grad(source, request.setting)
     if runtime != ONNX:
         return _framework_runnable(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):

@@ -14,10 +14,10 @@ from crossflops.frontends import (
     Source,
     build_model_program,
     normalize,
-    refuse_mode,
+    reject_unsupported_no_grad,
     require_frontend,
 )
-from crossflops.frontends.conversion import converting
+from crossflops.frontends.conversion import announcing_converter
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.agreement import Agreement
 from crossflops.ir.graph import Graph, Node
@@ -65,7 +65,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     _check_export_options(requested)
     request.refuse_unused()
     source = request.source()
-    refuse_mode(source, request.setting)
+    reject_unsupported_no_grad(source, request.setting)
     if isinstance(source.model, OnnxFile):
         if requested.verify:
             raise InputError(
@@ -200,7 +200,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
         )
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and requested.to == "onnx":
-        with converting(frontend.converter):
+        with announcing_converter(frontend.converter):
             model, graph = frontend.with_weights(source, setting)
     if isinstance(model, bytes) and (requested.to == "onnx" or not frontend.converted_by):
         noted = note_operations(model, graph)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends import Source, library_of, require_frontend
+from crossflops.frontends import Source, library_of_target, require_frontend
 from crossflops.frontends.frontend import (
     NO_IMAGES,
     ONE_TOKEN,
@@ -312,7 +312,7 @@ def build_layered_counter(
         new: The tokens of that step.
     """
     layers = LayerKinds(config)
-    library = None if request.given is not None else library_of(str(request.target))
+    library = None if request.given is not None else library_of_target(str(request.target))
     named = library is not None and library.prefix == "hf"
     few = max(_MANY_LAYERS, len(layers.distinct) + _CHECKED)
     if whole_model.passes.is_encoder_decoder or not named or layers.number < few:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import parse_inputs, split_input_values, to_call_arguments
+from crossflops.frontends.inputs import parse_inputs, to_args_and_kwargs, to_call_arguments
 from crossflops.frontends.pytorch.load.inputs import make, tensors_from_npz
 from crossflops.ir.graph import TensorSpec
 
@@ -73,7 +73,7 @@ def test_a_text_that_says_nothing_is_refused(texts, message):
 
 def test_places_become_positions_in_numeric_order():
     """The tenth input comes after the second; everything else is a keyword."""
-    args, kwargs = split_input_values({"10": "k", "mask": "m", "2": "c", "0": "a"})
+    args, kwargs = to_args_and_kwargs({"10": "k", "mask": "m", "2": "c", "0": "a"})
     assert (args, kwargs) == (("a", "c", "k"), {"mask": "m"})
 
 

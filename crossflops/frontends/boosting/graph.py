@@ -9,7 +9,7 @@ from crossflops.errors import InputError
 from crossflops.frontends.boosting.file import BoostedFile
 from crossflops.frontends.boosting.reading import read_file_trees, read_live_trees
 from crossflops.frontends.boosting.trees import LEAF, BoostedTrees
-from crossflops.frontends.converted import module_parameter_sizes, with_graph_identity
+from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
 from crossflops.frontends.inputs import ProvidedInputs
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Module, Parameter, Setting, Trace
@@ -35,7 +35,7 @@ def one_row(trees: BoostedTrees) -> TensorSpec:
 
 def input_rows(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
     """Return the spec of the caller's rows, one row without any. Raises InputError."""
-    if inputs.are_made_up:
+    if inputs.have_only_shapes:
         shapes = [spec.shape for spec in inputs.specs]
     else:
         values = inputs.values
@@ -80,7 +80,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
         settings={},
     )
     trace = Trace(calls=(), modules=(module,), setting=setting, framework="boosting")
-    return with_graph_identity(graph, graph.name, **module_parameter_sizes((module,))), trace
+    return with_graph_identity(graph, graph.name, **graph_parameter_fields((module,))), trace
 
 
 def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:

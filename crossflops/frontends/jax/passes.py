@@ -6,15 +6,15 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    module_parameter_sizes,
+    graph_parameter_fields,
     with_graph_identity,
-    with_weights,
+    with_parameter_names,
 )
 from crossflops.frontends.decided import (
     DecidableConversion,
     Runnable,
-    mark_decisions,
-    settle_conversion,
+    decide_unknown_sizes_by_run,
+    mark_nodes_decided_by_run,
 )
 from crossflops.frontends.frontend import Run
 from crossflops.frontends.jax.convert.added_nodes import is_added, make_runnable, stand_for_nothing
@@ -42,7 +42,7 @@ from crossflops.frontends.jax.convert.own_gradients import (
 )
 from crossflops.frontends.jax.observe.xla import xla_view_calls
 from crossflops.frontends.jax.record.function import Pure
-from crossflops.frontends.logged_nodes import nodes_of_ir
+from crossflops.frontends.logged_nodes import logged_ir_nodes
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
@@ -51,7 +51,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.ir.graph import Control, Graph, Node
 from crossflops.ir.trace import Setting, Trace
@@ -97,14 +97,14 @@ class JaxConversion(DecidableConversion, frozen=True, kw_only=True):
 def jax_snapshot(state: JaxConversion) -> Snapshot:
     """Return the nodes of the graph, or of the ONNX model before there is one, for the log."""
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     model = state.model
     if model is None and state.declared:
         import onnx_ir as ir
 
         model = ir.from_proto(parse_model_proto(state.declared))
-    nodes = nodes_of_ir(model.graph.all_nodes()) if model is not None else ()
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    nodes = logged_ir_nodes(model.graph.all_nodes()) if model is not None else ()
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _with_state_fields(state: JaxConversion, **fields: Any) -> JaxConversion:
@@ -244,7 +244,7 @@ def _settle_jax_conversion(
 ) -> JaxConversion:
     """Return the state after these passes; if sizes stay unknown, a run decides them."""
     assert state.runnable is not None
-    return settle_conversion(state, run, state.runnable, state.run)
+    return decide_unknown_sizes_by_run(state, run, state.runnable, state.run)
 
 
 def _read_observed(state: JaxConversion) -> JaxConversion:
@@ -289,12 +289,12 @@ def _add_own_gradients(graph: Graph, state: JaxConversion) -> Graph:
 
 def _call_weights(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with weights named as in the JAX model."""
-    return with_weights(graph, state.weights)
+    return with_parameter_names(graph, state.weights)
 
 
 def _identify_jax_graph(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with the name, parameter sizes and hash of the model."""
-    return with_graph_identity(graph, state.name, **module_parameter_sizes(state.trace.modules))
+    return with_graph_identity(graph, state.name, **graph_parameter_fields(state.trace.modules))
 
 
 def _observe_xla_programs(state: JaxConversion) -> JaxConversion:
@@ -368,7 +368,7 @@ _LINK: Passes[JaxConversion] = (
         fact_set(MODEL_NAMES),
         ends=fact_set(ONNX_NAMES),
     ),
-    Pass("mark decisions", mark_decisions, fact_set(OBSERVED), fact_set(DECIDED)),
+    Pass("mark decisions", mark_nodes_decided_by_run, fact_set(OBSERVED), fact_set(DECIDED)),
 )
 _TO_BYTES = PassGroup("with rules that do not fail", _attempt_passes, _EXPORT)
 _READ = Pass("read ONNX", _read_jax_graph, fact_set(BYTES), fact_set(GRAPH))

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import plain_layer_settings, require_room
+from crossflops.frontends.converted import plain_layer_settings, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.jax.convert.converter import input_name
@@ -158,7 +158,7 @@ def file_with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
         warnings.warn(_NO_WEIGHTS, CrossflopsWarning, stacklevel=2)
     valued = pure(source.model, source.args, source.kwargs, setting.training, valued=True)
     weights = jax.tree.leaves(valued.weights)
-    require_room(sum(array.size * array.dtype.itemsize for array in weights))
+    require_weights_fit_in_file(sum(array.size * array.dtype.itemsize for array in weights))
     trace = Trace(calls=(), modules=(), setting=setting, framework="jax")
     conversion = JaxConversion(
         function=valued,

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.converted import digest
+from crossflops.frontends.converted import graph_digest
 from crossflops.frontends.onnx.binding import model_inputs
 from crossflops.frontends.onnx.forms import Objection, form_objection, unknown_operator
 from crossflops.frontends.onnx.functions import Calls, call_operands
@@ -125,7 +125,7 @@ def with_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) -> Graph:
         params=params,
         param_bytes=param_bytes,
         param_bytes_by_type=weight_bytes_by_type(weights),
-        digest=digest(graph),
+        digest=graph_digest(graph),
     )
 
 

@@ -63,7 +63,7 @@ class Openvino(Frontend):
 
     def source(self, model: "OpenvinoFile", provided: ProvidedInputs, owned: bool) -> Source:
         """Return the file with the shapes of its inputs as the source. Raises InputError."""
-        if provided.file is not None or not provided.are_made_up:
+        if provided.file is not None or not provided.have_only_shapes:
             raise InputError(
                 "an OpenVINO file is counted only by shapes, not by values",
                 "give shapes: --input NAME=1x3x224x224",

@@ -188,7 +188,7 @@ class PyTorch(Frontend):
 
         if provided.file is not None:
             args, kwargs = tensors_from_npz(provided.file)
-        elif provided.are_made_up:
+        elif provided.have_only_shapes:
             args, kwargs = make(model, provided.specs, provided.known)
         else:
             args, kwargs = to_call_arguments(provided.values)
@@ -200,7 +200,7 @@ class PyTorch(Frontend):
         if is_sharded(model):
             model, args, kwargs = without_model_shards(model, args, kwargs)
         model = prepare_torch_model(model, args, kwargs, owned)
-        values = provided.origin_of(provided.values)
+        values = provided.origin_text(provided.values)
         kind = weights_kind(model, args, kwargs)
         return Source(
             model, args, kwargs, values=values, weights=kind, stored=weight_storage_bytes(model)

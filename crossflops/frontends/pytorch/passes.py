@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.converted import (
-    module_parameter_sizes,
+    graph_parameter_fields,
     with_graph_identity,
-    with_weights,
+    with_parameter_names,
 )
 from crossflops.frontends.dependence import mark_constant_nodes
-from crossflops.frontends.logged_nodes import LoggedNode, nodes_of_ir
+from crossflops.frontends.logged_nodes import LoggedNode, logged_ir_nodes
 from crossflops.frontends.passes import (
     Pass,
     Passes,
@@ -20,7 +20,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.pytorch.convert import gradients
 from crossflops.frontends.pytorch.convert.exporter import cast_indices_to_int64, to_onnx
@@ -100,13 +100,13 @@ def torch_conversion_snapshot(state: Conversion) -> Snapshot:
     is no graph yet.
     """
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     nodes = (
         _program_log_nodes(state)
         if state.exported is None
-        else nodes_of_ir(state.exported.model.graph)
+        else logged_ir_nodes(state.exported.model.graph)
     )
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _program_log_nodes(state: Conversion) -> Iterator[tuple[str, LoggedNode]]:
@@ -324,7 +324,9 @@ def _add_torch_functions(graph: Graph, state: Conversion) -> Graph:
 
 def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its weights named as in the model."""
-    return with_weights(graph, parameter_aliases(state.exported.exported_program, state.model))
+    return with_parameter_names(
+        graph, parameter_aliases(state.exported.exported_program, state.model)
+    )
 
 
 def _store_torch_weights(graph: Graph, state: Conversion) -> Graph:
@@ -359,7 +361,7 @@ def _mark_turned(graph: Graph, state: Conversion) -> Graph:
 
 def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its name, its hash and the sizes of its parameters."""
-    sizes = module_parameter_sizes(state.trace.modules)
+    sizes = graph_parameter_fields(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
         sizes[kind] += packed
     sizes["idle_params"] = idle_parameters(state.trace)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.collector import seldom_collected
+from crossflops.frontends.collector import delaying_garbage_collection
 from crossflops.frontends.pytorch.convert.graph import (
     non_parameter_leaves,
 )
@@ -73,7 +73,7 @@ from crossflops.frontends.pytorch.record.tracing import (
     is_asked,
     trace_request,
 )
-from crossflops.frontends.seeds import generators, seeding_generators
+from crossflops.frontends.seeds import restoring_generators, seeding_generators
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import UNWATCHED, Call, Kernel, Setting, Trace, View
 
@@ -116,7 +116,7 @@ def convert_torch_recording(
     has no ONNX form.
     """
     with (
-        seldom_collected(),
+        delaying_garbage_collection(),
         without_stack_traces(),
         forgetting_graph_code(),
         reusing_protocol_attributes(),
@@ -204,7 +204,8 @@ def record_torch_run(
     """
     compiler_tables()
     with (
-        seldom_collected(), without_stack_traces(), forgetting_graph_code(), generators(), quiet(),
+        delaying_garbage_collection(), without_stack_traces(), forgetting_graph_code(),
+        restoring_generators(), quiet(),
         spelling_module_names(), faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):  # fmt: skip
@@ -322,7 +323,7 @@ def observe_runs(
     Raises InputError where the model raises, and ValuesNeededError where it needs values.
     """
     with (
-        generators(),
+        restoring_generators(),
         quiet(),
         spelling_module_names(),
         faking_grouped_products(),

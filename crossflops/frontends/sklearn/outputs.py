@@ -9,7 +9,11 @@ import numpy as np
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
+from crossflops.frontends.rounding import (
+    make_random_array,
+    measure_rounding_changes,
+    randomly_rounded_array,
+)
 from crossflops.frontends.sklearn.converter import estimator_behind_search
 from crossflops.frontends.sklearn.estimators import estimator_parts
 from crossflops.frontends.sklearn.graph import estimator_program
@@ -46,7 +50,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
 
     def run_rounded(generator: Any) -> list[Any]:
         """Return the outputs with inputs and learned arrays that are rounded differently."""
-        provided = [round_otherwise(value, generator) for value in values]
+        provided = [randomly_rounded_array(value, generator) for value in values]
         return run(_with_rounded_arrays(model, generator), provided)
 
     try:
@@ -58,7 +62,7 @@ def run_estimator_outputs(source: Source, setting: Setting) -> ModelRun:
             f"the model raised {type(error).__name__}: {error}",
             "give values that the model accepts",
         ) from error
-    return model_run(values, outputs, [False] * len(outputs), run_rounded)
+    return measure_rounding_changes(values, outputs, [False] * len(outputs), run_rounded)
 
 
 def _estimator_input_values(source: Source, specs: list[TensorSpec]) -> list[Any]:
@@ -159,5 +163,5 @@ def _with_rounded_arrays(model: Any, generator: Any) -> Any:
         for name, value in list(stored.items()):
             if isinstance(value, np.ndarray) and value.dtype.kind in _FLOATS:
                 narrow = np.asarray(value, np.float32)
-                stored[name] = round_otherwise(narrow, generator).astype(value.dtype)
+                stored[name] = randomly_rounded_array(narrow, generator).astype(value.dtype)
     return other

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import CrossflopsWarning
-from crossflops.frontends.converted import module_parameter_sizes, with_graph_identity
-from crossflops.frontends.logged_nodes import nodes_of_proto
+from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
+from crossflops.frontends.logged_nodes import logged_proto_nodes
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
     Pass,
@@ -16,7 +16,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.sklearn.converter import (
     as_computed,
@@ -89,10 +89,10 @@ class EstimatorConversion(msgspec.Struct, frozen=True, kw_only=True):
 def estimator_snapshot(state: EstimatorConversion) -> Snapshot:
     """Return the nodes of the graph, or of the ONNX model before there is one, for the log."""
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     written = parse_model_proto(state.data) if state.data else state.written
-    nodes = nodes_of_proto(written.graph) if written is not None else ()
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    nodes = logged_proto_nodes(written.graph) if written is not None else ()
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _replace_estimator_fields(state: EstimatorConversion, **fields: Any) -> EstimatorConversion:
@@ -209,7 +209,7 @@ def _place_estimator_nodes(state: EstimatorConversion) -> EstimatorConversion:
 
 def _identify_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with the name, parameter sizes and hash of the model in its graph."""
-    sizes = module_parameter_sizes(state.trace.modules)
+    sizes = graph_parameter_fields(state.trace.modules)
     return _replace_estimator_fields(
         state, graph=with_graph_identity(state.current_graph, state.name, **sizes)
     )

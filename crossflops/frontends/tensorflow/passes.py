@@ -5,19 +5,19 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import with_graph_identity, with_weights
+from crossflops.frontends.converted import with_graph_identity, with_parameter_names
 from crossflops.frontends.decided import (
     DecidableConversion,
     Runnable,
-    mark_decisions,
-    settle_conversion,
+    decide_unknown_sizes_by_run,
+    mark_nodes_decided_by_run,
 )
 from crossflops.frontends.frontend import Run
 from crossflops.frontends.logged_nodes import (
     LoggedNode,
     attribute_comparison_key,
-    brief_value,
-    nodes_of_proto,
+    brief_message_text,
+    logged_proto_nodes,
 )
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
@@ -27,7 +27,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.tensorflow.convert import converter
 from crossflops.frontends.tensorflow.convert.beside import make_tables
@@ -114,17 +114,17 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
 def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
     """Return the nodes of the graph, or of the form before it, for the log of passes."""
     if state.graph is not None:
-        return look_at(state.graph, state.trace)
+        return take_snapshot(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())
     if state.data or state.model is not None:
-        nodes = nodes_of_proto(
+        nodes = logged_proto_nodes(
             (parse_model_proto(state.data) if state.data else state.model).graph
         )
     elif state.writing is not None:
         nodes = _nodes_of_writing(state.writing)
     elif state.definition is not None:
         nodes = _nodes_of_definition(state.definition if state.inlined is None else state.inlined)
-    return Snapshot(dict(nodes), look_at(None, state.trace).values)
+    return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 
 
 def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
@@ -134,7 +134,9 @@ def _nodes_of_definition(definition: Any) -> Iterator[tuple[str, LoggedNode]]:
     )
     for enclosing, nodes in (("", definition.node), *functions):
         for node in nodes:
-            attributes = (f"{name} {brief_value(stored)}" for name, stored in node.attr.items())
+            attributes = (
+                f"{name} {brief_message_text(stored)}" for name, stored in node.attr.items()
+            )
             logged = LoggedNode(node.op, tuple(node.input), (), (), tuple(sorted(attributes)))
             yield f"{enclosing}{node.name}", logged
 
@@ -350,7 +352,7 @@ def _settle_run_decisions(
 ) -> TensorFlowConversion:
     """Return the state after these passes; if sizes stay unknown, a run decides them."""
     assert state.runnable is not None
-    return settle_conversion(state, run, state.runnable, state.run)
+    return decide_unknown_sizes_by_run(state, run, state.runnable, state.run)
 
 
 def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
@@ -407,7 +409,7 @@ def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
 
 def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with weights named as the parameters of the model."""
-    return with_weights(graph, state.weights.names)
+    return with_parameter_names(graph, state.weights.names)
 
 
 def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -542,7 +544,7 @@ _LINK: Passes[TensorFlowConversion] = (
     Pass(
         "add training step", _add_step, fact_set(LINKED), fact_set(STEPS), ends=fact_set(FORWARD)
     ),
-    Pass("mark decisions", mark_decisions, fact_set(GRAPH), fact_set(DECIDED)),
+    Pass("mark decisions", mark_nodes_decided_by_run, fact_set(GRAPH), fact_set(DECIDED)),
 )
 PIPELINE = Pipeline(
     room="crossflops.frontends.tensorflow",

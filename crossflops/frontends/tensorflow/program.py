@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crossflops.frontends.converted import module_parameter_sizes, require_room
+from crossflops.frontends.converted import graph_parameter_fields, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.tensorflow.convert.beside import with_values
@@ -118,7 +118,7 @@ def with_weights(source: Source, setting: Setting) -> tuple[bytes, Graph]:
     seen = record_frozen_model(source.model, source.args, source.kwargs, setting)
     function = seen.traced.function
     require_numbers(function.graph.variables)
-    require_room(
+    require_weights_fit_in_file(
         sum(stored.dtype.size * prod(stored.shape) for stored in function_variables(function))
     )
     made = TO_FILE.run(
@@ -212,5 +212,5 @@ def _parameter_sizes(model: Any, seen: FrozenModel) -> dict[str, Any]:
     return (
         {}
         if is_frozen(model) and not any(row.params for row in rows)
-        else module_parameter_sizes(rows)
+        else graph_parameter_fields(rows)
     )

@@ -78,7 +78,7 @@ class Tflite(Frontend):
         """Return the file as the source. Raises InputError for inputs that are not the file's."""
         from crossflops.frontends.tflite.graph import check_tflite_inputs
 
-        if provided.file is not None or not provided.are_made_up:
+        if provided.file is not None or not provided.have_only_shapes:
             raise InputError(
                 "a .tflite file is counted only by shapes, not by values",
                 "leave out the inputs: the file fixes their shapes",

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import InputError
-from crossflops.frontends import knows_trained
+from crossflops.frontends import knows_trainable_parameters
 from crossflops.hardware.expert_reads import describe_experts
 from crossflops.hardware.rates import numerators
 from crossflops.hardware.rates.numerators import (
@@ -232,7 +232,7 @@ def _exact_step(
     """
     patterns = training.frozen or training.trainable
     chosen = training.backward == "graph" or patterns or training.loss
-    if not chosen and not knows_trained(counted.trace):
+    if not chosen and not knows_trainable_parameters(counted.trace):
         multiple = "the exact training step of such a model is unknown, so 3 x forward is used"
         return None, () if training.backward else (multiple,)
     exact = count.exact_steps(counted, training.frozen, training.trainable, own)

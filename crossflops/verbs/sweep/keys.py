@@ -17,7 +17,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.files import contents
-from crossflops.frontends import FRONTENDS, library_of
+from crossflops.frontends import FRONTENDS, library_of_target
 from crossflops.operators.formula_sources import places_for_workers
 from crossflops.plugins.choice import Choice, choose
 from crossflops.plugins.discovery import plugin_entry_points
@@ -160,7 +160,7 @@ def _package_of_target(target: str) -> str:
         full = full_target_name(target)
     except CrossflopsError:  # ambiguous: counting will say so
         return ""
-    library = library_of(full)
+    library = library_of_target(full)
     path, colon, _ = full.partition(":")
     module = library.package if library is not None else path if colon else ""
     top = module.partition(".")[0]

@@ -10,7 +10,7 @@ import msgspec
 
 from crossflops.frontends.jax.convert.lowering import Equation
 from crossflops.frontends.jax.convert.own_gradients import KINDS, REFUSED, STOPPED, OwnFunction
-from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.frontends.own_gradients import Application, with_own_gradient_functions
 from crossflops.ir.graph import Checkpoint, Graph, Node
 
 _CHECKPOINTS = ("remat2", "checkpoint")
@@ -96,7 +96,7 @@ def with_own_gradients(
             and number in _enclosing_equations(origin, equations)
         )
 
-    return with_functions(
+    return with_own_gradient_functions(
         graph,
         (
             Application(

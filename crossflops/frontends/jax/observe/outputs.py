@@ -8,7 +8,11 @@ import numpy as np
 from crossflops.errors import InputError, error_location
 from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.jax.record.function import Pure, as_words, isolating_jax_cache, pure
-from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
+from crossflops.frontends.rounding import (
+    make_random_array,
+    measure_rounding_changes,
+    randomly_rounded_array,
+)
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform")
@@ -34,10 +38,12 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
     def run_rounded(generator: Any) -> list[Any]:
         """Return the outputs with inputs and weights that are rounded differently."""
         weights = jax.tree.map(
-            lambda leaf: round_otherwise(leaf, generator) if hasattr(leaf, "dtype") else leaf,
+            lambda leaf: (
+                randomly_rounded_array(leaf, generator) if hasattr(leaf, "dtype") else leaf
+            ),
             stored,
         )
-        return run([round_otherwise(value, generator) for value in values], weights)
+        return run([randomly_rounded_array(value, generator) for value in values], weights)
 
     with isolating_jax_cache():
         try:
@@ -47,7 +53,7 @@ def run_jax_outputs(source: Source, setting: Setting) -> ModelRun:
                 f"the model raised {type(error).__name__}: {error}{error_location(error)}",
                 "give values that the model accepts",
             ) from error
-        return model_run(
+        return measure_rounding_changes(
             values, list(map(_complex_as_pairs, outputs)), _draws_numbers(function), run_rounded
         )
 

@@ -15,7 +15,7 @@ from crossflops.frontends.jax.kinds import (
     is_module,
 )
 from crossflops.frontends.jax.record.scopes import CalledModules, linen_entered
-from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+from crossflops.frontends.keras_inputs import has_created_variables, to_keras_call_inputs
 
 _HINT = "check the number, the names, the shapes and the types of --input"
 FROZEN = "params/frozen"  # the kind of variables that are weights, and are not trained
@@ -248,8 +248,8 @@ def _keras_model_call(
     The call has the same form as for flax.linen.
     """
     mode = {"training": training} if model._call_has_training_arg else {}
-    inputs_as_taken(model, *filled(specs))  # which refuses others before anything runs
-    if not is_built(model):
+    to_keras_call_inputs(model, *filled(specs))  # which refuses others before anything runs
+    if not has_created_variables(model):
         _call_model(lambda: _build_keras_model(model, *filled(specs)))
     weights = {id(v) for layer in model._flatten_layers() for v in layer._trainable_variables}
     stored: dict[str, dict[str, Any]] = {"params": {}, FROZEN: {}, "state": {}}
@@ -266,7 +266,7 @@ def _keras_model_call(
             [arrays["params"][variable.path] for variable in model.trainable_variables],
             [fixed[variable.path] for variable in model.non_trainable_variables],
         )
-        inputs, named = inputs_as_taken(model, args, kwargs)
+        inputs, named = to_keras_call_inputs(model, args, kwargs)
         return model.stateless_call(*variables, *inputs, **mode, **named)[0]
 
     return call, stored
@@ -281,7 +281,7 @@ def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
         """Return a symbolic Keras tensor for a spec; a value without a shape unchanged."""
         return keras.KerasTensor(spec.shape, str(spec.dtype)) if hasattr(spec, "shape") else spec
 
-    inputs, named = inputs_as_taken(model, args, kwargs)
+    inputs, named = to_keras_call_inputs(model, args, kwargs)
     model(*jax.tree.map(symbol, inputs), **jax.tree.map(symbol, named))
 
 

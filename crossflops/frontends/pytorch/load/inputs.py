@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crossflops.errors import InputError
-from crossflops.frontends.inputs import HINT, Arguments, from_npz, split_input_values
+from crossflops.frontends.inputs import HINT, Arguments, arguments_from_npz, to_args_and_kwargs
 from crossflops.frontends.pytorch.load.fakes import is_fake, is_ours
 from crossflops.frontends.pytorch.load.running_models import is_within_model
 from crossflops.ir.graph import TensorSpec
@@ -32,7 +32,7 @@ def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {})
     for name, rows in known.items():
         provided = torch.tensor(rows, dtype=values[name].dtype)
         values[name] = provided.to("meta") if plain else provided
-    return split_input_values(values)
+    return to_args_and_kwargs(values)
 
 
 def _tensor_from_spec(spec: TensorSpec, generator: Any) -> Any:
@@ -66,7 +66,7 @@ def tensors_from_npz(path: str) -> Arguments:
     """
     import torch
 
-    return from_npz(path, torch.from_numpy)
+    return arguments_from_npz(path, torch.from_numpy)
 
 
 def check_model_call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import InputError, error_location, error_words
-from crossflops.frontends.keras_inputs import inputs_as_taken, is_built
+from crossflops.frontends.keras_inputs import has_created_variables, to_keras_call_inputs
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
@@ -28,14 +28,14 @@ def as_arguments(
     import torch
     from torch.utils._pytree import tree_map_only
 
-    inputs, named = inputs_as_taken(model, args, kwargs)
+    inputs, named = to_keras_call_inputs(model, args, kwargs)
     tensors = tree_map_only(np.ndarray, torch.from_numpy, (inputs, named))
     return tuple(tensors[0]), dict(tensors[1])
 
 
 def build_keras_variables(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
     """Let a Keras model create its variables for these inputs. Raises InputError if that fails."""
-    if is_built(model):
+    if has_created_variables(model):
         return
     import keras
     import torch

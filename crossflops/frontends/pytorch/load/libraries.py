@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, NamedModel, image_input_spec, names_in_package
+from crossflops.frontends.named import (
+    Library,
+    NamedModel,
+    image_input_spec,
+    names_in_package_sources,
+)
 from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
 from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
 from crossflops.frontends.pytorch.load.expert_loops import group_loops
@@ -45,7 +50,7 @@ class Timm(Library):
 
     def names(self) -> Sequence[str]:
         """Return the names of the models in timm's files."""
-        return names_in_package("timm", "models", _TIMM_NAMES)
+        return names_in_package_sources("timm", "models", _TIMM_NAMES)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
@@ -101,7 +106,7 @@ class Torchvision(Library):
 
     def names(self) -> Sequence[str]:
         """Return the names of the models in torchvision's files, without quantized ones."""
-        return names_in_package("torchvision", "models", _TORCHVISION_NAMES)
+        return names_in_package_sources("torchvision", "models", _TORCHVISION_NAMES)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]

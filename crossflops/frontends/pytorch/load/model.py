@@ -33,7 +33,7 @@ from crossflops.frontends.pytorch.load.keras_models import (
     registering_keras_classes,
 )
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.seeds import restoring_generators
 from crossflops.ir.trace import Setting
 from crossflops.limits import trim_memory
 from crossflops.patches import inventory
@@ -183,7 +183,7 @@ def prepare_torch_model(
     model = model if owned else duplicate(model)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    with generators(), quiet():
+    with restoring_generators(), quiet():
         run_torch_model(model, args, kwargs, grad=False)
     for module, training in modes:
         module.training = training
@@ -489,7 +489,7 @@ def try_out(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], setting: Setting
 ) -> None:
     """Call a copy of the model in this setting. Raises InputError if it raises."""
-    with generators(), quiet(), running_model_copy(model, setting.training) as own:
+    with restoring_generators(), quiet(), running_model_copy(model, setting.training) as own:
         run_torch_model(own, args, kwargs, setting.grad)
 
 

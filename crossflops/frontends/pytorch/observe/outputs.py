@@ -13,7 +13,7 @@ from crossflops.frontends.pytorch.load.model import (
     quiet,
     running_model_copy,
 )
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.seeds import restoring_generators
 from crossflops.ir.trace import Setting
 
 _SEEDS = (0, 1)
@@ -82,7 +82,11 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     import torch
     from torch.utils._pytree import tree_map_only
 
-    with generators(), quiet(), running_model_copy(source.model, setting.training) as own:
+    with (
+        restoring_generators(),
+        quiet(),
+        running_model_copy(source.model, setting.training) as own,
+    ):
         args, kwargs = copy_inputs(source.args, source.kwargs)
         if rounding:
             torch.manual_seed(rounding)

@@ -18,7 +18,7 @@ from crossflops.frontends.pytorch.load.model import (
     switch,
 )
 from crossflops.frontends.pytorch.load.tensors import to_exportable_result
-from crossflops.frontends.seeds import generators
+from crossflops.frontends.seeds import restoring_generators
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import is_trained
 
@@ -100,7 +100,7 @@ def torch_loss_dependence(
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
     args, kwargs = copy_inputs(source.args, source.kwargs)
-    with generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
+    with restoring_generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
         try:
             result = model(*args, **kwargs)
         except Exception as error:

@@ -23,7 +23,7 @@ from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_t
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_of
 from crossflops.frontends.pytorch.record.python_steps import READ, using_real_values
-from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_random_state
+from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_torch_random_state
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, patching_attribute
@@ -529,7 +529,7 @@ def _run_program_nodes(
             """Run an FX node with its random state and return its result; store it if
             requested.
             """
-            with setting_random_state(None if known else generator_of(n, states)):
+            with setting_torch_random_state(None if known else generator_of(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
                 has_drawn = not torch.equal(before, torch.get_rng_state())

@@ -33,7 +33,7 @@ from crossflops.frontends.pytorch.record.operators import (
     mark_start,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.seeds import setting_random_state
+from crossflops.frontends.seeds import setting_torch_random_state
 from crossflops.patches import inventory
 from crossflops.patches.patching import Patch, patching_attribute, patching_attributes
 
@@ -437,7 +437,7 @@ def _using_default_generator(
         return
     state = own.get_state()
     recorder.generators.append(state)
-    with setting_random_state(state), annotate({GENERATOR: len(recorder.generators) - 1}):
+    with setting_torch_random_state(state), annotate({GENERATOR: len(recorder.generators) - 1}):
         yield {name: value for name, value in kwargs.items() if name != "generator"}
         own.set_state(default.get_state())
 

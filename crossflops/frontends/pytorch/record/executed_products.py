@@ -17,7 +17,7 @@ from crossflops.frontends.pytorch.record.entry_points import recording_entry_poi
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import frame_of, generator_of
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.seeds import setting_random_state
+from crossflops.frontends.seeds import setting_torch_random_state
 
 if TYPE_CHECKING:
     from torch import nn
@@ -77,7 +77,7 @@ def program_run_products(
             """
             if n.op == "call_function":
                 at[0] = recorder.index.rows[recorder.frames[frame_of(n) or 0].module].path
-            with setting_random_state(generator_of(n, recorder.generators)):
+            with setting_torch_random_state(generator_of(n, recorder.generators)):
                 return super().run_node(n)
 
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crossflops.frontends.converted import all_nested_nodes, with_weights
-from crossflops.frontends.own_gradients import Application, with_functions
+from crossflops.frontends.converted import all_nested_nodes, with_parameter_names
+from crossflops.frontends.own_gradients import Application, with_own_gradient_functions
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     KIND,
     OwnGradient,
@@ -80,7 +80,7 @@ def add_own_functions(
     `provided` are their inputs, `names` those of parameters by stored tensors.
     """
     applied = (_application(own, graph, provided.get(own.name, ()), names) for own in owns)
-    return with_functions(graph, filter(None, applied))
+    return with_own_gradient_functions(graph, filter(None, applied))
 
 
 def _application(
@@ -215,7 +215,7 @@ def with_arguments(graph: Graph, function: Any) -> Graph:
     inputs = (msgspec.structs.replace(i, name=names.get(i.name, i.name)) for i in graph.inputs)
     outputs = (msgspec.structs.replace(o, name=names.get(o.name, o.name)) for o in graph.outputs)
     return msgspec.structs.replace(
-        with_weights(graph, names), inputs=tuple(inputs), outputs=tuple(outputs)
+        with_parameter_names(graph, names), inputs=tuple(inputs), outputs=tuple(outputs)
     )
 
 

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 
 from crossflops.errors import TargetError, nearest_name_hint
-from crossflops.frontends.named import Library, NamedModel, names_in_package
+from crossflops.frontends.named import Library, NamedModel, names_in_package_sources
 from crossflops.ir.graph import TensorSpec
 
 _EXPORTED = r"\)\ndef ([A-Z]\w*)\("  # below the decorator that gives it a public name
@@ -18,7 +18,7 @@ class Applications(Library):
 
     def names(self) -> Sequence[str]:
         """Return the names that keras.applications exports, () without Keras."""
-        return names_in_package("keras", "src/applications", _EXPORTED)
+        return names_in_package_sources("keras", "src/applications", _EXPORTED)
 
     def make(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]

@@ -7,7 +7,11 @@ import numpy as np
 
 from crossflops.errors import InputError
 from crossflops.frontends.frontend import ModelRun, Source
-from crossflops.frontends.rounding import make_random_array, model_run, round_otherwise
+from crossflops.frontends.rounding import (
+    make_random_array,
+    measure_rounding_changes,
+    randomly_rounded_array,
+)
 from crossflops.frontends.tensorflow.load.function import function_arguments
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.frontends.tensorflow.load.quiet import quiet
@@ -47,7 +51,9 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
     drawn = [_is_drawn(tensor) for tensor in frozen.outputs]
-    return model_run(values, outputs, drawn, lambda by: _run_rounded(frozen, values, by))
+    return measure_rounding_changes(
+        values, outputs, drawn, lambda by: _run_rounded(frozen, values, by)
+    )
 
 
 def _tensorflow_input_values(source: Source, frozen: Any) -> list[Any]:
@@ -80,12 +86,12 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
     for node in graph_def.node:
         tensor = node.attr["value"].tensor
         if node.op == "Const" and tf.as_dtype(tensor.dtype).is_floating:
-            rounded = round_otherwise(tf.make_ndarray(tensor), generator)
+            rounded = randomly_rounded_array(tf.make_ndarray(tensor), generator)
             tensor.CopyFrom(tf.make_tensor_proto(rounded))
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")
         feeds = {
-            spec.name: round_otherwise(value, generator)
+            spec.name: randomly_rounded_array(value, generator)
             for spec, value in zip(frozen.inputs, values, strict=True)
         }
         with tf.compat.v1.Session(graph=graph) as session:

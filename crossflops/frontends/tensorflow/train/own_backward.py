@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.own_gradients import backward_of, unknown_own_backward
+from crossflops.frontends.own_gradients import backward_cost_of_graph, unknown_own_backward
 from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
     gradient_closure,
@@ -49,7 +49,7 @@ def _own_backward_pass(own: OwnGradient) -> OwnBackward:
             return unknown_own_backward(own.name, made.graded, "")
         graph = tensorflow_program(made.source, Setting(grad=False))[1]
         names = [spec.name for spec in graph.outputs]
-        return backward_of(own.name, graph, dict(zip(made.graded, names, strict=True)))
+        return backward_cost_of_graph(own.name, graph, dict(zip(made.graded, names, strict=True)))
     except CrossflopsError as error:
         reason = error.message
     except Exception as error:  # code of the model, or a graph that cannot be taken apart
