@@ -182,7 +182,7 @@ def candidate_targets(name: str) -> tuple[str, ...]:
     )
 
 
-def uninstalled_model_packages() -> tuple[str, ...]:
+def model_packages_to_install() -> tuple[str, ...]:
     """Return the uninstalled packages that would provide models by name, such as timm."""
     libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
     return tuple(
@@ -215,7 +215,7 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     return next(holders, (value, None))
 
 
-def declared_input(model: Any) -> NamedModel | None:
+def default_model_input(model: Any) -> NamedModel | None:
     """Return the default inputs that a model itself documents, or None if it documents none."""
     known = (frontend.usual_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
@@ -263,7 +263,7 @@ def require_frontend(model: Any) -> Frontend:
     frontend = frontend_of(model)
     if frontend is None:
         kinds = [kind for known in FRONTENDS for kind in known.models]
-        if hint := unsupported_value_hint(model):
+        if hint := hint_for_unsupported_value(model):
             raise NormalizeError(
                 f"the model is of the type {_value_type_name(model)}, which is not a model", hint
             )
@@ -290,7 +290,7 @@ _INSTEAD = {
 }
 
 
-def unsupported_value_hint(value: Any) -> str:
+def hint_for_unsupported_value(value: Any) -> str:
     """Return what to give instead of a value of a known library, "" for others."""
     rows = ((kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__)
     return next((_INSTEAD[row] for row in rows if row in _INSTEAD), "")

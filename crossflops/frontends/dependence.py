@@ -165,7 +165,7 @@ class _DependenceWalk:
     def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
         """Return the node with marked bodies, and a bit mask of the runs that need an input."""
         if node.choice == "function":
-            body = self._marked_function_body(
+            body = self._mark_function_body(
                 node.bodies[0], scope.masks_of_tensors(node.inputs), runs
             )
             return msgspec.structs.replace(node, bodies=(body,)), 0
@@ -186,7 +186,7 @@ class _DependenceWalk:
             everything |= _outer_group_mask(mask, groups) if groups else mask
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
-    def _marked_function_body(
+    def _mark_function_body(
         self, body: Graph, provided: Sequence[int], runs: Sequence[int]
     ) -> Graph:
         """Return a copy of a function's body, marked for arguments with these bit masks."""

@@ -20,7 +20,7 @@ class LoggedNode(msgspec.Struct, frozen=True):
     attributes: tuple[str, ...] = ()
 
 
-def logged_ir_nodes(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
+def ir_nodes_for_log(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
     """Yield (key, node) for the nodes of an onnx_ir model, each as a LoggedNode."""
     for number, node in enumerate(nodes):
         yield (
@@ -35,7 +35,7 @@ def logged_ir_nodes(nodes: Iterable[Any]) -> Iterator[tuple[str, LoggedNode]]:
         )
 
 
-def logged_proto_nodes(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
+def proto_nodes_for_log(graph: Any, enclosing: str = "") -> Iterator[tuple[str, LoggedNode]]:
     """Yield (key, node) for the nodes of a GraphProto and its subgraphs, each as a LoggedNode."""
     types = {value.name: str(value.type) for value in (*graph.value_info, *graph.output)}
     for number, node in enumerate(graph.node):
@@ -52,7 +52,7 @@ def logged_proto_nodes(graph: Any, enclosing: str = "") -> Iterator[tuple[str, L
         )
         for attribute in node.attribute:
             for body in subgraphs([attribute]):
-                yield from logged_proto_nodes(body, f"{key}/{attribute.name}/")
+                yield from proto_nodes_for_log(body, f"{key}/{attribute.name}/")
 
 
 def attribute_comparison_key(attribute: Any) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import (
     Source,
-    declared_input,
+    default_model_input,
     require_frontend,
     unwrap_model_value,
     with_control,
@@ -78,7 +78,7 @@ def load_target_source(
         )
     model, values = build_target(target, arguments, allow_pickle, sizes, values)
     if values is None and not specs and inputs_file is None:
-        values = declared_input(model)
+        values = default_model_input(model)
     known: Mapping[str, Any] = {}
     if isinstance(values, NamedModel):
         known = {} if specs or inputs_file is not None else values.values

@@ -30,11 +30,11 @@ from crossflops.frontends import (
     building_any_model,
     building_any_model_without_values,
     candidate_targets,
+    hint_for_unsupported_value,
     library_of_target,
     load_with_retry,
+    model_packages_to_install,
     similar_names_hint,
-    uninstalled_model_packages,
-    unsupported_value_hint,
     unwrap_model_value,
 )
 from crossflops.frontends.named import SIZES, make_library_model
@@ -121,7 +121,7 @@ def _resolve_and_build(
         _refuse_arguments(arguments, target)
     with nullcontext() if values or full else building_any_model_without_values(_imports(value)):
         model = value if full else _call_target(value, arguments, target)
-    if isinstance(model, tuple) and len(model) == 2 and not unsupported_value_hint(model):
+    if isinstance(model, tuple) and len(model) == 2 and not hint_for_unsupported_value(model):
         return _with_inputs(*model)
     return _with_inputs(model, None)
 
@@ -247,7 +247,7 @@ def _unreadable_target_error(target: str) -> TargetError:
 
 def _library_install_hint(target: str) -> str:
     """Return a hint on which library to install, if one may have a model of this name."""
-    missing = uninstalled_model_packages() if re.fullmatch(_BARE, target) else ()
+    missing = model_packages_to_install() if re.fullmatch(_BARE, target) else ()
     installs = " or ".join(f"`pip install {package}`" for package in missing)
     return f"{_HINT}; for a model by its name {installs}" if installs else _HINT
 

@@ -76,15 +76,17 @@ class Boosting(Frontend):
         """Return one row of as many features as the model was fitted on."""
         if not self.recognizes(model):
             return None
-        from crossflops.frontends.boosting.graph import one_row, read_boosted_trees
+        from crossflops.frontends.boosting.graph import one_row_spec, read_boosted_trees
 
         return NamedModel(
-            model=model, specs=(one_row(read_boosted_trees(model)),), origin="its own features"
+            model=model,
+            specs=(one_row_spec(read_boosted_trees(model)),),
+            origin="its own features",
         )
 
     def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the model with the shape of its rows. Raises InputError."""
-        from crossflops.frontends.boosting.graph import input_rows, read_boosted_trees
+        from crossflops.frontends.boosting.graph import input_rows_spec, read_boosted_trees
 
         trees = read_boosted_trees(model)
         if provided.file is not None:
@@ -92,7 +94,7 @@ class Boosting(Frontend):
                 "a model of trees is counted only by the shape of its rows, not by values",
                 f"give --input 1x{trees.features}",
             )
-        return Source(model, (input_rows(trees, provided),), {})
+        return Source(model, (input_rows_spec(trees, provided),), {})
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return None, the graph of the trees, and a table of one module."""

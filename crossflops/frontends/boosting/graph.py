@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.frontends.boosting.file import BoostedFile
-from crossflops.frontends.boosting.reading import read_file_trees, read_live_trees
+from crossflops.frontends.boosting.reading import read_file_trees, read_model_trees
 from crossflops.frontends.boosting.trees import LEAF, BoostedTrees
 from crossflops.frontends.converted import graph_parameter_fields, with_graph_identity
 from crossflops.frontends.inputs import ProvidedInputs
@@ -19,21 +19,21 @@ _ML, _OPSET, _ML_OPSET = "ai.onnx.ml", 22, 3
 
 def read_boosted_trees(model: Any) -> BoostedTrees:
     """Return the trees of a model or of a file. Raises TargetError, InputError."""
-    return _read_once(model) if isinstance(model, BoostedFile) else read_live_trees(model)
+    return _read_file_once(model) if isinstance(model, BoostedFile) else read_model_trees(model)
 
 
 @lru_cache(maxsize=1)  # a count asks for the width of a row, then for the trees
-def _read_once(file: BoostedFile) -> BoostedTrees:
+def _read_file_once(file: BoostedFile) -> BoostedTrees:
     """Return the trees of a file."""
     return read_file_trees(file)
 
 
-def one_row(trees: BoostedTrees) -> TensorSpec:
+def one_row_spec(trees: BoostedTrees) -> TensorSpec:
     """Return the spec of one row for these trees."""
     return TensorSpec("0", "float32", (1, trees.features), "input")
 
 
-def input_rows(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
+def input_rows_spec(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
     """Return the spec of the caller's rows, one row without any. Raises InputError."""
     if inputs.have_only_shapes:
         shapes = [spec.shape for spec in inputs.specs]
@@ -42,7 +42,7 @@ def input_rows(trees: BoostedTrees, inputs: ProvidedInputs) -> TensorSpec:
         arrays = values if isinstance(values, tuple | list) else (values,)
         shapes = [value.shape for value in arrays if hasattr(value, "shape")]
     if not shapes:
-        return one_row(trees)
+        return one_row_spec(trees)
     shape = tuple(map(int, shapes[0] or ()))
     if len(shapes) > 1 or len(shape) != 2 or shape[1] != trees.features:
         shown = "x".join(map(str, shape)) or "scalar"
@@ -115,14 +115,14 @@ def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], Tens
                 attrs={},
             )
         )
-        return _with_transform(trees, nodes, scores, count)
+        return _with_score_transform(trees, nodes, scores, count)
     if trees.weighted:
         factors = TensorSpec("factors", "float32", (1, len(trees.trees)), "constant")
         leaves = TensorSpec("leaves", "float32", (count, len(trees.trees)))
         weighted = TensorSpec("weighted", "float32", leaves.shape)
     kind = "TreeEnsembleClassifier" if trees.classes else "TreeEnsembleRegressor"
     is_exponential = trees.transform == "EXP"
-    attributes = _node_tables(trees)
+    attributes = _tree_ensemble_attributes(trees)
     attributes["post_transform"] = "NONE" if is_exponential else trees.transform
     if trees.has_base:
         attributes["base_values"] = (0.0,) * trees.outputs
@@ -149,7 +149,7 @@ def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], Tens
     return nodes, scores
 
 
-def _with_transform(
+def _with_score_transform(
     trees: BoostedTrees, nodes: list[Node], scores: TensorSpec, count: int
 ) -> tuple[list[Node], TensorSpec]:
     """Return the nodes with the function of the scores, and its result."""
@@ -168,7 +168,7 @@ def _unary_node(
     return Node(key=key, op=op, inputs=(data,), outputs=(result,), attrs=attrs)
 
 
-def _node_tables(trees: BoostedTrees) -> dict[str, Attribute]:
+def _tree_ensemble_attributes(trees: BoostedTrees) -> dict[str, Attribute]:
     """Return the attributes of ai.onnx.ml that describe the nodes and the leaves of trees."""
     name = "class" if trees.classes else "target"
     nodes = [

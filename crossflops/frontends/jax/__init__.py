@@ -51,11 +51,11 @@ class Jax(ShapeTracedFrontend):
         """Return whether a value is a module of Flax NNX or Equinox, or a Keras model on JAX."""
         from crossflops.frontends.jax.kinds import (
             is_equinox_module,
+            is_flax_module,
             is_jax_keras_model,
-            is_module,
         )
 
-        return is_module(value) or is_equinox_module(value) or is_jax_keras_model(value)
+        return is_flax_module(value) or is_equinox_module(value) or is_jax_keras_model(value)
 
     def may_be_model(self, value: object) -> bool:
         """Return whether a value is callable while JAX is imported: perhaps a JAX function."""
@@ -63,9 +63,9 @@ class Jax(ShapeTracedFrontend):
 
     def is_function(self, value: object) -> bool:
         """Return whether a function was made by JAX or is defined in a module that imports it."""
-        from crossflops.frontends.jax.kinds import is_function, speaks_jax
+        from crossflops.frontends.jax.kinds import is_defined_with_jax, is_jax_transformed_function
 
-        return is_function(value) or speaks_jax(value)
+        return is_jax_transformed_function(value) or is_defined_with_jax(value)
 
     def require(self, model: Any) -> None:
         """Raise MissingExtraError if JAX or jax2onnx is not installed."""
@@ -92,10 +92,10 @@ class Jax(ShapeTracedFrontend):
         """
         import jax
 
-        args, kwargs = jax.tree.map(self._shape, to_call_arguments(values))
+        args, kwargs = jax.tree.map(self._placeholder_of_value, to_call_arguments(values))
         return args, kwargs
 
-    def _shape(self, value: Any) -> Any:
+    def _placeholder_of_value(self, value: Any) -> Any:
         """Return the shape and dtype of an input, or a plain value itself. Raises InputError."""
         if isinstance(value, PLAIN):
             return value
@@ -128,9 +128,9 @@ class Jax(ShapeTracedFrontend):
 
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model with its weights as bytes, and its graph."""
-        from crossflops.frontends.jax.program import file_with_weights
+        from crossflops.frontends.jax.program import convert_with_weights
 
-        return file_with_weights(source, setting)
+        return convert_with_weights(source, setting)
 
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting

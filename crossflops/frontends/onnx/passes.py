@@ -91,9 +91,9 @@ def file_snapshot(state: FileReading) -> Snapshot:
     """Return the nodes of the graph, or of the model before there is one, for the log."""
     if state.graph is not None or state.model is None:
         return take_snapshot(state.graph, state.trace)
-    from crossflops.frontends.logged_nodes import logged_proto_nodes
+    from crossflops.frontends.logged_nodes import proto_nodes_for_log
 
-    nodes = dict(logged_proto_nodes(state.model.graph))
+    nodes = dict(proto_nodes_for_log(state.model.graph))
     return Snapshot(nodes, take_snapshot(None, state.trace).values)
 
 

@@ -12,7 +12,7 @@ from crossflops.frontends.converted import (
     with_parameter_names,
 )
 from crossflops.frontends.dependence import mark_constant_nodes
-from crossflops.frontends.logged_nodes import LoggedNode, logged_ir_nodes
+from crossflops.frontends.logged_nodes import LoggedNode, ir_nodes_for_log
 from crossflops.frontends.passes import (
     Pass,
     Passes,
@@ -104,7 +104,7 @@ def torch_conversion_snapshot(state: Conversion) -> Snapshot:
     nodes = (
         _program_log_nodes(state)
         if state.exported is None
-        else logged_ir_nodes(state.exported.model.graph)
+        else ir_nodes_for_log(state.exported.model.graph)
     )
     return Snapshot(dict(nodes), take_snapshot(None, state.trace).values)
 

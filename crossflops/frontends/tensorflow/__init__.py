@@ -61,21 +61,21 @@ class TensorFlow(ShapeTracedFrontend):
         """Return whether the value is a model, layer or function of TensorFlow or Keras."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return False
-        from crossflops.frontends.tensorflow.kinds import is_model
+        from crossflops.frontends.tensorflow.kinds import is_tensorflow_model
 
-        return is_model(value)
+        return is_tensorflow_model(value)
 
     def is_function(self, value: object) -> bool:
         """Return whether a value is a plain function of tensors, by the names in its code."""
-        from crossflops.frontends.tensorflow.kinds import is_function
+        from crossflops.frontends.tensorflow.kinds import is_tensor_function_without_keras
 
-        return is_function(value)
+        return is_tensor_function_without_keras(value)
 
     def model_and_inputs(self, value: Any, inputs: Any) -> tuple[Any, Any] | None:
         """Return a plain function of tensors as a tf.function, and None; None for other values."""
-        from crossflops.frontends.tensorflow.kinds import is_of_tensors
+        from crossflops.frontends.tensorflow.kinds import is_plain_tensor_function
 
-        if not is_of_tensors(value, inputs):
+        if not is_plain_tensor_function(value, inputs):
             return None
         return import_module("tensorflow").function(value), None
 
@@ -83,17 +83,17 @@ class TensorFlow(ShapeTracedFrontend):
         """Return the default inputs that a model itself declares, or None if it declares none."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
-        from crossflops.frontends.tensorflow.load.usual import usual_input
+        from crossflops.frontends.tensorflow.load.usual import default_keras_input
 
-        return usual_input(model)
+        return default_keras_input(model)
 
     def reads(self, target: str) -> bool:
         """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
         if target.endswith(".onnx") and os.path.isfile(target):
             return False  # most files, which need none of this frontend
-        from crossflops.frontends.tensorflow.kinds import is_path
+        from crossflops.frontends.tensorflow.kinds import is_tensorflow_file
 
-        return is_path(target)
+        return is_tensorflow_file(target)
 
     def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """Return the model in a Keras file, SavedModel or frozen graph. Raises TargetError."""
@@ -107,9 +107,9 @@ class TensorFlow(ShapeTracedFrontend):
 
     def building(self) -> AbstractContextManager[None]:
         """Return a context in which TensorFlow's log lines are not written to stderr."""
-        from crossflops.frontends.tensorflow.load.quiet import quiet
+        from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 
-        return quiet()
+        return quieting_tensorflow()
 
     @contextmanager
     def building_without_values(self, sure: bool) -> Iterator[None]:
@@ -150,15 +150,17 @@ class TensorFlow(ShapeTracedFrontend):
         counts 0 where the batch is None, and gives no warning.
         """
         args, kwargs = to_call_arguments(values)
-        named = {name: self._shape(value, name) for name, value in kwargs.items()}
-        return tuple(map(self._shape, args)), named
+        named = {name: self._placeholder_of_value(value, name) for name, value in kwargs.items()}
+        return tuple(map(self._placeholder_of_value, args)), named
 
-    def _shape(self, value: Any, name: str | None = None) -> Any:
+    def _placeholder_of_value(self, value: Any, name: str | None = None) -> Any:
         """Return the tf.TensorSpec of an input, or a list or dict of them. Raises InputError."""
         if isinstance(value, Mapping):
-            return {key: self._shape(stored, str(key)) for key, stored in value.items()}
+            return {
+                key: self._placeholder_of_value(stored, str(key)) for key, stored in value.items()
+            }
         if isinstance(value, list | tuple) and all(hasattr(stored, "shape") for stored in value):
-            return [self._shape(stored) for stored in value]
+            return [self._placeholder_of_value(stored) for stored in value]
         try:
             spec = self.shape_of(value, name)
         except (AttributeError, TypeError, ValueError) as error:
@@ -206,11 +208,11 @@ class TensorFlow(ShapeTracedFrontend):
     def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model with its weights as bytes, and its graph."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
-        from crossflops.frontends.tensorflow.program import with_weights
+        from crossflops.frontends.tensorflow.program import convert_with_weights
 
         if is_rebuilt(source.model):
             return super().with_weights(source, setting)
-        return with_weights(source, setting)
+        return convert_with_weights(source, setting)
 
     def loss_reached_outputs(
         self, source: Source, loss: Callable[[Any], Any], setting: Setting
@@ -233,9 +235,9 @@ class TensorFlow(ShapeTracedFrontend):
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:
         """Return the traced model, ready to be timed or profiled."""
-        from crossflops.frontends.tensorflow.observe.running_models import tensorflow_runner
+        from crossflops.frontends.tensorflow.observe.running_models import prepare_tensorflow_run
 
-        return tensorflow_runner(source, threads, setting)
+        return prepare_tensorflow_run(source, threads, setting)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""

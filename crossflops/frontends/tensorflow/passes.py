@@ -17,7 +17,7 @@ from crossflops.frontends.logged_nodes import (
     LoggedNode,
     attribute_comparison_key,
     brief_message_text,
-    logged_proto_nodes,
+    proto_nodes_for_log,
 )
 from crossflops.frontends.onnx.reading import normalize_onnx_bytes
 from crossflops.frontends.passes import (
@@ -30,21 +30,24 @@ from crossflops.frontends.passes import (
     take_snapshot,
 )
 from crossflops.frontends.tensorflow.convert import converter
-from crossflops.frontends.tensorflow.convert.beside import make_tables
-from crossflops.frontends.tensorflow.convert.branches import split_cases, unshare_functions
+from crossflops.frontends.tensorflow.convert.beside import create_lookup_tables
+from crossflops.frontends.tensorflow.convert.branches import (
+    copy_shared_functions,
+    replace_cases_by_ifs,
+)
 from crossflops.frontends.tensorflow.convert.converter import WritingNotes
 from crossflops.frontends.tensorflow.convert.gradients import (
     WeightNames,
     add_own_functions,
-    find_weights,
+    find_parameter_names,
     mark_tensorflow_gradients,
     sever_stopped_nodes,
-    with_arguments,
+    with_argument_names,
 )
-from crossflops.frontends.tensorflow.convert.loop_counters import widen_counters
+from crossflops.frontends.tensorflow.convert.loop_counters import compare_counters_as_int64
 from crossflops.frontends.tensorflow.convert.operators import (
+    count_nodes_as_operations,
     link_operations,
-    stand_for_operations,
     training_step_calls,
 )
 from crossflops.frontends.tensorflow.convert.own_gradients import (
@@ -52,7 +55,7 @@ from crossflops.frontends.tensorflow.convert.own_gradients import (
     result_count_by_gradient,
 )
 from crossflops.frontends.tensorflow.observe.training_step import freeze_training_step
-from crossflops.frontends.tensorflow.record.freezing import calls_functions, freeze
+from crossflops.frontends.tensorflow.record.freezing import calls_functions, freeze_variables
 from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction
 from crossflops.ir.graph import Control, Graph
@@ -100,12 +103,12 @@ class TensorFlowConversion(DecidableConversion, frozen=True, kw_only=True):
     weights: WeightNames = WeightNames()
 
     @property
-    def results(self) -> Mapping[str, int]:
+    def result_counts(self) -> Mapping[str, int]:
         """The number of results of each custom gradient that is followed, by operation name."""
         return result_count_by_gradient(self.owns)
 
     @property
-    def table(self) -> LayerTable:
+    def layer_table(self) -> LayerTable:
         """The table of modules; only a conversion to a graph has one."""
         assert self.layers is not None
         return self.layers
@@ -117,7 +120,7 @@ def tensorflow_snapshot(state: TensorFlowConversion) -> Snapshot:
         return take_snapshot(state.graph, state.trace)
     nodes: Iterator[tuple[str, LoggedNode]] = iter(())
     if state.data or state.model is not None:
-        nodes = logged_proto_nodes(
+        nodes = proto_nodes_for_log(
             (parse_model_proto(state.data) if state.data else state.model).graph
         )
     elif state.writing is not None:
@@ -208,17 +211,17 @@ IDENTIFIED = "the graph has its name, sizes and digest"
 # From the function to the bytes of its ONNX form.
 
 
-def _freeze(state: TensorFlowConversion) -> TensorFlowConversion:
+def _freeze_function(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the function frozen: its variables are constants of a GraphDef."""
     full = state.lowered_function
     if full is None or state.weighted or calls_functions(state.traced.function):
-        full = freeze(state.traced.function, lowered=False, weighted=state.weighted)
+        full = freeze_variables(state.traced.function, lowered=False, weighted=state.weighted)
     return _replace_tensorflow_fields(
         state, whole=full, definition=full.graph.as_graph_def(add_shapes=True)
     )
 
 
-def _on_definition(
+def _definition_rewrite(
     change: Callable[[Any], object],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the GraphDef of the state in place."""
@@ -231,10 +234,10 @@ def _on_definition(
     return apply
 
 
-def _empty_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+def _replace_large_weights(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with large weights as one repeated number, unless it is `weighted`."""
     if not state.weighted:
-        converter.empty_weights(state.definition)
+        converter.replace_large_weights_by_one_number(state.definition)
     return state
 
 
@@ -254,27 +257,27 @@ def _attempt_loop_kinds(
 
 def _inline_definition(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the GraphDef's functions inlined, without unneeded nodes."""
-    inlined = converter.inline_functions(state.definition, state.whole, state.results)
+    inlined = converter.inline_functions(state.definition, state.whole, state.result_counts)
     return _replace_tensorflow_fields(state, inlined=inlined)
 
 
-def _unshare(state: TensorFlowConversion) -> TensorFlowConversion:
+def _copy_shared_functions(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with one copy of a function for each branch or loop that has it."""
-    return _replace_tensorflow_fields(state, inlined=unshare_functions(state.inlined))
+    return _replace_tensorflow_fields(state, inlined=copy_shared_functions(state.inlined))
 
 
-def _make_tables(state: TensorFlowConversion) -> TensorFlowConversion:
+def _create_lookup_tables(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; let its GraphDef create the lookup tables it would get as inputs."""
-    make_tables(state.inlined)
+    create_lookup_tables(state.inlined)
     return state
 
 
-def _import(
+def _import_definition(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     """Return the state after these passes, which have the GraphDef as a tf.Graph."""
-    requested = (state.weighted, state.noted, state.left, state.results)
-    with converter.importing_definition(state.inlined, *requested) as graph:
+    requested = (state.weighted, state.noted, state.left, state.result_counts)
+    with converter.importing_definition_as_graph(state.inlined, *requested) as graph:
         made = run(_replace_tensorflow_fields(state, imported=graph))
     return _replace_tensorflow_fields(made, imported=None, writing=None)
 
@@ -286,29 +289,31 @@ def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
     )
 
 
-def _remove_additions(state: TensorFlowConversion) -> TensorFlowConversion:
+def _optimize_aliases_and_loops(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with aliases removed and loops in ONNX's form, by tf2onnx."""
-    return _replace_tensorflow_fields(state, writing=converter.remove_own_additions(state.writing))
+    return _replace_tensorflow_fields(
+        state, writing=converter.optimize_aliases_and_loops(state.writing)
+    )
 
 
 def _set_convolution_groups(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; set the groups of convolutions in tf2onnx's graph, in place."""
-    converter.tell_groups(state.writing)
+    converter.set_convolution_groups(state.writing)
     return state
 
 
-def _make_model(state: TensorFlowConversion) -> TensorFlowConversion:
+def _make_onnx_model(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the ONNX model that tf2onnx makes of its graph."""
     return _replace_tensorflow_fields(state, model=state.writing.make_model("crossflops"))
 
 
-def _set_missing_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
+def _write_known_shapes(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state; write shapes that ONNX cannot infer into the ONNX model, in place."""
-    converter.tell_shapes(state.model.graph, state.imported, state.writing)
+    converter.write_known_shapes(state.model.graph, state.imported, state.writing)
     return state
 
 
-def _on_model(
+def _onnx_graph_rewrite(
     change: Callable[[Any], None],
 ) -> Callable[[TensorFlowConversion], TensorFlowConversion]:
     """Return a pass that changes the graph of the ONNX model in place."""
@@ -321,20 +326,24 @@ def _on_model(
     return apply
 
 
-def _make_aliases(state: TensorFlowConversion) -> TensorFlowConversion:
+def _turn_gradient_stops_into_identities(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with nodes that stop gradients as Identity nodes, and their names."""
-    return _replace_tensorflow_fields(state, stopped=converter.make_aliases(state.model.graph))
+    return _replace_tensorflow_fields(
+        state, stopped=converter.turn_gradient_stops_into_identities(state.model.graph)
+    )
 
 
 def _replace_own_gradients(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with custom gradients as Identity nodes, and with their operands."""
-    provided = converter.hand_on_results(state.model.graph, state.results)
+    provided = converter.turn_custom_gradients_into_identities(
+        state.model.graph, state.result_counts
+    )
     return _replace_tensorflow_fields(state, given=provided)
 
 
-def _own_operators(state: TensorFlowConversion) -> TensorFlowConversion:
+def _move_unknown_operators_to_domain(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with nodes that ONNX lacks in TensorFlow's domain."""
-    if converter.own_unknown_operators(state.model.graph):
+    if converter.move_unknown_operators_to_domain(state.model.graph):
         state.model.opset_import.add(domain=converter.DOMAIN, version=1)
     return state
 
@@ -368,7 +377,11 @@ def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
 def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with operations and layers on the nodes, and nodes on the calls."""
     graph, calls = link_operations(
-        state.current_graph, state.trace.calls, state.lowered, state.table, state.noted.origins
+        state.current_graph,
+        state.trace.calls,
+        state.lowered,
+        state.layer_table,
+        state.noted.origins,
     )
     return _replace_tensorflow_fields(
         state, graph=graph, trace=msgspec.structs.replace(state.trace, calls=calls)
@@ -386,18 +399,18 @@ def _tensorflow_graph_rewrite(
 
 def _link_nodes_to_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with nodes counted as the operations that they were written for."""
-    return stand_for_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
+    return count_nodes_as_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
 
-def _sever(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _sever_stopped_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with marks on inputs of nodes through which no gradient flows."""
     return sever_stopped_nodes(graph, state.stopped)
 
 
 def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the parameter behind each stored tensor of the graph."""
-    weights = find_weights(
-        state.current_graph, state.traced.function, state.whole.graph, state.table
+    weights = find_parameter_names(
+        state.current_graph, state.traced.function, state.whole.graph, state.layer_table
     )
     return _replace_tensorflow_fields(state, weights=weights)
 
@@ -407,7 +420,7 @@ def _mark_graph_gradients(graph: Graph, state: TensorFlowConversion) -> Graph:
     return mark_tensorflow_gradients(graph, state.lowered, state.owns, state.weights.missing)
 
 
-def _call_weights(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _name_weights_as_in_model(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with weights named as the parameters of the model."""
     return with_parameter_names(graph, state.weights.names)
 
@@ -417,13 +430,13 @@ def _add_gradient_functions(graph: Graph, state: TensorFlowConversion) -> Graph:
     return add_own_functions(graph, state.owns, state.weights.names, state.given)
 
 
-def _add_step(state: TensorFlowConversion) -> TensorFlowConversion:
+def _add_training_step_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the calls of a training step in its trace, if one is requested."""
     step = state.trace.setting.step
     if not step:
         return state
-    graph = freeze_training_step(state.traced, state.table, step)
-    calls = training_step_calls(state.trace.calls, graph, state.table)
+    graph = freeze_training_step(state.traced, state.layer_table, step)
+    calls = training_step_calls(state.trace.calls, graph, state.layer_table)
     return _replace_tensorflow_fields(
         state, trace=msgspec.structs.replace(state.trace, calls=calls)
     )
@@ -433,7 +446,7 @@ def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with inputs named after arguments, if the model has no parameters."""
     if any(row.params for row in state.trace.modules):
         return graph
-    return with_arguments(graph, state.traced.function)  # in which weights may come
+    return with_argument_names(graph, state.traced.function)  # in which weights may come
 
 
 def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Graph:
@@ -443,10 +456,12 @@ def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Gra
 
 _WRITE: Passes[TensorFlowConversion] = (
     Pass("write ONNX", _write_definition, fact_set(IMPORTED), fact_set(WRITTEN)),
-    Pass("remove own additions", _remove_additions, fact_set(WRITTEN), fact_set(OPTIMIZED)),
+    Pass(
+        "remove own additions", _optimize_aliases_and_loops, fact_set(WRITTEN), fact_set(OPTIMIZED)
+    ),
     Pass("tell groups", _set_convolution_groups, fact_set(WRITTEN), fact_set(GROUPS)),
-    Pass("make model", _make_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
-    Pass("tell shapes", _set_missing_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
+    Pass("make model", _make_onnx_model, fact_set(OPTIMIZED, GROUPS), fact_set(MODEL)),
+    Pass("tell shapes", _write_known_shapes, fact_set(IMPORTED, MODEL), fact_set(SHAPES)),
 )
 _ATTEMPT: Passes[TensorFlowConversion] = (
     Pass(
@@ -455,59 +470,85 @@ _ATTEMPT: Passes[TensorFlowConversion] = (
         fact_set(UNORDERED, INLINABLE, PAIRS, LIGHT),
         fact_set(INLINED),
     ),
-    Pass("unshare functions", _unshare, fact_set(INLINED), fact_set(UNSHARED)),
-    Pass("make tables", _make_tables, fact_set(INLINED), fact_set(TABLES)),
+    Pass("unshare functions", _copy_shared_functions, fact_set(INLINED), fact_set(UNSHARED)),
+    Pass("make tables", _create_lookup_tables, fact_set(INLINED), fact_set(TABLES)),
     PassGroup(
         "in a graph of TensorFlow",
-        _import,
+        _import_definition,
         _WRITE,
         fact_set(SEEDLESS, UNSHARED, TABLES),
         opens=fact_set(IMPORTED),
     ),
 )
 _EXPORT: Passes[TensorFlowConversion] = (
-    Pass("freeze function", _freeze, ensures=fact_set(FROZEN)),
+    Pass("freeze function", _freeze_function, ensures=fact_set(FROZEN)),
     Pass(
-        "drop order", _on_definition(converter.drop_order), fact_set(FROZEN), fact_set(UNORDERED)
+        "drop order",
+        _definition_rewrite(converter.remove_control_inputs),
+        fact_set(FROZEN),
+        fact_set(UNORDERED),
     ),
     Pass(
         "forget seeds",
-        _on_definition(converter.forget_seeds),
+        _definition_rewrite(converter.remove_seed_inputs),
         fact_set(FROZEN),
         fact_set(SEEDLESS),
     ),
     Pass(
         "allow inlining",
-        _on_definition(converter.allow_inlining),
+        _definition_rewrite(converter.remove_inlining_bans),
         fact_set(FROZEN),
         fact_set(INLINABLE),
     ),
-    Pass("split branches", _on_definition(split_cases), fact_set(UNORDERED), fact_set(PAIRS)),
-    Pass("empty weights", _empty_weights, fact_set(FROZEN), fact_set(LIGHT)),
+    Pass(
+        "split branches",
+        _definition_rewrite(replace_cases_by_ifs),
+        fact_set(UNORDERED),
+        fact_set(PAIRS),
+    ),
+    Pass("empty weights", _replace_large_weights, fact_set(FROZEN), fact_set(LIGHT)),
     PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, fact_set(FROZEN)),
-    Pass("make aliases", _make_aliases, fact_set(SHAPES), fact_set(ALIASES)),
+    Pass(
+        "make aliases", _turn_gradient_stops_into_identities, fact_set(SHAPES), fact_set(ALIASES)
+    ),
     Pass("hand on results", _replace_own_gradients, fact_set(SHAPES), fact_set(HANDED)),
     Pass(
-        "write out erfc", _on_model(converter.write_out_erfc), fact_set(SHAPES), fact_set(ERRORS)
+        "write out erfc",
+        _onnx_graph_rewrite(converter.replace_erfc),
+        fact_set(SHAPES),
+        fact_set(ERRORS),
     ),
     # an alias in a loop says that a value stands still
     Pass(
         "bring out of loops",
-        _on_model(converter.bring_out_of_loops),
+        _onnx_graph_rewrite(converter.read_unchanging_states_from_outside),
         fact_set(ALIASES),
         fact_set(STILL),
     ),
-    Pass("pad outputs", _on_model(converter.pad_outputs), fact_set(SHAPES), fact_set(PADS)),
+    Pass(
+        "pad outputs",
+        _onnx_graph_rewrite(converter.replace_negative_pads),
+        fact_set(SHAPES),
+        fact_set(PADS),
+    ),
     Pass(
         "compare whole numbers",
-        _on_model(converter.compare_whole_numbers),
+        _onnx_graph_rewrite(converter.compare_integers_without_casts),
         fact_set(SHAPES),
         fact_set(WHOLE),
     ),
     Pass(
-        "own unknown operators", _own_operators, fact_set(ALIASES, HANDED, ERRORS), fact_set(OWNED)
+        "own unknown operators",
+        _move_unknown_operators_to_domain,
+        fact_set(ALIASES, HANDED, ERRORS),
+        fact_set(OWNED),
     ),
-    Pass("widen counters", _on_model(widen_counters), fact_set(STILL, WHOLE), fact_set(COUNTERS)),
+    Pass(
+        "widen counters",
+        _onnx_graph_rewrite(compare_counters_as_int64),
+        fact_set(STILL, WHOLE),
+        fact_set(COUNTERS),
+    ),
     Pass("serialize", _serialize_tensorflow, fact_set(PADS, OWNED, COUNTERS), fact_set(BYTES)),
 )
 _READ = Pass("read ONNX", _read_tensorflow_graph, fact_set(BYTES), fact_set(GRAPH))
@@ -521,7 +562,12 @@ _LINK: Passes[TensorFlowConversion] = (
     _READ,
     Pass("link operations", _link_calls, fact_set(GRAPH, FORWARD), fact_set(LINKED)),
     _STAND,
-    Pass("sever inputs", _tensorflow_graph_rewrite(_sever), fact_set(GRAPH), fact_set(SEVERED)),
+    Pass(
+        "sever inputs",
+        _tensorflow_graph_rewrite(_sever_stopped_gradients),
+        fact_set(GRAPH),
+        fact_set(SEVERED),
+    ),
     Pass("find weights", _find_weights, fact_set(LINKED), fact_set(FOUND)),
     Pass(
         "mark gradients",
@@ -531,7 +577,7 @@ _LINK: Passes[TensorFlowConversion] = (
     ),
     Pass(
         "call weights",
-        _tensorflow_graph_rewrite(_call_weights),
+        _tensorflow_graph_rewrite(_name_weights_as_in_model),
         fact_set(FOUND),
         fact_set(MODEL_NAMES),
     ),
@@ -542,7 +588,11 @@ _LINK: Passes[TensorFlowConversion] = (
         fact_set(FUNCTIONS),
     ),
     Pass(
-        "add training step", _add_step, fact_set(LINKED), fact_set(STEPS), ends=fact_set(FORWARD)
+        "add training step",
+        _add_training_step_calls,
+        fact_set(LINKED),
+        fact_set(STEPS),
+        ends=fact_set(FORWARD),
     ),
     Pass("mark decisions", mark_nodes_decided_by_run, fact_set(GRAPH), fact_set(DECIDED)),
 )

@@ -48,17 +48,17 @@ class Tflite(Frontend):
         """Return whether a target is a .tflite file, or a signature of one."""
         if ".tflite" not in target:
             return False
-        from crossflops.frontends.tflite.file import split_tflite_target
+        from crossflops.frontends.tflite.file import file_from_target
 
-        return split_tflite_target(target) is not None
+        return file_from_target(target) is not None
 
     def read(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "TfliteFile":
         """Return the file that a target names, which is opened later."""
-        from crossflops.frontends.tflite.file import split_tflite_target
+        from crossflops.frontends.tflite.file import file_from_target
 
-        file = split_tflite_target(target)
+        file = file_from_target(target)
         assert file is not None
         if arguments:
             raise TargetError(

@@ -62,7 +62,7 @@ class TfliteOperator(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
-    def option(self, name: str, default: Any = 0) -> Any:
+    def option_value(self, name: str, default: Any = 0) -> Any:
         """Return an option by the name that the schema has for it, in camel case."""
         read = getattr(self.options, name, None)
         return default if read is None else read()

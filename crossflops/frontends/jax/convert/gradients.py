@@ -33,7 +33,7 @@ def mark_jax_gradients(
             )
             for body in node.bodies
         )
-        marks = _marks(node, number, equations)
+        marks = _training_fields(node, number, equations)
         return msgspec.structs.replace(node.with_training(**marks), bodies=bodies)
 
     return msgspec.structs.replace(
@@ -41,7 +41,9 @@ def mark_jax_gradients(
     )
 
 
-def _marks(node: Node, number: int | None, equations: Sequence[Equation]) -> dict[str, Any]:
+def _training_fields(
+    node: Node, number: int | None, equations: Sequence[Equation]
+) -> dict[str, Any]:
     """Return the training fields of a node by name: checkpoint, own_backward, severed.
 
     A checkpoint in another one runs again with it and once more by itself, which is not modelled.
@@ -79,7 +81,7 @@ def _enclosing_equations(number: int, equations: Sequence[Equation]) -> Iterator
         index = equations[index].around
 
 
-def with_own_gradients(
+def with_custom_derivative_functions(
     graph: Graph,
     applied: Iterable[OwnFunction],
     origins: Mapping[str, int],

@@ -13,7 +13,7 @@ from crossflops.patches.patching import original, owner_of, patching_attribute
 
 
 @contextmanager
-def search_by_value() -> Iterator[None]:
+def finding_producers_without_search() -> Iterator[None]:
     """Return a context in which jax2onnx finds the node of a value without a search.
 
     Where the value does not know it, or jax2onnx has no such function, jax2onnx searches itself.

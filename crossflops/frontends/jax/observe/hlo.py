@@ -88,14 +88,14 @@ def read_hlo_program(data: bytes) -> HloProgram:
     entry = 0
     for field in fields(data, 0, len(data)):
         if field.number == 3 and field.wire == BYTES:
-            number, computation = _computation(data, field)
+            number, computation = _read_computation(data, field)
             computations[number] = computation
         elif field.number == 6:
             entry = field.value
     return HloProgram(computations, entry)
 
 
-def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
+def _read_computation(data: bytes, at: Field) -> tuple[int, Computation]:
     """Return (id, computation) from a field of an HLO file."""
     name, number, root = "", 0, 0
     instructions: list[Instruction] = []
@@ -103,7 +103,7 @@ def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
         if field.number == 1:
             name = _field_text(data, field)
         elif field.number == 2:
-            instructions.append(_instruction(data, field))
+            instructions.append(_read_instruction(data, field))
         elif field.number == 5:
             number = field.value
         elif field.number == 6:
@@ -111,7 +111,7 @@ def _computation(data: bytes, at: Field) -> tuple[int, Computation]:
     return number, Computation(name, tuple(instructions), root)
 
 
-def _instruction(data: bytes, at: Field) -> Instruction:
+def _read_instruction(data: bytes, at: Field) -> Instruction:
     """Return the instruction in a field of an HLO file."""
     texts = {1: "", 2: ""}
     ids: dict[int, list[int]] = {35: [], 36: [], 37: [], 38: []}
@@ -245,17 +245,20 @@ _WHOLE = ("int", "uint", "bool")
 _REDUCERS: dict[tuple[str, ...], str] = {("maximum",): "max", ("add",): "sum"}
 
 
-def bias_of(operands: Sequence[Instruction], program: HloProgram) -> str:
+def operator_with_bias(operands: Sequence[Instruction], program: HloProgram) -> str:
     """Return what a sum adds a bias to: "convolution" or "product", or "" if no bias."""
     for operand, other in (operands, operands[::-1]):
-        made, provided = _origin_instruction(operand, program), _origin_instruction(other, program)
+        made, provided = (
+            _computing_instruction(operand, program),
+            _computing_instruction(other, program),
+        )
         narrow = provided.opcode in _GIVEN and _result_rank(provided) < _result_rank(other)
         if made.opcode in _CONTRACTIONS and narrow:
             return _CONTRACTIONS[made.opcode]
     return ""
 
 
-def _origin_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
+def _computing_instruction(instruction: Instruction, program: HloProgram) -> Instruction:
     """Return the instruction that computes a value, before those that only move it."""
     while instruction.opcode in _HANDED_ON:
         instruction = program.instruction_by_id[instruction.operands[0]]

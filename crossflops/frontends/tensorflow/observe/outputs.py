@@ -14,16 +14,16 @@ from crossflops.frontends.rounding import (
 )
 from crossflops.frontends.tensorflow.load.function import function_arguments
 from crossflops.frontends.tensorflow.load.messages import short_error_text
-from crossflops.frontends.tensorflow.load.quiet import quiet
-from crossflops.frontends.tensorflow.load.uninitialized import require_numbers
-from crossflops.frontends.tensorflow.record.freezing import freeze
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
+from crossflops.frontends.tensorflow.load.uninitialized import require_variable_values
+from crossflops.frontends.tensorflow.record.freezing import freeze_variables
 from crossflops.frontends.tensorflow.record.tracing import trace_tensorflow_model
 from crossflops.ir.trace import Setting
 
 _DRAWING = ("Random", "Multinomial", "RngReadAndSkip", "TruncatedNormal")
 
 
-@quiet()
+@quieting_tensorflow()
 def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     """Run the model; return inputs, outputs, which are random, and changes by rounding.
 
@@ -34,8 +34,8 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
-    require_numbers(function.graph.variables)
-    frozen = freeze(function, lowered=False, weighted=True)
+    require_variable_values(function.graph.variables)
+    frozen = freeze_variables(function, lowered=False, weighted=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
         raise InputError(
             "--verify is not possible: the model has lookup tables or text inputs",
@@ -50,7 +50,7 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
             "give values that the model accepts",
         ) from error
     outputs = [result.numpy() for result in tf.nest.flatten(results, expand_composites=True)]
-    drawn = [_is_drawn(tensor) for tensor in frozen.outputs]
+    drawn = [_is_random_output(tensor) for tensor in frozen.outputs]
     return measure_rounding_changes(
         values, outputs, drawn, lambda by: _run_rounded(frozen, values, by)
     )
@@ -99,7 +99,7 @@ def _run_rounded(frozen: Any, values: list[Any], generator: Any) -> list[Any]:
     return list(map(np.asarray, results))
 
 
-def _is_drawn(output: Any) -> bool:
+def _is_random_output(output: Any) -> bool:
     """Return whether a tensor depends on an operation that draws random numbers."""
     functions = {
         stored.signature.name: stored for stored in output.graph.as_graph_def().library.function

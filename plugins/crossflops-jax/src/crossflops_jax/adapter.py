@@ -60,7 +60,7 @@ class LoweredProgram:
             tool=self.name,
             version=self.version(),
             setting=setting,
-            total=exact(self._asked(programs.lower(pure)).get(_FLOPS, 0)),
+            total=exact(self._asked(programs.lower_for_xla(pure)).get(_FLOPS, 0)),
             printed_as=_FLOPS,
         )
 

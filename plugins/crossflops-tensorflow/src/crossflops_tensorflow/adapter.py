@@ -9,7 +9,7 @@ from typing import Any
 
 from crossflops.errors import InputError, MissingExtraError
 from crossflops.frontends.tensorflow import FRONTEND
-from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 from crossflops.ir.profile import Entry, Profile
 from crossflops.ir.trace import Setting
 from crossflops.plugins.adapter import exact
@@ -48,7 +48,7 @@ class TensorFlowProfiler:
         """
         return FRONTEND.recognizes(model)
 
-    @quiet()
+    @quieting_tensorflow()
     def profile(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], setting: Setting
     ) -> Profile:
