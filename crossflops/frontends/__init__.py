@@ -138,8 +138,8 @@ def may_be_of_other_framework(target: str, names: Iterable[str]) -> bool:
     packages = [package for frontend in others for package in frontend.packages]
     path = Path(target.rpartition(":")[0] or target)
     if path.suffix != ".py":
-        named = any(library_of_target(target) in frontend.libraries() for frontend in others)
-        reads = named or any(frontend.reads(target) for frontend in others)
+        named = any(library_of_target(target) in frontend.model_libraries() for frontend in others)
+        reads = named or any(frontend.can_read(target) for frontend in others)
         return reads or path.name.partition(".")[0] in packages
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -155,7 +155,7 @@ def library_of_target(target: str) -> Library | None:
     is_folder = bool(target) and Path(target).is_dir()
     if not prefix and not suffix and not is_folder:
         return None
-    libraries = [library for frontend in FRONTENDS for library in frontend.libraries()]
+    libraries = [library for frontend in FRONTENDS for library in frontend.model_libraries()]
     named = (library for library in libraries if prefix and library.prefix == prefix)
     filed = (library for library in libraries if suffix and library.suffix == suffix)
     folders = (
@@ -176,17 +176,19 @@ def candidate_targets(name: str) -> tuple[str, ...]:
     return tuple(
         f"{library.prefix}:{known}"
         for frontend in FRONTENDS
-        for library in frontend.libraries()
-        for known in library.names()
+        for library in frontend.model_libraries()
+        for known in library.model_names()
         if known.casefold() == name.casefold()
     )
 
 
 def model_packages_to_install() -> tuple[str, ...]:
     """Return the uninstalled packages that would provide models by name, such as timm."""
-    libraries = (library for frontend in FRONTENDS for library in frontend.libraries())
+    libraries = (library for frontend in FRONTENDS for library in frontend.model_libraries())
     return tuple(
-        library.package for library in libraries if library.names_models and not library.names()
+        library.package
+        for library in libraries
+        if library.names_models and not library.model_names()
     )
 
 
@@ -197,8 +199,8 @@ def similar_names_hint(name: str) -> str:
     folded = {
         known.casefold(): f"{library.prefix}:{known}"
         for frontend in FRONTENDS
-        for library in frontend.libraries()
-        for known in library.names()
+        for library in frontend.model_libraries()
+        for known in library.model_names()
     }
     near = [folded[match] for match in get_close_matches(name.casefold(), folded, n=3)]
     return f"did you mean {' or '.join(near)}?" if near else ""
@@ -217,7 +219,7 @@ def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
 
 def default_model_input(model: Any) -> NamedModel | None:
     """Return the default inputs that a model itself documents, or None if it documents none."""
-    known = (frontend.usual_input(model) for frontend in FRONTENDS)
+    known = (frontend.default_input(model) for frontend in FRONTENDS)
     return next((named for named in known if named is not None), None)
 
 
@@ -226,7 +228,7 @@ def building_any_model() -> Iterator[None]:
     """Return a context for the code of a target that builds a model, in any framework."""
     with ExitStack() as stack:
         for frontend in FRONTENDS:
-            stack.enter_context(frontend.building())
+            stack.enter_context(frontend.building_model())
         yield
 
 
@@ -238,9 +240,9 @@ def building_any_model_without_values(packages: Container[str] = ()) -> Iterator
     """
     with ExitStack() as stack:
         for frontend in FRONTENDS:
-            own = (frontend.extra, *(library.package for library in frontend.libraries()))
+            own = (frontend.extra, *(library.package for library in frontend.model_libraries()))
             stack.enter_context(
-                frontend.building_without_values(any(package in packages for package in own))
+                frontend.building_model_without_values(any(package in packages for package in own))
             )
         yield
 
@@ -272,7 +274,7 @@ def require_frontend(model: Any) -> Frontend:
             f"give a model of {', '.join(kinds[:-1])} or {kinds[-1]}, or a callable that returns"
             " one, or (model, inputs)",
         )
-    frontend.require(model)
+    frontend.require_packages_for(model)
     return frontend
 
 

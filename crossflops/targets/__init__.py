@@ -86,7 +86,9 @@ def load_target_source(
     provided = ProvidedInputs(
         file=inputs_file, specs=tuple(specs), known=known, values=values, origin=OF_TARGET
     )
-    return with_control(require_frontend(model).source(model, provided, owned=True), control)
+    return with_control(
+        require_frontend(model).prepare_source(model, provided, owned=True), control
+    )
 
 
 def _choose_input_specs(
@@ -137,4 +139,4 @@ def model_source(model: Any, provided: ProvidedInputs) -> Source:
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:
         provided = msgspec.structs.replace(provided, values=example)
-    return require_frontend(model).source(model, provided, owned=False)
+    return require_frontend(model).prepare_source(model, provided, owned=False)

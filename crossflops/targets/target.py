@@ -72,7 +72,7 @@ def _seeding_weights() -> Iterator[None]:
     """Return a context in which random weights are the same in every process.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
-    framework where it says (`Frontend.building`).
+    framework where it says (`Frontend.building_model`).
     """
     import random
 
@@ -109,9 +109,9 @@ def _resolve_and_build(
     if Path(target).suffix in PICKLES:
         _refuse_arguments(arguments, target)
         return _with_inputs(load_pickle_file(Path(target), allow_pickle), None)
-    reader = next((frontend for frontend in FRONTENDS if frontend.reads(target)), None)
+    reader = next((frontend for frontend in FRONTENDS if frontend.can_read(target)), None)
     if reader is not None:
-        return load_with_retry(lambda: reader.read(target, arguments, allow_pickle)), None
+        return load_with_retry(lambda: reader.read_model(target, arguments, allow_pickle)), None
     index, colon, name = target.rpartition(":")
     if not colon or not index or not name:
         raise _unreadable_target_error(target)
@@ -319,7 +319,7 @@ def _is_model(value: Any, arguments: Mapping[str, object]) -> bool:
         return True
     if inspect.isclass(value) or arguments or not callable(value):
         return False
-    functions = any(frontend.is_function(value) for frontend in FRONTENDS)
+    functions = any(frontend.is_model_function(value) for frontend in FRONTENDS)
     return functions and bool(_mandatory_parameters(value, arguments))
 
 
@@ -540,7 +540,7 @@ PICKLES = {
 
 def may_be_pickled(target: str) -> bool:
     """Return whether reading the target may run code that is pickled in it."""
-    reads = any(frontend.reads(target) for frontend in FRONTENDS)
+    reads = any(frontend.can_read(target) for frontend in FRONTENDS)
     return Path(target).suffix in PICKLES or reads
 
 

@@ -76,7 +76,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     if requested.verify:
         require_runtime()
     ran = (
-        require_frontend(source.model).outputs(source, request.setting)
+        require_frontend(source.model).run_and_measure_rounding(source, request.setting)
         if requested.verify
         else None
     )
@@ -201,14 +201,14 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
     parameters = note_parameters(graph, trace)
     if frontend.converted_by and requested.to == "onnx":
         with announcing_converter(frontend.converter):
-            model, graph = frontend.with_weights(source, setting)
+            model, graph = frontend.convert_with_weights(source, setting)
     if isinstance(model, bytes) and (requested.to == "onnx" or not frontend.converted_by):
         noted = note_operations(model, graph)
         return _from_converted(noted, setting, requested, parameters)
     is_asked = requested.annotate or requested.to != "onnx"
     notes = notes_of_graph(_counts_per_node(graph)) if is_asked else {}
     if requested.to == "onnx":
-        frontend.add_function_bodies(model)
+        frontend.add_bodies_of_foreign_operators(model)
         return save_program(model, requested.file, notes, parameters)
     write_file(requested.file, node_data(notes.values(), requested.unit))
     return [requested.file]

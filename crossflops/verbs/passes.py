@@ -63,7 +63,7 @@ class PassCounter:
         a prompt. Raises InputError where it does not generate.
         """
         frontend = require_frontend(source.model)
-        self.passes: GenerationPasses = frontend.generation(source.model, images)
+        self.passes: GenerationPasses = frontend.generation_passes(source.model, images)
         self._setting, self._batch, self._cache = setting, batch, cache_precision
         self._prefills: dict[tuple[int, int], CountedPass] = {}
         self._steps: dict[tuple[int, int, NewTokens], CountedPass] = {}

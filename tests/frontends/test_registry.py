@@ -89,7 +89,7 @@ def test_asking_about_a_framework_imports_none():
         "assert frontend_of(len) is None and frontend_of(object()) is None\n"
         "assert may_be_of_other_framework('keras.applications:ResNet50', {'torch'})\n"
         "assert not may_be_of_other_framework('torchvision.models:resnet50', {'torch'})\n"
-        "assert [each.reads('model.keras') for each in FRONTENDS].count(True) == 1\n"
+        "assert [each.can_read('model.keras') for each in FRONTENDS].count(True) == 1\n"
         "packages = {name for each in FRONTENDS for name in each.packages} - {'onnxscript'}\n"
         "assert not packages & set(sys.modules), packages & set(sys.modules)\n"
     )

@@ -112,7 +112,7 @@ def test_a_package_that_a_model_of_a_library_needs_is_named(raised, message, hin
     class Needing:
         prefix = package = "lib"
 
-        def make(self, *given):
+        def make_model(self, *given):
             raise raised
 
     with pytest.raises(MissingExtraError) as caught:
@@ -165,7 +165,7 @@ def test_an_image_has_the_side_that_is_asked_for():
 
 def test_every_prefix_belongs_to_one_library():
     """The nine of the manual."""
-    prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.libraries()]
+    prefixes = [library.prefix for frontend in FRONTENDS for library in frontend.model_libraries()]
     assert sorted(prefixes) == [
         *("diffusers", "gguf", "hf", "keras", "keras_hub", "smp", "timm"),
         *("torchvision", "ultralytics"),

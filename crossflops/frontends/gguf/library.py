@@ -22,11 +22,11 @@ class GgufFiles(Library):
     names_models = False
     suffix = ".gguf"
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return no names: the names are files."""
         return ()
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Return the model of a file without values, its weights in the types of the file."""

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from crossflops.frontends.openvino.recurrent import write_recurrent_cell, write_recurrent_sequence
 from crossflops.frontends.openvino.reading import LayerPort
+from crossflops.frontends.openvino.recurrent import write_recurrent_cell, write_recurrent_sequence
 from crossflops.frontends.openvino.writer import INT64, IrWriter, onnx_type_number
 
 Write: TypeAlias = Callable[[IrWriter], None]
@@ -1037,6 +1037,6 @@ def write_layer_nodes(writer: IrWriter) -> None:
     layer = writer.current_layer
     known = _STANDARD.match(layer.opset) is not None or layer.kind in _INTERNAL
     write = WRITERS.get(layer.kind) if known else None
-    (write or IrWriter.write_unknown)(writer)
+    (write or IrWriter.add_uncounted_node)(writer)
     if layer.kind in _VIEWS and (stored := writer.weights_of.get(writer.operand_value(0))):
         writer.weights_of[writer.result_name()] = stored

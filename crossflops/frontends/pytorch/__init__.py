@@ -65,7 +65,7 @@ class PyTorch(Frontend):
         torch = sys.modules.get("torch")
         return torch is not None and isinstance(value, torch.nn.Module)
 
-    def libraries(self) -> tuple[Library, ...]:
+    def model_libraries(self) -> tuple[Library, ...]:
         """Return the model libraries from which a model can be built by name: timm, torchvision
         and transformers.
         """
@@ -99,7 +99,7 @@ class PyTorch(Frontend):
         return torch.load(path, map_location="cpu", weights_only=False)
 
     @contextmanager
-    def building(self) -> Iterator[None]:
+    def building_model(self) -> Iterator[None]:
         """Run a block that builds a model, with the random state in which PyTorch starts; restore
         the state afterwards.
 
@@ -118,11 +118,11 @@ class PyTorch(Frontend):
             generator.set_state(before)
 
     @contextmanager
-    def building_without_values(self, sure: bool) -> Iterator[None]:
+    def building_model_without_values(self, is_own_model: bool) -> Iterator[None]:
         """Run a block that builds a model so that its tensors have no values, if PyTorch is
         imported, or installed and `sure` to be used.
         """
-        there = find_spec("torch") is not None if sure else "torch" in sys.modules
+        there = find_spec("torch") is not None if is_own_model else "torch" in sys.modules
         if not there:
             yield
             return
@@ -139,7 +139,7 @@ class PyTorch(Frontend):
 
         return repair_torchvision_import(error)
 
-    def architecture(self, model: Any) -> "LanguageArchitecture":
+    def language_architecture(self, model: Any) -> "LanguageArchitecture":
         """Return the sizes of a language model of transformers. Raises InputError for another
         model.
         """
@@ -147,7 +147,7 @@ class PyTorch(Frontend):
 
         return read_architecture(model)
 
-    def generation(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
+    def generation_passes(self, model: Any, images: PromptImages = NO_IMAGES) -> GenerationPasses:
         """Return the prefill and decoding passes of a transformers model. Raises InputError for
         another model.
         """
@@ -155,13 +155,13 @@ class PyTorch(Frontend):
 
         return TransformersPasses(model, images)
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError unless the packages that export a PyTorch model are
         installed.
         """
         require_packages(("onnx", "onnxscript"), "export a PyTorch model", self.extra)
 
-    def source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: Any, provided: ProvidedInputs, owned: bool) -> Source:
         """Return the prepared model with tensors as its inputs. Raises InputError if the inputs do
         not fit it.
         """
@@ -319,7 +319,7 @@ class PyTorch(Frontend):
         return running_uncompiled()
 
     @contextmanager
-    def watching_values(self, model: Any) -> Iterator[Callable[[], str]]:
+    def watching_value_reads(self, model: Any) -> Iterator[Callable[[], str]]:
         """Yield a function that names the operation which needed values of tensors, or returns ""
         if none did.
         """
@@ -337,7 +337,7 @@ class PyTorch(Frontend):
 
         return to_ready_model(source, threads, setting)
 
-    def add_function_bodies(self, model: Any) -> None:
+    def add_bodies_of_foreign_operators(self, model: Any) -> None:
         """Add to an ONNX model the bodies of operators without an ONNX form: see
         `function_bodies.add_bodies`.
         """
@@ -345,7 +345,7 @@ class PyTorch(Frontend):
 
         add_bodies(model)
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run copies of the model and return their outputs: see `outputs.run_torch_copies`."""
         from crossflops.frontends.pytorch.observe.outputs import run_torch_copies
 

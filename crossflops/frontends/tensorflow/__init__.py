@@ -51,7 +51,7 @@ class TensorFlow(ShapeTracedFrontend):
     knows_trained = True
     takes_parameters = True
 
-    def libraries(self) -> tuple[Library, ...]:
+    def model_libraries(self) -> tuple[Library, ...]:
         """Return the libraries with models by name: keras.applications alone."""
         from crossflops.frontends.tensorflow.load.applications import LIBRARIES
 
@@ -65,7 +65,7 @@ class TensorFlow(ShapeTracedFrontend):
 
         return is_tensorflow_model(value)
 
-    def is_function(self, value: object) -> bool:
+    def is_model_function(self, value: object) -> bool:
         """Return whether a value is a plain function of tensors, by the names in its code."""
         from crossflops.frontends.tensorflow.kinds import is_tensor_function_without_keras
 
@@ -79,7 +79,7 @@ class TensorFlow(ShapeTracedFrontend):
             return None
         return import_module("tensorflow").function(value), None
 
-    def usual_input(self, model: Any) -> NamedModel | None:
+    def default_input(self, model: Any) -> NamedModel | None:
         """Return the default inputs that a model itself declares, or None if it declares none."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
@@ -87,7 +87,7 @@ class TensorFlow(ShapeTracedFrontend):
 
         return default_keras_input(model)
 
-    def reads(self, target: str) -> bool:
+    def can_read(self, target: str) -> bool:
         """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
         if target.endswith(".onnx") and os.path.isfile(target):
             return False  # most files, which need none of this frontend
@@ -95,7 +95,7 @@ class TensorFlow(ShapeTracedFrontend):
 
         return is_tensorflow_file(target)
 
-    def read(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
+    def read_model(self, target: str, arguments: Mapping[str, object], allow_pickle: bool) -> Any:
         """Return the model in a Keras file, SavedModel or frozen graph. Raises TargetError."""
         if arguments:
             raise TargetError(
@@ -105,16 +105,16 @@ class TensorFlow(ShapeTracedFrontend):
 
         return read_tensorflow_model(target, allow_pickle)
 
-    def building(self) -> AbstractContextManager[None]:
+    def building_model(self) -> AbstractContextManager[None]:
         """Return a context in which TensorFlow's log lines are not written to stderr."""
         from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 
         return quieting_tensorflow()
 
     @contextmanager
-    def building_without_values(self, sure: bool) -> Iterator[None]:
+    def building_model_without_values(self, is_own_model: bool) -> Iterator[None]:
         """Return a context in which large weights of new Keras models take no memory."""
-        if sure and find_spec("keras") is not None:
+        if is_own_model and find_spec("keras") is not None:
             import_module("keras")
         if "keras.src.backend.tensorflow.core" not in sys.modules:
             yield
@@ -124,26 +124,26 @@ class TensorFlow(ShapeTracedFrontend):
         with omitting_initial_weights():
             yield
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise an error without TensorFlow or tf2onnx, or if Keras has another backend."""
-        with self.building():
+        with self.building_model():
             from crossflops.frontends.tensorflow.load.function import require_tensorflow
 
             require_tensorflow()
 
-    def placeholder(self, spec: TensorSpec) -> Any:
+    def placeholder_for_spec(self, spec: TensorSpec) -> Any:
         """Return the tf.TensorSpec (shape and dtype without values) of an input with this spec."""
         import tensorflow as tf
 
         return tf.TensorSpec(spec.shape, spec.dtype, None if spec.name.isdigit() else spec.name)
 
-    def shape_of(self, array: Any, name: str | None = None) -> Any:
+    def placeholder_for_array(self, array: Any, name: str | None = None) -> Any:
         """Return the tf.TensorSpec (shape and dtype without values) of this array."""
         import tensorflow as tf
 
         return tf.TensorSpec(array.shape, array.dtype, name)
 
-    def shapes(self, values: Any) -> Arguments:
+    def placeholders_for_inputs(self, values: Any) -> Arguments:
         """Return a tf.TensorSpec for each input: a tensor, array or spec, or a list or dict.
 
         Raises InputError for a value without a shape, and for an open size: TensorFlow's profiler
@@ -162,7 +162,7 @@ class TensorFlow(ShapeTracedFrontend):
         if isinstance(value, list | tuple) and all(hasattr(stored, "shape") for stored in value):
             return [self._placeholder_of_value(stored) for stored in value]
         try:
-            spec = self.shape_of(value, name)
+            spec = self.placeholder_for_array(value, name)
         except (AttributeError, TypeError, ValueError) as error:
             raise InputError(
                 f"an input is a {type(value).__name__}, which has no shape and type",
@@ -205,13 +205,13 @@ class TensorFlow(ShapeTracedFrontend):
 
         return convert_frozen_model(recording.source, recording.detail, recording.setting, run)
 
-    def with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
+    def convert_with_weights(self, source: Source, setting: Setting) -> tuple[bytes, Graph]:
         """Return the ONNX model with its weights as bytes, and its graph."""
         from crossflops.frontends.tensorflow.load.function import is_rebuilt
         from crossflops.frontends.tensorflow.program import convert_with_weights
 
         if is_rebuilt(source.model):
-            return super().with_weights(source, setting)
+            return super().convert_with_weights(source, setting)
         return convert_with_weights(source, setting)
 
     def loss_reached_outputs(
@@ -239,7 +239,7 @@ class TensorFlow(ShapeTracedFrontend):
 
         return prepare_tensorflow_run(source, threads, setting)
 
-    def outputs(self, source: Source, setting: Setting) -> ModelRun:
+    def run_and_measure_rounding(self, source: Source, setting: Setting) -> ModelRun:
         """Run the model; return its inputs, outputs, and how much rounding changes them."""
         from crossflops.frontends.tensorflow.observe.outputs import run_tensorflow_outputs
 

@@ -215,7 +215,9 @@ def _freeze_function(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the function frozen: its variables are constants of a GraphDef."""
     full = state.lowered_function
     if full is None or state.weighted or calls_functions(state.traced.function):
-        full = freeze_variables(state.traced.function, lowered=False, weighted=state.weighted)
+        full = freeze_variables(
+            state.traced.function, lowers_control_flow=False, keeps_weights=state.weighted
+        )
     return _replace_tensorflow_fields(
         state, whole=full, definition=full.graph.as_graph_def(add_shapes=True)
     )

@@ -168,7 +168,7 @@ def record_frozen_model(
     the model does not take these inputs, NormalizeError where it cannot be frozen.
     """
     traced_model = trace_tensorflow_model(model, args, kwargs, setting.training)
-    function = freeze_variables(traced_model.function, lowered=True)
+    function = freeze_variables(traced_model.function, lowers_control_flow=True)
     frozen = function.graph
     layers = layer_table_of(model, traced_model, frozen)
     trace = Trace(

@@ -44,7 +44,7 @@ class Tflite(Frontend):
         module = sys.modules.get(_FILE)
         return module is not None and isinstance(value, module.TfliteFile)
 
-    def reads(self, target: str) -> bool:
+    def can_read(self, target: str) -> bool:
         """Return whether a target is a .tflite file, or a signature of one."""
         if ".tflite" not in target:
             return False
@@ -52,7 +52,7 @@ class Tflite(Frontend):
 
         return file_from_target(target) is not None
 
-    def read(
+    def read_model(
         self, target: str, arguments: Mapping[str, object], allow_pickle: bool
     ) -> "TfliteFile":
         """Return the file that a target names, which is opened later."""
@@ -70,11 +70,11 @@ class Tflite(Frontend):
             )
         return file
 
-    def require(self, model: Any) -> None:
+    def require_packages_for(self, model: Any) -> None:
         """Raise MissingExtraError unless the package with the schema is installed."""
         require_packages(("tflite",), "read a .tflite file", self.extra)
 
-    def source(self, model: "TfliteFile", provided: ProvidedInputs, owned: bool) -> Source:
+    def prepare_source(self, model: "TfliteFile", provided: ProvidedInputs, owned: bool) -> Source:
         """Return the file as the source. Raises InputError for inputs that are not the file's."""
         from crossflops.frontends.tflite.graph import check_tflite_inputs
 

@@ -48,11 +48,11 @@ class Timm(Library):
     prefix = "timm"
     package = "timm"
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return the names of the models in timm's files."""
         return names_in_package_sources("timm", "models", _TIMM_NAMES)
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the timm model of this name, with random weights unless the arguments say
@@ -104,11 +104,11 @@ class Torchvision(Library):
     prefix = "torchvision"
     package = "torchvision"
 
-    def names(self) -> Sequence[str]:
+    def model_names(self) -> Sequence[str]:
         """Return the names of the models in torchvision's files, without quantized ones."""
         return names_in_package_sources("torchvision", "models", _TORCHVISION_NAMES)
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the torchvision model of this name with random weights, those of its backbone too;
@@ -202,7 +202,7 @@ class Transformers(Library):
     names_models = False  # the repositories of the Hugging Face hub are not listed
     config = _CONFIG
 
-    def make(
+    def make_model(
         self, name: str, arguments: Mapping[str, object], sizes: Mapping[str, int]
     ) -> NamedModel:
         """Build the transformers model of a config with random weights; return it with its usual

@@ -276,16 +276,16 @@ def turn_gradient_stops_into_identities(graph: Any) -> frozenset[str]:
 
 
 def turn_custom_gradients_into_identities(
-    graph: Any, results: Mapping[str, int]
+    graph: Any, result_counts: Mapping[str, int]
 ) -> dict[str, tuple[str, ...]]:
     """Turn nodes of custom gradients into Identity nodes, in place; return their operands."""
     provided: dict[str, tuple[str, ...]] = {}
     read = {value for node in _all_nodes(graph) for value in node.input}
     read.update(output.name for output in graph.output)
     for node in graph.node:
-        if node.op_type == _HANDING and node.name in results:
+        if node.op_type == _HANDING and node.name in result_counts:
             pairs = list(zip(node.input, node.output, strict=True))
-            provided[node.name] = tuple(node.input[results[node.name] :])
+            provided[node.name] = tuple(node.input[result_counts[node.name] :])
             [(value, output)] = [pair for pair in pairs if pair[1] in read]
             node.op_type, node.input[:], node.output[:] = "Identity", [value], [output]
             del node.attribute[:]
@@ -294,11 +294,15 @@ def turn_custom_gradients_into_identities(
 
 @contextmanager
 def importing_definition_as_graph(
-    definition: Any, weighted: bool, noted: WritingNotes, left: set[str], results: Container[str]
+    definition: Any,
+    keeps_weights: bool,
+    notes: WritingNotes,
+    unconverted_kinds: set[str],
+    result_counts: Container[str],
 ) -> Iterator[Any]:
     """Return a context in which tf2onnx is prepared; it gives the GraphDef as a tf.Graph.
 
-    Operations of the kinds in `left` stay.
+    Operations of the `unconverted_kinds` stay.
     """
     import tensorflow as tf
 
@@ -309,11 +313,11 @@ def importing_definition_as_graph(
         _folding_only_sizes_and_weights(tfonnx),
         _supporting_bfloat16(),
         giving_function_inputs_shapes(tfonnx),
-        nullcontext() if weighted else _omitting_weight_copies(),
+        nullcontext() if keeps_weights else _omitting_weight_copies(),
         patching_attribute(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
         _keeping_recurrent_layers_separate(tfonnx),
         _keeping_shared_products(),
-        _recording_nodes(tfonnx, noted, left, results),
+        _recording_nodes(tfonnx, notes, unconverted_kinds, result_counts),
     ):
         tf.import_graph_def(definition, name="")
         yield graph
@@ -411,13 +415,13 @@ def inline_functions(graph: Any, frozen: Any, results: Iterable[str]) -> Any:
 
 @contextmanager
 def _recording_nodes(
-    tfonnx: Any, noted: WritingNotes, left: set[str], results: Container[str]
+    tfonnx: Any, notes: WritingNotes, unconverted_kinds: set[str], results: Container[str]
 ) -> Iterator[None]:
-    """Return a context in which `noted` records which nodes tf2onnx writes for an operation.
+    """Return a context in which `notes` records which nodes tf2onnx writes for an operation.
 
     tf2onnx/tfonnx.py: tensorflow_onnx_mapping calls the handler of every operation, with the graph
-    and the operation's node, which it changes or replaces. Operations in `left` have no handler,
-    and loops whose handler fails are noted.
+    and the operation's node, which it changes or replaces. Operations of
+    `unconverted_kinds` have no handler, and loops whose handler fails are noted.
     """
     name = "tensorflow_onnx_mapping"
     mapping = getattr(tfonnx, name)
@@ -434,17 +438,17 @@ def _recording_nodes(
                 return handler(graph, node, **named)
             except Exception:
                 if kind in _LOOPS:
-                    noted.failed.add(kind)
+                    notes.failed.add(kind)
                 raise
             finally:
                 made = [node.name for node in graph.get_nodes() if node not in before]
                 if kind not in _LOOPS:
-                    noted.origins.update(dict.fromkeys((own, *made), own))
+                    notes.origins.update(dict.fromkeys((own, *made), own))
 
         return handle_and_record
 
     def map_handlers(graph: Any, handlers: Any, *more: Any, **named: Any) -> Any:
-        """Convert a graph by tf2onnx, with handlers that record and without those in `left`."""
+        """Convert a graph by tf2onnx: handlers record, and `unconverted_kinds` have none."""
         watched = {
             kind: (recording_handler(kind, handler), *rest)
             for kind, (handler, *rest) in handlers.items()
@@ -453,7 +457,7 @@ def _recording_nodes(
         every = {
             kind: handle
             for kind, handle in with_checks_of_lost_attributes({**handlers, **watched}).items()
-            if kind not in left and kind not in _TEXT
+            if kind not in unconverted_kinds and kind not in _TEXT
         }
         kept = {
             kind: (_leave_node_unchanged, *every[kind][1:]) for kind in _STOPS if kind in every

@@ -35,7 +35,7 @@ def run_tensorflow_outputs(source: Source, setting: Setting) -> ModelRun:
         source.model, source.args, source.kwargs, setting.training
     ).function
     require_variable_values(function.graph.variables)
-    frozen = freeze_variables(function, lowered=False, weighted=True)
+    frozen = freeze_variables(function, lowers_control_flow=False, keeps_weights=True)
     if any(tensor.dtype.name in ("resource", "string") for tensor in frozen.inputs):
         raise InputError(
             "--verify is not possible: the model has lookup tables or text inputs",

@@ -94,7 +94,7 @@ def _freeze_step_function(step: Callable[..., Any], traced: TracedFunction) -> A
             f"{type(error).__name__}: {short_error_text(error)}",
             "compute its gradients with tf.GradientTape to see the whole traceback",
         ) from error
-    return freeze_variables(concrete, lowered=True).graph
+    return freeze_variables(concrete, lowers_control_flow=True).graph
 
 
 def _variable_constant(variable: Any) -> Any:

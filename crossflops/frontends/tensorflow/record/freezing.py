@@ -38,26 +38,28 @@ def calls_functions(function: Any) -> bool:
     return bool(function.graph.as_graph_def().library.function)
 
 
-def freeze_variables(function: Any, lowered: bool, weighted: bool = False) -> Any:
+def freeze_variables(function: Any, lowers_control_flow: bool, keeps_weights: bool = False) -> Any:
     """Return the concrete function with variables as constants and its functions inlined.
 
     Large float variables are stored by shape: all their elements are one number, which a constant
-    holds once, unless they are needed (`weighted`). TensorFlow would write several copies of all
-    weights.
+    holds once, unless they are needed (`keeps_weights`). TensorFlow would write several
+    copies of all weights.
 
-    `lowered` turns loops and branches into the operations that TensorFlow runs (Enter, Merge,
-    Switch ...); without it they stay whole. Raises NormalizeError.
+    `lowers_control_flow` turns loops and branches into the operations that TensorFlow runs (Enter,
+    Merge, Switch ...); without it they stay whole. Raises NormalizeError.
     """
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     try:
         with (
-            nullcontext() if weighted else _freezing_without_copies(),
+            nullcontext() if keeps_weights else _freezing_without_copies(),
             keeping_case_operations(),
             freezing_gathers_in_functions(),
         ):
             return convert_variables_to_constants_v2(
-                function, lower_control_flow=lowered, aggressive_inlining=not lowered
+                function,
+                lower_control_flow=lowers_control_flow,
+                aggressive_inlining=not lowers_control_flow,
             )
     except Exception as error:
         if has_variable_writes(function):

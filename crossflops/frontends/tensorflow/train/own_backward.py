@@ -27,7 +27,7 @@ def tensorflow_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     function = trace_tensorflow_model(
         source.model, source.args, source.kwargs, setting.training
     ).function
-    frozen = freeze_variables(function, lowered=True).graph
+    frozen = freeze_variables(function, lowers_control_flow=True).graph
     return tuple(
         _own_backward_pass(own) for own in custom_gradient_uses(frozen) if not own.unfollowed
     )
