@@ -206,7 +206,7 @@ def similar_names_hint(name: str) -> str:
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 
-def unwrap_model_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
+def model_and_inputs_of_value(value: Any, inputs: Any = None) -> tuple[Any, Any]:
     """Return the model and inputs that a value contains, or the value itself and None.
 
     The inputs may show what a plain function is.

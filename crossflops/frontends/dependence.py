@@ -18,7 +18,8 @@ from crossflops.operators import find_operator_rule
 
 _MOST_RUNS = 1000  # that are followed one by one: what has not repeated by then stays as it is
 _SCAN_WITHOUT_LENGTHS = 9  # version of the operator set from which Scan takes no sequence_lens
-State: TypeAlias = tuple[int, ...]  # the masks of what a loop carries
+_Mask: TypeAlias = int  # bit i says that a value depends on an input in the runs of group i
+State: TypeAlias = tuple[_Mask, ...]  # the masks of what a loop carries
 
 
 class _RunGroup(NamedTuple):
@@ -50,32 +51,32 @@ class _MaskScope:
         mask = self._around[name]
         return _inner_group_mask(mask, self._groups) if mask and self._groups else mask
 
-    def masks_of_tensors(self, specs: Iterable[TensorSpec | None]) -> list[int]:
+    def masks_of_tensors(self, specs: Iterable[TensorSpec | None]) -> list[_Mask]:
         """Return the bit mask of each tensor; 0 for a tensor that is omitted."""
         return [self[spec.name] if spec is not None else 0 for spec in specs]
 
-    def set_masks(self, specs: Iterable[TensorSpec | None], masks: Iterable[int]) -> None:
+    def set_masks(self, specs: Iterable[TensorSpec | None], masks: Iterable[_Mask]) -> None:
         """Store the bit mask of each tensor; also 0, to hide an outer value of the same name."""
         for spec, mask in zip(specs, masks, strict=False):
             if spec is not None:
                 self._masks[spec.name] = mask
 
 
-def _inner_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
+def _inner_group_mask(mask: _Mask, groups: Sequence[_RunGroup]) -> _Mask:
     """Return the bit mask of a body's run groups (bit i is group i): 1 if the outer group that
     contains the group has 1 in `mask`.
     """
     return sum(1 << at for at, group in enumerate(groups) if mask >> group.outer & 1)
 
 
-def _outer_group_mask(mask: int, groups: Sequence[_RunGroup]) -> int:
+def _outer_group_mask(mask: _Mask, groups: Sequence[_RunGroup]) -> _Mask:
     """Return the bit mask of outer run groups (bit i is group i): 1 if any inner group within the
     outer group has 1 in `mask`.
     """
     return _mask_union(1 << group.outer for at, group in enumerate(groups) if mask >> at & 1)
 
 
-def _mask_union(masks: Iterable[int]) -> int:
+def _mask_union(masks: Iterable[_Mask]) -> _Mask:
     """Return the bitwise OR of all masks, or 0 if there are none."""
     joined = 0
     for mask in masks:
@@ -108,11 +109,12 @@ class _DependenceWalk:
         self._ends: dict[tuple[int, tuple[int, ...]], list[int]] = {}
 
     def mark_nodes(
-        self, nodes: Iterable[Node], scope: _MaskScope, runs: Sequence[int]
-    ) -> tuple[tuple[Node, ...], int]:
+        self, nodes: Iterable[Node], scope: _MaskScope, group_runs: Sequence[int]
+    ) -> tuple[tuple[Node, ...], _Mask]:
         """Return the marked nodes, and a bit mask of the run groups that need an input.
 
-        `runs` says how many runs each group has. The masks of results are written to the scope.
+        `group_runs` says how many runs each group has. The masks of results are written to the
+        scope.
         """
         marked, everything = [], 0
         for node in nodes:
@@ -122,14 +124,14 @@ class _DependenceWalk:
                 scope.set_masks(node.outputs, [mask] * len(node.outputs))
             else:
                 results = self.result_masks(node, scope)
-                node, inside = self._mark_bodies(node, scope, runs)
+                node, inside = self._mark_bodies(node, scope, group_runs)
                 scope.set_masks(node.outputs, results)
                 mask |= inside
-            marked.append(_with_number_of_constant_runs(node, mask, provided, runs))
+            marked.append(_with_number_of_constant_runs(node, mask, provided, group_runs))
             everything |= mask
         return tuple(marked), everything
 
-    def result_masks(self, node: Node, scope: _MaskScope) -> list[int]:
+    def result_masks(self, node: Node, scope: _MaskScope) -> list[_Mask]:
         """Return the bit mask of each result of a node: the run groups that need an input."""
         provided = scope.masks_of_tensors(node.inputs)
         if not node.bodies:
@@ -145,7 +147,7 @@ class _DependenceWalk:
         indices = range(len(node.outputs))
         return [mask | _mask_union(end[at] for end in ends if at < len(end)) for at in indices]
 
-    def _function_result_masks(self, body: Graph, provided: tuple[int, ...]) -> list[int]:
+    def _function_result_masks(self, body: Graph, provided: tuple[_Mask, ...]) -> list[_Mask]:
         """Return the bit masks of a function's results, given the bit masks of its arguments."""
         key = id(body), provided
         if key not in self._ends:
@@ -153,8 +155,8 @@ class _DependenceWalk:
         return self._ends[key]
 
     def _body_output_masks(
-        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[int]
-    ) -> list[int]:
+        self, body: Graph, enclosing: _MaskScope | None, provided: Sequence[_Mask]
+    ) -> list[_Mask]:
         """Return the bit masks of a body's outputs, given the bit masks of its inputs."""
         scope = _MaskScope(enclosing)
         scope.set_masks(body.inputs, provided)
@@ -162,20 +164,22 @@ class _DependenceWalk:
             scope.set_masks(node.outputs, self.result_masks(node, scope))
         return scope.masks_of_tensors(body.outputs)
 
-    def _mark_bodies(self, node: Node, scope: _MaskScope, runs: Sequence[int]) -> tuple[Node, int]:
+    def _mark_bodies(
+        self, node: Node, scope: _MaskScope, group_runs: Sequence[int]
+    ) -> tuple[Node, _Mask]:
         """Return the node with marked bodies, and a bit mask of the runs that need an input."""
         if node.choice == "function":
             body = self._mark_function_body(
-                node.bodies[0], scope.masks_of_tensors(node.inputs), runs
+                node.bodies[0], scope.masks_of_tensors(node.inputs), group_runs
             )
             return msgspec.structs.replace(node, bodies=(body,)), 0
         bodies, everything = [], 0
         for body in node.bodies:
-            inner, within = _MaskScope(scope), runs
+            inner, within = _MaskScope(scope), group_runs
             groups: tuple[_RunGroup, ...] = ()
             if _is_loop(node):
                 course = self._masks_over_iterations(node, scope)
-                groups = course.run_groups(runs)
+                groups = course.run_groups(group_runs)
                 inner, within = _MaskScope(scope, groups), [group.runs for group in groups]
                 inner.set_masks(body.inputs, course.body_input_masks(groups))
             else:
@@ -187,10 +191,10 @@ class _DependenceWalk:
         return msgspec.structs.replace(node, bodies=tuple(bodies)), everything
 
     def _mark_function_body(
-        self, body: Graph, provided: Sequence[int], runs: Sequence[int]
+        self, body: Graph, provided: Sequence[_Mask], group_runs: Sequence[int]
     ) -> Graph:
         """Return a copy of a function's body, marked for arguments with these bit masks."""
-        masks, similar = _merge_equal_groups(provided, runs)
+        masks, similar = _merge_equal_groups(provided, group_runs)
         key = id(body), masks, similar
         if key not in self._functions:
             fixed = {
@@ -298,10 +302,12 @@ class _LoopIterationMasks(NamedTuple):
             return state
         return self.states[self.back + (self.trips - self.back) % (len(self.states) - self.back)]
 
-    def run_groups(self, runs: Sequence[int]) -> tuple[_RunGroup, ...]:
+    def run_groups(self, outer_group_runs: Sequence[int]) -> tuple[_RunGroup, ...]:
         """Return a loop body's run groups: one for each of `states` and each outer group."""
         times = [self._runs_with_state(at) for at in range(len(self.states))] or [0]
-        return tuple(_RunGroup(outer, n * of) for of in times for outer, n in enumerate(runs))
+        return tuple(
+            _RunGroup(outer, n * of) for of in times for outer, n in enumerate(outer_group_runs)
+        )
 
     def _runs_with_state(self, state_index: int) -> int:
         """Return how often the body runs with that state; 1 if the iterations are unknown."""
@@ -310,7 +316,7 @@ class _LoopIterationMasks(NamedTuple):
         period = len(self.states) - self.back
         return -((state_index - self.trips) // period)
 
-    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[int]:
+    def body_input_masks(self, groups: Sequence[_RunGroup]) -> list[_Mask]:
         """Return the bit masks of a loop body's inputs: one bit for each of these run groups."""
         states = self.states or (self.form.first,)
         enclosing = len(groups) // len(states)
@@ -321,10 +327,10 @@ class _LoopIterationMasks(NamedTuple):
         return [_mask_union(masks) for masks in zip(*shifted, strict=True)]
 
 
-def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[State, State]:
+def _merge_equal_groups(masks: Sequence[_Mask], group_runs: Sequence[int]) -> tuple[State, State]:
     """Return the masks with equal run groups merged, and the relative numbers of their runs."""
     total: dict[tuple[bool, ...], int] = {}
-    for at, count in enumerate(runs):
+    for at, count in enumerate(group_runs):
         column = tuple(bool(mask >> at & 1) for mask in masks)
         total[column] = total.get(column, 0) + count
     columns = sorted(total)
@@ -337,17 +343,20 @@ def _merge_equal_groups(masks: Sequence[int], runs: Sequence[int]) -> tuple[Stat
 
 
 def _with_number_of_constant_runs(
-    node: Node, mask: int, provided: Sequence[int], runs: Sequence[int]
+    node: Node, mask: _Mask, provided: Sequence[_Mask], group_runs: Sequence[int]
 ) -> Node:
     """Return the node with the number of its runs that need no input, and its varying inputs."""
     if not mask:
         return msgspec.structs.replace(node, constant=True)
-    full = (sum(count for at, count in enumerate(runs) if not mask >> at & 1), sum(runs))
+    full = (
+        sum(count for at, count in enumerate(group_runs) if not mask >> at & 1),
+        sum(group_runs),
+    )
     known = None if node.bodies else find_operator_rule(node.op)
     if known is None or known.constant_part is None:
         return msgspec.structs.replace(node, constant_runs=full) if full[0] else node
     inputs: dict[frozenset[int], int] = {}
-    for at, count in enumerate(runs):
+    for at, count in enumerate(group_runs):
         indices = frozenset(index for index, mask in enumerate(provided) if mask >> at & 1)
         if indices:
             inputs[indices] = inputs.get(indices, 0) + count

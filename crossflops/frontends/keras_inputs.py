@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from crossflops.errors import InputError
+from crossflops.frontends.inputs import Arguments
 
 
 def to_keras_call_inputs(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> Arguments:
     """Return (args, kwargs) in the form that a Keras model takes: one list or dict if functional.
 
     The inputs may be given in that form, in order, or by name. Raises InputError where their

@@ -14,8 +14,8 @@ from crossflops.errors import CrossflopsWarning, InputError
 from crossflops.frontends import (
     Source,
     default_model_input,
+    model_and_inputs_of_value,
     require_frontend,
-    unwrap_model_value,
     with_control,
 )
 from crossflops.frontends.inputs import OF_TARGET, ProvidedInputs, input_option_text
@@ -135,7 +135,7 @@ def from_object(model: Any, inputs: Any) -> Source:
 
 def model_source(model: Any, provided: ProvidedInputs) -> Source:
     """Return the Source of a model object with the given inputs, or with its example inputs."""
-    model, example = unwrap_model_value(model, provided.values)
+    model, example = model_and_inputs_of_value(model, provided.values)
     values = provided.values
     if example is not None and isinstance(values, tuple | list | dict) and not values:
         provided = msgspec.structs.replace(provided, values=example)

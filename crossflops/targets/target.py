@@ -33,9 +33,9 @@ from crossflops.frontends import (
     hint_for_unsupported_value,
     library_of_target,
     load_with_retry,
+    model_and_inputs_of_value,
     model_packages_to_install,
     similar_names_hint,
-    unwrap_model_value,
 )
 from crossflops.frontends.named import SIZES, make_library_model
 from crossflops.load import refuse_stand_in
@@ -179,7 +179,7 @@ def _without_usual_input(target: str, flag: str) -> InputError:
 
 def _with_inputs(model: Any, own: Any) -> tuple[Any, Any]:
     """Return the model and its inputs: `own`, or if None the example inputs of its export."""
-    module, example = unwrap_model_value(model, own)
+    module, example = model_and_inputs_of_value(model, own)
     return module, example if own is None else own
 
 

@@ -30,7 +30,7 @@ def catboost_trees(content: Mapping[str, Any], name: str) -> BoostedTrees:
         kinds = [split["split_type"] for row in rows for split in row["splits"] or ()]
         values = sum(len(row["leaf_values"]) for row in rows)
     else:
-        grown = [_tree_of_nodes(row, kinds) for row in content["trees"]]
+        grown = [_tree_and_value_count(row, kinds) for row in content["trees"]]
         trees = tuple(tree for tree, _ in grown)
         values = sum(stored for _, stored in grown)
     is_label = loss in _LABELS or loss.startswith("MultiClass")
@@ -72,7 +72,7 @@ def _feature_of_split(split: Mapping[str, Any]) -> int:
     return int(split.get("float_feature_index", 0))
 
 
-def _tree_of_nodes(root: Mapping[str, Any], kinds: list[str]) -> tuple[Tree, int]:
+def _tree_and_value_count(root: Mapping[str, Any], kinds: list[str]) -> tuple[Tree, int]:
     """Return a tree whose nodes are nested, and its number of values; add the kinds of splits."""
     features: list[int] = []
     left: list[int] = []

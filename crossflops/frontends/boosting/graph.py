@@ -61,7 +61,7 @@ def build_tree_graph(model: Any, rows: TensorSpec, setting: Setting) -> tuple[Gr
             "leave out --train-mode",
         )
     trees = read_boosted_trees(model)
-    nodes, result = _tree_nodes(trees, rows)
+    nodes, result = _tree_nodes_and_result(trees, rows)
     graph = Graph(
         name=trees.name,
         nodes=tuple(nodes),
@@ -93,7 +93,7 @@ def _parameters_of_trees(trees: BoostedTrees) -> list[Parameter]:
     ]
 
 
-def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
+def _tree_nodes_and_result(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], TensorSpec]:
     """Return the nodes of a model, and its result."""
     count, _ = rows.shape or (0, 0)
     scores = TensorSpec("scores", "float32", (count, trees.outputs))
@@ -115,7 +115,7 @@ def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], Tens
                 attrs={},
             )
         )
-        return _with_score_transform(trees, nodes, scores, count)
+        return _with_transform_of_scores(trees, nodes, scores, count)
     if trees.weighted:
         factors = TensorSpec("factors", "float32", (1, len(trees.trees)), "constant")
         leaves = TensorSpec("leaves", "float32", (count, len(trees.trees)))
@@ -149,7 +149,7 @@ def _tree_nodes(trees: BoostedTrees, rows: TensorSpec) -> tuple[list[Node], Tens
     return nodes, scores
 
 
-def _with_score_transform(
+def _with_transform_of_scores(
     trees: BoostedTrees, nodes: list[Node], scores: TensorSpec, count: int
 ) -> tuple[list[Node], TensorSpec]:
     """Return the nodes with the function of the scores, and its result."""

@@ -153,7 +153,7 @@ PROGRAMS = "instructions of XLA are known"
 # From the function to the bytes of its ONNX form.
 
 
-def _attempt_passes(
+def _retry_without_failing_rules(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
     """Return the state after these passes, with rules of jax2onnx that do not fail."""
@@ -251,7 +251,7 @@ def _has_known_output_shapes(node: Node) -> bool:
     )
 
 
-def _settle_jax_conversion(
+def _decide_unknown_sizes(
     state: JaxConversion, run: Callable[[JaxConversion], JaxConversion]
 ) -> JaxConversion:
     """Return the state after these passes; if sizes stay unknown, a run decides them."""
@@ -283,7 +283,7 @@ def _graph_rewrite(
     return lambda state: _with_state_fields(state, graph=change(state.current_graph, state))
 
 
-def _annotate_conversion(graph: Graph, state: JaxConversion) -> Graph:
+def _count_nodes_as_equations(graph: Graph, state: JaxConversion) -> Graph:
     """Return the graph with nodes counted as the JAX operations they were written for."""
     origins = {
         name: number for name, number in state.origins.items() if not is_added_node_key(name)
@@ -364,7 +364,10 @@ _EXPORT: Passes[JaxConversion] = (
     Pass("serialize", _serialize_model, fact_set(LIGHT, OPSETS, OWN, RUNNABLE), fact_set(BYTES)),
 )
 _STAND = Pass(
-    "stand for equations", _graph_rewrite(_annotate_conversion), fact_set(GRAPH), fact_set(MEANT)
+    "stand for equations",
+    _graph_rewrite(_count_nodes_as_equations),
+    fact_set(GRAPH),
+    fact_set(MEANT),
 )
 _LINK: Passes[JaxConversion] = (
     Pass(
@@ -396,14 +399,14 @@ _LINK: Passes[JaxConversion] = (
     ),
     Pass("mark decisions", mark_nodes_decided_by_run, fact_set(OBSERVED), fact_set(DECIDED)),
 )
-_TO_BYTES = PassGroup("with rules that do not fail", _attempt_passes, _EXPORT)
+_TO_BYTES = PassGroup("with rules that do not fail", _retry_without_failing_rules, _EXPORT)
 _READ = Pass("read ONNX", _read_jax_graph, fact_set(BYTES), fact_set(GRAPH))
 PIPELINE = Pipeline(
     room="crossflops.frontends.jax",
     passes=(
         _TO_BYTES,
         _READ,
-        PassGroup("with what a run decides", _settle_jax_conversion, _LINK, fact_set(GRAPH)),
+        PassGroup("with what a run decides", _decide_unknown_sizes, _LINK, fact_set(GRAPH)),
         Pass(
             "identify graph",
             _graph_rewrite(_identify_jax_graph),

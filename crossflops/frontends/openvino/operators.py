@@ -7,7 +7,7 @@ Source: https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.frontends.openvino.reading import LayerPort
 from crossflops.frontends.openvino.recurrent import write_recurrent_cell, write_recurrent_sequence
@@ -20,23 +20,23 @@ _MOST = (1 << 63) - 1  # the end of a slice that has none
 def _single_node_writer(kind: str, operands: int = 1, **attributes: float | int | str) -> Write:
     """Return the writer of an operation that is one node of its first operands."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the node."""
         writer.add_result_node(kind, writer.operand_values()[:operands], **attributes)
 
-    return write
+    return write_nodes
 
 
 def _node_pair_writer(first: str, second: str, operands: int = 1) -> Write:
     """Return the writer of an operation that is one function of another's result."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write both nodes."""
         writer.add_result_node(
             second, [writer.add_node(first, writer.operand_values()[:operands])]
         )
 
-    return write
+    return write_nodes
 
 
 # Products.
@@ -61,7 +61,14 @@ def _window_attributes(writer: IrWriter) -> dict[str, Any]:
     return attributes
 
 
-def _convolution_filters_by_group(writer: IrWriter, is_transposed: bool) -> tuple[str, int] | None:
+class GroupedFilters(NamedTuple):
+    """The filters of a grouped convolution as ONNX has them, and the number of groups."""
+
+    value: str
+    groups: int
+
+
+def _merged_group_filters(writer: IrWriter) -> GroupedFilters | None:
     """Return the filters of a grouped convolution as ONNX has them, and the number of groups.
 
     [G, M/G, C/G, k...] -> [M, C/G, k...], transposed [G, C/G, M/G, k...] -> [C, M/G, k...].
@@ -70,17 +77,17 @@ def _convolution_filters_by_group(writer: IrWriter, is_transposed: bool) -> tupl
     if min(writer.operand_port(1).dims) < 0:
         return None
     shape = writer.add_integer_constant((groups * rows, *rest))
-    return writer.add_node("Reshape", [writer.operand_value(1), shape]), groups
+    return GroupedFilters(writer.add_node("Reshape", [writer.operand_value(1), shape]), groups)
 
 
 def _convolution_writer(has_groups: bool) -> Write:
     """Return the writer of a convolution."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
         weight, groups = writer.operand_value(1), 1
         if has_groups:
-            filters = _convolution_filters_by_group(writer, False)
+            filters = _merged_group_filters(writer)
             if filters is None:
                 writer.add_uncounted_node()
                 return
@@ -89,18 +96,18 @@ def _convolution_writer(has_groups: bool) -> Write:
             "Conv", [writer.operand_value(0), weight], group=groups, **_window_attributes(writer)
         )
 
-    return write
+    return write_nodes
 
 
 def _conv_transpose_writer(has_groups: bool) -> Write:
     """Return the writer of a transposed convolution."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write ConvTranspose of X [N, C, ...] with W [C, M/group, k...]."""
         attributes = _window_attributes(writer)
         weight, groups = writer.operand_value(1), 1
         if has_groups:
-            filters = _convolution_filters_by_group(writer, True)
+            filters = _merged_group_filters(writer)
             if filters is None:
                 writer.add_uncounted_node()
                 return
@@ -118,7 +125,7 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
             "ConvTranspose", [writer.operand_value(0), weight], group=groups, **attributes
         )
 
-    return write
+    return write_nodes
 
 
 def _write_deformable(writer: IrWriter) -> None:
@@ -214,7 +221,7 @@ def _write_average_pool(writer: IrWriter) -> None:
 def _adaptive_pool_writer(kind: str) -> Write:
     """Return the writer of an adaptive pool, which needs sizes that its windows divide."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the pool whose windows are all alike, or name the operation."""
         area, sizes = writer.operand_port(0).dims[2:], writer.constant_integers(1)
         if sizes is None or len(writer.current_layer.outputs) > 1:
@@ -231,20 +238,20 @@ def _adaptive_pool_writer(kind: str) -> Write:
         else:
             writer.add_uncounted_node()
 
-    return write
+    return write_nodes
 
 
 def _axes_reduction_writer(kind: str) -> Write:
     """Return the writer of a reduction along the axes of the second input."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the reduction."""
         # of a vector all axes, for which ONNX needs none: sizes are computed so
         axes = [writer.operand_as_int64(1)] if writer.operand_rank(0) != 1 else []
         keeps = int(writer.flag_attribute("keep_dims"))
         writer.add_result_node(kind, [writer.operand_value(0), *axes], keepdims=keeps)
 
-    return write
+    return write_nodes
 
 
 _RESIZE_MODES = {
@@ -415,13 +422,13 @@ def _write_squared_difference(writer: IrWriter) -> None:
 def _softmax_writer(kind: str) -> Write:
     """Return the writer of a softmax along its axis."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the softmax."""
         writer.add_result_node(
             kind, [writer.operand_value(0)], axis=writer.integer_attribute("axis", 1)
         )
 
-    return write
+    return write_nodes
 
 
 def _write_elu(writer: IrWriter) -> None:
@@ -532,12 +539,12 @@ def _write_transpose(writer: IrWriter) -> None:
 def _axis_insertion_writer(kind: str) -> Write:
     """Return the writer of an operation that adds or removes axes."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the node."""
         axes = [writer.operand_as_int64(1)] if writer.has_operand(1) else []
         writer.add_result_node(kind, [writer.operand_value(0), *axes])
 
-    return write
+    return write_nodes
 
 
 def _write_concat(writer: IrWriter) -> None:
@@ -859,7 +866,7 @@ def _write_cum_sum(writer: IrWriter) -> None:
 def _block_movement_writer(kind: str) -> Write:
     """Return the writer of DepthToSpace or SpaceToDepth of images."""
 
-    def write(writer: IrWriter) -> None:
+    def write_nodes(writer: IrWriter) -> None:
         """Write the node; blocks of other ranks than images are named."""
         if writer.operand_rank(0) != 4:
             writer.add_uncounted_node()
@@ -869,7 +876,7 @@ def _block_movement_writer(kind: str) -> Write:
             attributes["mode"] = "CRD" if writer.text_attribute("mode") == "depth_first" else "DCR"
         writer.add_result_node(kind, [writer.operand_value(0)], **attributes)
 
-    return write
+    return write_nodes
 
 
 def _write_same_shape(writer: IrWriter) -> None:

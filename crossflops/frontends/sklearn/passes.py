@@ -183,7 +183,7 @@ def _read_estimator_graph(state: EstimatorConversion) -> EstimatorConversion:
     return _replace_estimator_fields(state, graph=graph)
 
 
-def _link_nodes_to_estimators(state: EstimatorConversion) -> EstimatorConversion:
+def _count_nodes_as_estimators_compute(state: EstimatorConversion) -> EstimatorConversion:
     """Return the state with nodes that are counted as computations of their estimators."""
     known = {id(estimator): estimator for estimator in state.estimators}
     makers = {node: known.get(maker) for node, maker in state.makers.items()}
@@ -238,7 +238,10 @@ PIPELINE = Pipeline(
         ),
         Pass("read ONNX", _read_estimator_graph, fact_set(BYTES), fact_set(GRAPH)),
         Pass(
-            "stand for estimators", _link_nodes_to_estimators, fact_set(GRAPH), fact_set(COMPUTED)
+            "stand for estimators",
+            _count_nodes_as_estimators_compute,
+            fact_set(GRAPH),
+            fact_set(COMPUTED),
         ),
         Pass("list modules", _list_estimator_modules, fact_set(WRITTEN), fact_set(MODULES)),
         Pass(

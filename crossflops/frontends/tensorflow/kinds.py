@@ -97,7 +97,7 @@ def _is_loaded_saved_model(value: object) -> bool:
     return type(value).__module__.startswith("tensorflow.python.")
 
 
-def split_signature(target: str) -> tuple[Path, str]:
+def split_path_and_signature(target: str) -> tuple[Path, str]:
     """Return a target's path, and the SavedModel signature after its colon ("" if none)."""
     folder, colon, signature = target.rpartition(":")
     if colon and not os.path.exists(target) and _is_saved_model_folder(folder):
@@ -107,7 +107,7 @@ def split_signature(target: str) -> tuple[Path, str]:
 
 def is_tensorflow_file(target: str) -> bool:
     """Return whether a target is a file of Keras or TensorFlow, or a SavedModel folder."""
-    path = split_signature(target)[0]
+    path = split_path_and_signature(target)[0]
     return path.suffix in _FILES or (bool(target) and _is_saved_model_folder(str(path)))
 
 

@@ -243,7 +243,7 @@ def _replace_large_weights(state: TensorFlowConversion) -> TensorFlowConversion:
     return state
 
 
-def _attempt_loop_kinds(
+def _retry_without_failing_loops(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     """Return the state after these passes; loops that tf2onnx cannot convert are left."""
@@ -284,7 +284,7 @@ def _import_definition(
     return _replace_tensorflow_fields(made, imported=None, writing=None)
 
 
-def _write_definition(state: TensorFlowConversion) -> TensorFlowConversion:
+def _write_tf2onnx_graph(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with tf2onnx's graph of ONNX nodes."""
     return _replace_tensorflow_fields(
         state, writing=converter.write_tensorflow_onnx(state.imported, state.whole)
@@ -335,7 +335,7 @@ def _turn_gradient_stops_into_identities(state: TensorFlowConversion) -> TensorF
     )
 
 
-def _replace_own_gradients(state: TensorFlowConversion) -> TensorFlowConversion:
+def _turn_custom_gradients_into_identities(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with custom gradients as Identity nodes, and with their operands."""
     provided = converter.turn_custom_gradients_into_identities(
         state.model.graph, state.result_counts
@@ -358,7 +358,7 @@ def _serialize_tensorflow(state: TensorFlowConversion) -> TensorFlowConversion:
 # From these to the graph.
 
 
-def _settle_run_decisions(
+def _decide_unknown_sizes(
     state: TensorFlowConversion, run: Callable[[TensorFlowConversion], TensorFlowConversion]
 ) -> TensorFlowConversion:
     """Return the state after these passes; if sizes stay unknown, a run decides them."""
@@ -376,7 +376,7 @@ def _read_tensorflow_graph(state: TensorFlowConversion) -> TensorFlowConversion:
     return _replace_tensorflow_fields(state, graph=graph)
 
 
-def _link_calls(state: TensorFlowConversion) -> TensorFlowConversion:
+def _link_nodes_and_calls(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with operations and layers on the nodes, and nodes on the calls."""
     graph, calls = link_operations(
         state.current_graph,
@@ -399,7 +399,7 @@ def _tensorflow_graph_rewrite(
     )
 
 
-def _link_nodes_to_calls(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _count_nodes_as_operations(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with nodes counted as the operations that they were written for."""
     return count_nodes_as_operations(graph, state.trace.calls, state.lowered, state.noted.origins)
 
@@ -409,7 +409,7 @@ def _sever_stopped_gradients(graph: Graph, state: TensorFlowConversion) -> Graph
     return sever_stopped_nodes(graph, state.stopped)
 
 
-def _find_weights(state: TensorFlowConversion) -> TensorFlowConversion:
+def _find_parameter_names(state: TensorFlowConversion) -> TensorFlowConversion:
     """Return the state with the parameter behind each stored tensor of the graph."""
     weights = find_parameter_names(
         state.current_graph, state.traced.function, state.whole.graph, state.layer_table
@@ -444,7 +444,7 @@ def _add_training_step_calls(state: TensorFlowConversion) -> TensorFlowConversio
     )
 
 
-def _name_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
+def _name_inputs_after_arguments(graph: Graph, state: TensorFlowConversion) -> Graph:
     """Return the graph with inputs named after arguments, if the model has no parameters."""
     if any(row.params for row in state.trace.modules):
         return graph
@@ -457,7 +457,7 @@ def _identify_tensorflow_graph(graph: Graph, state: TensorFlowConversion) -> Gra
 
 
 _WRITE: Passes[TensorFlowConversion] = (
-    Pass("write ONNX", _write_definition, fact_set(IMPORTED), fact_set(WRITTEN)),
+    Pass("write ONNX", _write_tf2onnx_graph, fact_set(IMPORTED), fact_set(WRITTEN)),
     Pass(
         "remove own additions", _optimize_aliases_and_loops, fact_set(WRITTEN), fact_set(OPTIMIZED)
     ),
@@ -509,11 +509,18 @@ _EXPORT: Passes[TensorFlowConversion] = (
         fact_set(PAIRS),
     ),
     Pass("empty weights", _replace_large_weights, fact_set(FROZEN), fact_set(LIGHT)),
-    PassGroup("with loops that do not fail", _attempt_loop_kinds, _ATTEMPT, fact_set(FROZEN)),
+    PassGroup(
+        "with loops that do not fail", _retry_without_failing_loops, _ATTEMPT, fact_set(FROZEN)
+    ),
     Pass(
         "make aliases", _turn_gradient_stops_into_identities, fact_set(SHAPES), fact_set(ALIASES)
     ),
-    Pass("hand on results", _replace_own_gradients, fact_set(SHAPES), fact_set(HANDED)),
+    Pass(
+        "hand on results",
+        _turn_custom_gradients_into_identities,
+        fact_set(SHAPES),
+        fact_set(HANDED),
+    ),
     Pass(
         "write out erfc",
         _onnx_graph_rewrite(converter.replace_erfc),
@@ -556,13 +563,13 @@ _EXPORT: Passes[TensorFlowConversion] = (
 _READ = Pass("read ONNX", _read_tensorflow_graph, fact_set(BYTES), fact_set(GRAPH))
 _STAND = Pass(
     "stand for operations",
-    _tensorflow_graph_rewrite(_link_nodes_to_calls),
+    _tensorflow_graph_rewrite(_count_nodes_as_operations),
     fact_set(GRAPH, FORWARD),
     fact_set(MEANT),
 )
 _LINK: Passes[TensorFlowConversion] = (
     _READ,
-    Pass("link operations", _link_calls, fact_set(GRAPH, FORWARD), fact_set(LINKED)),
+    Pass("link operations", _link_nodes_and_calls, fact_set(GRAPH, FORWARD), fact_set(LINKED)),
     _STAND,
     Pass(
         "sever inputs",
@@ -570,7 +577,7 @@ _LINK: Passes[TensorFlowConversion] = (
         fact_set(GRAPH),
         fact_set(SEVERED),
     ),
-    Pass("find weights", _find_weights, fact_set(LINKED), fact_set(FOUND)),
+    Pass("find weights", _find_parameter_names, fact_set(LINKED), fact_set(FOUND)),
     Pass(
         "mark gradients",
         _tensorflow_graph_rewrite(_mark_graph_gradients),
@@ -602,10 +609,10 @@ PIPELINE = Pipeline(
     room="crossflops.frontends.tensorflow",
     passes=(
         *_EXPORT,
-        PassGroup("with what a run decides", _settle_run_decisions, _LINK, fact_set(BYTES)),
+        PassGroup("with what a run decides", _decide_unknown_sizes, _LINK, fact_set(BYTES)),
         Pass(
             "name arguments",
-            _tensorflow_graph_rewrite(_name_arguments),
+            _tensorflow_graph_rewrite(_name_inputs_after_arguments),
             fact_set(DECIDED, MODEL_NAMES, FUNCTIONS),
             fact_set(ARGUMENTS),
         ),

@@ -13,7 +13,7 @@ from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
 from crossflops.frontends.tensorflow.convert.beside import with_tensorflow_results_as_inputs
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
-from crossflops.frontends.tensorflow.convert.gradients import names_with_numbers
+from crossflops.frontends.tensorflow.convert.gradients import make_names_unique
 from crossflops.frontends.tensorflow.convert.operators import computing_operations, operation_calls
 from crossflops.frontends.tensorflow.convert.own_gradients import custom_gradient_uses
 from crossflops.frontends.tensorflow.load.function import (
@@ -200,7 +200,7 @@ def layer_table_of(model: Any, traced_model: TracedFunction, frozen: Any) -> Lay
         [op.name for op in computing_operations(frozen)], _tensorflow_model_name(model)
     )
     stored = function_variables(traced_model.function)
-    names = names_with_numbers(variable.name.partition(":")[0] for variable in stored)
+    names = make_names_unique(variable.name.partition(":")[0] for variable in stored)
     layers.weights = {id(variable): name for name, variable in zip(names, stored, strict=True)}
     own = tuple(
         Parameter(name, tuple(variable.shape), number, variable.dtype.name, variable.trainable)

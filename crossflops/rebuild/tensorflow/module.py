@@ -18,7 +18,7 @@ from crossflops.frontends.onnx.binding import bind, model_inputs
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
 from crossflops.frontends.onnx.types import attributes
 from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
-from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
+from crossflops.frontends.tensorflow.record.layers import KINDS, LayerScope, LayerTable
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Setting, Trace
 from crossflops.load import decode_onnx_model, read_onnx_model
@@ -457,21 +457,21 @@ class NodeLayers(LayerTable):
                 return self._nodes[name]
         return None
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module to which an operation belongs, from its name scope."""
         return self.home(self.node(name) or "")
 
-    def home(self, node: str) -> tuple[str, int]:
+    def home(self, node: str) -> LayerScope:
         """Return (path, id) of the module to which the ONNX node with this name belongs."""
         path = self._paths.get(node, "")
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (path, id) of the module that contains the module at the path `scope`."""
         path = scope.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def kind(self, module: int, name: str) -> str:
+    def layer_kind(self, module: int, name: str) -> str:
         """Return the kind of the layer to which the operation `name` belongs, by its ONNX
         operator; "" if it has none.
         """

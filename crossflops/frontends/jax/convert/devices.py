@@ -132,7 +132,7 @@ def _reshaping_equivalent(eqn: Any) -> EquivalentCode:
     return EquivalentCode(operands_as_results)
 
 
-def lower_shard_map(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> None:
+def lower_shard_map(ctx: Any, eqn: Any, mesh: Mesh, added_equations: dict[int, Any]) -> None:
     """Convert a shard_map: its body itself for one device, a scan over several devices."""
     params = eqn.params
     manual = params.get("newly_manual_axes", params.get("manual_axes"))
@@ -151,9 +151,9 @@ def lower_shard_map(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> N
                 for array, (_, spec) in zip(provided, specs, strict=True)
             ],
             eqn.invars,
-            native,
+            added_equations,
         )
-        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), native)
+        results = _scan_devices(ctx, eqn, body, parts, prod(axes.values()), added_equations)
     out_specs = params["out_specs"]
     merged = _lower_function(
         ctx,
@@ -162,7 +162,7 @@ def lower_shard_map(ctx: Any, eqn: Any, mesh: Mesh, native: dict[int, Any]) -> N
             for array, spec in zip(provided, out_specs, strict=True)
         ],
         results,
-        native,
+        added_equations,
     )
     for outer, inner in zip(eqn.outvars, merged, strict=True):
         ctx.bind_value_for_var(outer, ctx.get_value_for_var(inner))
@@ -196,14 +196,17 @@ def _inline_device_body(
 
 
 def _lower_function(
-    ctx: Any, function: Callable[..., Any], provided: Sequence[Any], native: dict[int, Any]
+    ctx: Any,
+    function: Callable[..., Any],
+    provided: Sequence[Any],
+    added_equations: dict[int, Any],
 ) -> list[Any]:
     """Convert a function in the current graph; return the JAX variables of its results."""
     import jax
 
     shapes = [jax.ShapeDtypeStruct(other.aval.shape, other.aval.dtype) for other in provided]
     closed = jax.make_jaxpr(function)(*shapes)
-    native.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+    added_equations.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for inner, outer in zip(closed.jaxpr.invars, provided, strict=True):
         ctx.bind_value_for_var(inner, ctx.get_value_for_var(outer))
     _control_flow_module().lower_jaxpr_eqns(ctx, closed.jaxpr, source=SHARD_MAP)
@@ -211,7 +214,7 @@ def _lower_function(
 
 
 def _scan_devices(
-    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, native: dict[int, Any]
+    ctx: Any, eqn: Any, body: Any, parts: list[Any], devices: int, added_equations: dict[int, Any]
 ) -> list[Any]:
     """Convert a shard_map to a scan over its devices; return the variables of the results."""
     from jax.core import ShapedArray
@@ -231,7 +234,7 @@ def _scan_devices(
         "unroll": 1,
     }
     loop = eqn.replace(primitive=loops.scan_p, params=params, invars=parts, outvars=results)
-    native[id(loop)] = loop
+    added_equations[id(loop)] = loop
     full = Jaxpr((), parts, results, [loop], debug_info=body.jaxpr.debug_info)
     _control_flow_module().lower_jaxpr_eqns(ctx, full, source=SHARD_MAP)
     return results

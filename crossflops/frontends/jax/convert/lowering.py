@@ -356,7 +356,9 @@ def recording_and_fixing_lowering(recorder: LoweringRecorder, opaque: bool) -> I
     """
     dispatch: Any = importlib.import_module(_DISPATCH)
     lower, rule = dispatch.lower_equation_with_plugin, dispatch.get_registered_lowering_plugin
-    native: dict[int, Any] = {}  # the equations that are in no program but here, by their id
+    added_equations: dict[
+        int, Any
+    ] = {}  # the equations that are in no program but here, by their id
 
     def find_lowering_rule(registry: Any, name: str, **more: Any) -> Any:
         """Return jax2onnx's rule for a primitive, or one that always fails if it has none."""
@@ -366,16 +368,18 @@ def recording_and_fixing_lowering(recorder: LoweringRecorder, opaque: bool) -> I
         """Convert an equation by jax2onnx's rule, by equivalent code, or to a JAX node."""
         if eqn.primitive.name in rewrites.NODES:
             return rewrites.lower_own_primitive(ctx, eqn)
-        with nullcontext() if id(eqn) in native else recorder.recording_equation(eqn, ctx):
+        with (
+            nullcontext() if id(eqn) in added_equations else recorder.recording_equation(eqn, ctx)
+        ):
             if eqn.primitive.name == SHARD_MAP:
-                return lower_shard_map(ctx, eqn, recorder.mesh, native)
+                return lower_shard_map(ctx, eqn, recorder.mesh, added_equations)
             if (kind := _kind_of_unconvertible_equation(eqn)) is not None:
                 return _add_jax_node(ctx, eqn, kind, recorder.is_looped)
             better = _replacement_of_equation(eqn, recorder)
-            if better is None and recorder.to_run and id(eqn) not in native:
+            if better is None and recorder.to_run and id(eqn) not in added_equations:
                 better = special_function_equivalent(eqn)
             if better is not None:
-                return lower_replacement(ctx, eqn, better, native)
+                return lower_replacement(ctx, eqn, better, added_equations)
             last = next(iter(reversed(ctx.builder.nodes)), None)
             try:
                 written = _with_bits_for_all_keys(_with_complex_literals_as_pairs(ctx, eqn))
@@ -395,7 +399,7 @@ def recording_and_fixing_lowering(recorder: LoweringRecorder, opaque: bool) -> I
                     raise
             if instead is not None:
                 try:
-                    return lower_replacement(ctx, eqn, instead, native)
+                    return lower_replacement(ctx, eqn, instead, added_equations)
                 except Exception:
                     _remove_added_nodes(ctx.builder.nodes, last)
                     if not opaque:

@@ -25,7 +25,9 @@ class EquivalentCode(NamedTuple):
     own: bool = False
 
 
-def lower_replacement(ctx: Any, eqn: Any, instead: EquivalentCode, native: dict[int, Any]) -> None:
+def lower_replacement(
+    ctx: Any, eqn: Any, instead: EquivalentCode, added_equations: dict[int, Any]
+) -> None:
     """Convert equivalent JAX code instead of an equation, and bind its results."""
     import jax
     import numpy as np
@@ -36,7 +38,7 @@ def lower_replacement(ctx: Any, eqn: Any, instead: EquivalentCode, native: dict[
     ]
     closed = jax.make_jaxpr(instead.function)(*provided)
     if not instead.own:
-        native.update((id(equation), equation) for equation in closed.jaxpr.eqns)
+        added_equations.update((id(equation), equation) for equation in closed.jaxpr.eqns)
     for variable, value in zip(closed.jaxpr.constvars, closed.consts, strict=True):
         ctx.bind_const_for_var(variable, np.asarray(value))
     for inner, outer in zip(closed.jaxpr.invars, eqn.invars, strict=True):
@@ -451,11 +453,11 @@ def _linear_solve_equivalent(eqn: Any) -> EquivalentCode:
     first = lengths.matvec + lengths.vecmat
     behind = first + lengths.solve + lengths.transpose_solve
 
-    def solution(*provided: Any) -> Any:
+    def solve_system(*provided: Any) -> Any:
         """Return the solution of a linear system by the equation's own solve program."""
         return jaxpr_as_fun(solve)(*provided[first : first + lengths.solve], *provided[behind:])
 
-    return EquivalentCode(solution, own=True)
+    return EquivalentCode(solve_system, own=True)
 
 
 def _reverse_scan_equivalent(eqn: Any) -> EquivalentCode | None:
@@ -483,7 +485,7 @@ def _interior_padding_equivalent(eqn: Any) -> EquivalentCode | None:
     if not any(inner for *_, inner in sides):
         return None
 
-    def pad(x: Any, value: Any) -> Any:
+    def pad_array(x: Any, value: Any) -> Any:
         """Return an array padded at the edges and between its elements."""
         from jax import lax
 
@@ -492,7 +494,7 @@ def _interior_padding_equivalent(eqn: Any) -> EquivalentCode | None:
                 x = _pad_between_elements(x, axis, inner, value)
         return lax.pad(x, value, [(low, high, 0) for low, high, _ in sides])
 
-    return EquivalentCode(pad)
+    return EquivalentCode(pad_array)
 
 
 def _pad_between_elements(x: Any, axis: int, inner: int, value: Any) -> Any:

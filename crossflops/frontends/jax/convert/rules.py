@@ -170,7 +170,7 @@ def _patch_product_rule(method: Any) -> Any:
 def _patch_einsum_labels(method: Any) -> Any:
     """Return a rule for einsum labels in which batch axes occur once in the result."""
 
-    def labels(self: Any, *provided: Any) -> tuple[str, str, str]:
+    def labels_without_repetition(self: Any, *provided: Any) -> tuple[str, str, str]:
         """Return the einsum labels of both operands and the result, batch labels once."""
         (*_, contracted, _, batch, other_batch) = provided
         left, right, result = method(self, *provided)
@@ -181,7 +181,7 @@ def _patch_einsum_labels(method: Any) -> Any:
             result = "".join((*shared, *others))
         return left, right, result
 
-    return labels
+    return labels_without_repetition
 
 
 def _rule_registry() -> dict[str, Any]:

@@ -8,7 +8,7 @@ xla/hlo/ir/hlo_instruction.cc: PostOrderDFS; xla/hlo/ir/hlo_computation.cc: HloC
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,7 +32,18 @@ from crossflops.ir.training import gradients_of, rerun_of
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
 # the module, and facts that rules ask for.
-Owner = Callable[[str], tuple[str | None, int, dict[str, Scalar]]]
+
+
+class NameStackOwner(NamedTuple):
+    """The parent call and the module of an instruction, and facts of the tool, by name stack."""
+
+    parent_key: str | None
+    module: int
+    facts: dict[str, Scalar]
+
+
+OwnerLookup = Callable[[str], NameStackOwner]
+
 # They hold or hand on what others made, and nothing is ever counted for them.
 _SILENT = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all")
 # They apply a function of scalars to elements.
@@ -77,7 +88,7 @@ class ProgramPlace(msgspec.Struct, frozen=True):
 
 
 def xla_program_calls(
-    program: HloProgram, level: Level, setting: str, owner: Owner
+    program: HloProgram, level: Level, setting: str, owner: OwnerLookup
 ) -> tuple[Call, ...]:
     """Return a call for the program, then one for each instruction that runs.
 
@@ -96,7 +107,9 @@ def xla_program_calls(
 class _ProgramWalk:
     """A walk over one program, with what all of its calls share."""
 
-    def __init__(self, program: HloProgram, level: Level, setting: str, owner: Owner) -> None:
+    def __init__(
+        self, program: HloProgram, level: Level, setting: str, owner: OwnerLookup
+    ) -> None:
         """Take an HLO program, the level and setting of its calls, and a lookup of modules."""
         self._program = program
         self._level = level
@@ -254,7 +267,7 @@ _BACKWARD = "transpose(jvp("
 
 def name_stack_owner(
     rows: tuple[Module, ...], trace: tuple[Call, ...], is_step: bool = False
-) -> Owner:
+) -> OwnerLookup:
     """Return a function that gives the parent call, module and facts of a name stack.
 
     A backward pass is that of a step: a gradient in a model's own code is work of the model.
@@ -266,8 +279,8 @@ def name_stack_owner(
             keys.setdefault(call.module, call.key)
     kinds = {path: _layer_kind(path, rows, ids) for path in ids}
 
-    def find_owner(names: str) -> tuple[str | None, int, dict[str, Scalar]]:
-        """Return (key of the parent call, module id, facts by name) of a name stack."""
+    def find_owner(names: str) -> NameStackOwner:
+        """Return the parent call, the module and the facts of a name stack."""
         path = innermost_module_path(names) or ""
         module = ids.get(path, 0)
         facts: dict[str, Scalar] = {
@@ -275,7 +288,7 @@ def name_stack_owner(
             "function": _innermost_function_kind(names),
             "backward": is_step and _BACKWARD in names,
         }
-        return keys.get(module, keys.get(0)), module, facts
+        return NameStackOwner(keys.get(module, keys.get(0)), module, facts)
 
     return find_owner
 
@@ -431,7 +444,10 @@ def _match_in_order(
     contractions: Sequence[Call], forward: Sequence[Call]
 ) -> Iterator[tuple[Call, Call]]:
     """Yield (contraction, forward one) pairs equal in module and size, in their order."""
-    first, second = map(_contraction_key, contractions), map(_contraction_key, forward)
+    first, second = (
+        map(_module_and_result_size, contractions),
+        map(_module_and_result_size, forward),
+    )
     matcher = SequenceMatcher(None, [*first], [*second], autojunk=False)
     for block in matcher.get_matching_blocks():
         for number in range(block.size):
@@ -458,7 +474,7 @@ def _program_position(call: Call) -> tuple[int, ...]:
     return tuple(index) if isinstance(index, list) else ()
 
 
-def _contraction_key(call: Call) -> tuple[int, int]:
+def _module_and_result_size(call: Call) -> tuple[int, int]:
     """Return (module id, number of elements of the result) of a contraction."""
     shape = call.outputs[0].shape if call.outputs else None
     return call.module, call.outputs[0].numel if shape is not None else 0

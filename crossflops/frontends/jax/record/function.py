@@ -186,7 +186,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
 
     definition, stored = nnx.split(model)
 
-    def call(state: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_module(state: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the module's result with these weights, in train or inference mode."""
         own = nnx.merge(definition, _to_jax_arrays(state), copy=True)
         if training:
@@ -196,7 +196,7 @@ def _nnx_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], An
         with entering_module_scopes(mark_module_paths(own)):
             return own(*args, **kwargs)
 
-    return call, stored
+    return call_module, stored
 
 
 def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any], Any]:
@@ -211,11 +211,11 @@ def _equinox_module_call(model: Any, training: bool) -> tuple[Callable[..., Any]
         equinox.nn.inference_mode(model, value=not training), equinox.is_array
     )
 
-    def call(weights: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_module(weights: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the module's result with these weights."""
         return equinox.combine(_to_jax_arrays(weights), fixed)(*args, **kwargs)
 
-    return call, stored
+    return call_module, stored
 
 
 def _linen_module_call(
@@ -262,7 +262,7 @@ def _keras_model_call(
     for variable in model.non_trainable_variables:
         stored[FROZEN if id(variable) in weights else "state"][variable.path] = variable.value
 
-    def call(provided: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_keras_model(provided: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the result of a Keras model with these variables."""
         arrays = _to_jax_arrays(provided)
         fixed = {**arrays[FROZEN], **arrays["state"]}
@@ -273,7 +273,7 @@ def _keras_model_call(
         inputs, named = to_keras_call_inputs(model, args, kwargs)
         return model.stateless_call(*variables, *inputs, **mode, **named)[0]
 
-    return call, stored
+    return call_keras_model, stored
 
 
 def _build_keras_model(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

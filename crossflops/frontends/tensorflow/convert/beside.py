@@ -140,11 +140,12 @@ def _fetch_values(frozen: Any, tensors: list[Any], provided: Mapping[str, Any]) 
     }
     values = frozen.prune(list(frozen.inputs), list(tensors))(**arguments)
     return {
-        tensor.name: _tensor_array(value) for tensor, value in zip(tensors, values, strict=True)
+        tensor.name: _to_fixed_length_array(value)
+        for tensor, value in zip(tensors, values, strict=True)
     }
 
 
-def _tensor_array(tensor: Any) -> Any:
+def _to_fixed_length_array(tensor: Any) -> Any:
     """Return a tensor as a NumPy array; texts have a fixed length in it."""
     values = np.asarray(tensor.numpy())
     texts = values.dtype == object

@@ -27,7 +27,7 @@ _WITHIN = (
 )
 
 
-def names_with_numbers(names: Iterable[str]) -> list[str]:
+def make_names_unique(names: Iterable[str]) -> list[str]:
     """Return names made unique by numbers: "Variable", "Variable_2"."""
     times: Counter[str] = Counter()
     different = []

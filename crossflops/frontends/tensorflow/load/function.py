@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from crossflops.errors import InputError, NormalizeError
 from crossflops.frontends.frontend import require_packages
+from crossflops.frontends.inputs import Arguments
 
 # A function of tensors, and the positional and keyword inputs to trace it with.
 CallToTrace: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -91,7 +92,7 @@ def is_rebuilt(model: Any) -> bool:
 
 def function_arguments(
     model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> Arguments:
     """Return (args, kwargs) of the function that is traced for the model. Raises InputError."""
     return call_to_trace(model, args, dict(kwargs), training)[1:]
 
@@ -149,9 +150,7 @@ def keras_input_structure(model: Any) -> Any:
     return getattr(within, "_inputs_struct", None)
 
 
-def _unpack_inputs(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _unpack_inputs(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
     """Return (args, kwargs) with a single list or dict of inputs unpacked."""
     if len(args) == 1 and not kwargs and isinstance(args[0], dict):
         return (), args[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from crossflops.errors import TargetError
 from crossflops.frontends.frontend import require_packages
-from crossflops.frontends.tensorflow.kinds import split_signature
+from crossflops.frontends.tensorflow.kinds import split_path_and_signature
 from crossflops.frontends.tensorflow.load.function import CHOSEN, require_tensorflow
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load import refuse_stand_in
@@ -30,7 +30,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
     A `.keras` file may hold Python lambdas as bytes, which run only if pickles are allowed. Raises
     TargetError, MissingExtraError.
     """
-    path, signature = split_signature(target)
+    path, signature = split_path_and_signature(target)
     if not path.exists():
         raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
     if path.is_file():

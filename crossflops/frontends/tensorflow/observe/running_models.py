@@ -15,7 +15,7 @@ def prepare_tensorflow_run(source: Source, threads: int, setting: Setting) -> Ru
         source.model, source.args, source.kwargs, setting.training
     ).function
     explicit = function.inputs[: len(function.inputs) - len(function.captured_inputs)]
-    tensors = [_sample_tensor(tf, spec) for spec in explicit]
+    tensors = [_random_tensor(tf, spec) for spec in explicit]
 
     def run_once() -> None:
         """Run the model once, and wait for its results."""
@@ -35,7 +35,7 @@ def prepare_tensorflow_run(source: Source, threads: int, setting: Setting) -> Ru
     return RunnableModel(run_once, f"tensorflow {tf.__version__}", "cpu", config, write_profile)
 
 
-def _sample_tensor(tf: Any, spec: Any) -> Any:
+def _random_tensor(tf: Any, spec: Any) -> Any:
     """Return a tensor with this spec: normally distributed floats, or zeros of other dtypes."""
     if spec.dtype.is_floating:
         return tf.random.stateless_normal(spec.shape, (0, 0), dtype=spec.dtype)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crossflops.frontends.converted import plain_layer_settings
 from crossflops.frontends.onnx.modules import build_module_table, place_from_name
@@ -90,6 +90,13 @@ KINDS = {
 }
 
 
+class LayerScope(NamedTuple):
+    """The name scope of a layer ("" of the model) and the id of its module."""
+
+    scope: str
+    module: int
+
+
 class LayerTable:
     """The modules of a model (`rows`), and which module each operation belongs to."""
 
@@ -104,11 +111,11 @@ class LayerTable:
         names = (base.rpartition(".")[2] for base in self.rows[module].bases)
         return next((KINDS[name] for name in names if name in KINDS), "")
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (name scope, module id) of the layer that an operation is in."""
         raise NotImplementedError
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (name scope, module id) of the layer around a layer's name scope."""
         raise NotImplementedError
 
@@ -130,12 +137,12 @@ class KerasLayers(LayerTable):
             if id(layer) in self._ids
         }
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (name scope, module id) of the innermost layer around an operation."""
         scope = innermost_scope(name, self._scopes)
-        return ("", 0) if scope is None else (scope, self._scopes[scope])
+        return LayerScope("", 0) if scope is None else LayerScope(scope, self._scopes[scope])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (name scope, module id) of the layer around a layer's name scope."""
         return self.operation_scope(scope)
 
@@ -211,17 +218,17 @@ class NamedLayers(LayerTable):
         self.rows = build_module_table(indices, root)
         self._ids = {row.path: row.id for row in self.rows}
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module of an operation, taken from its name."""
         path = place_from_name(name).path
         while path not in self._ids:
             path = path.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (path, id) of the module around the module with the path `scope`."""
         path = scope.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
 
 def function_variables(function: Any) -> list[Any]:
