@@ -83,7 +83,7 @@ class TensorFlow(ShapeTracedFrontend):
         """Return the default inputs that a model itself declares, or None if it declares none."""
         if not {"keras", "tensorflow"} & sys.modules.keys():
             return None
-        from crossflops.frontends.tensorflow.load.usual import default_keras_input
+        from crossflops.frontends.tensorflow.load.default_inputs import default_keras_input
 
         return default_keras_input(model)
 

@@ -30,7 +30,6 @@ from crossflops.frontends.passes import (
     take_snapshot,
 )
 from crossflops.frontends.tensorflow.convert import converter
-from crossflops.frontends.tensorflow.convert.beside import create_lookup_tables
 from crossflops.frontends.tensorflow.convert.branches import (
     copy_shared_functions,
     replace_cases_by_ifs,
@@ -54,6 +53,7 @@ from crossflops.frontends.tensorflow.convert.own_gradients import (
     OwnGradient,
     result_count_by_gradient,
 )
+from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import create_lookup_tables
 from crossflops.frontends.tensorflow.observe.training_step import freeze_training_step
 from crossflops.frontends.tensorflow.record.freezing import calls_functions, freeze_variables
 from crossflops.frontends.tensorflow.record.layers import LayerTable

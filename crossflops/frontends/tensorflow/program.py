@@ -11,11 +11,13 @@ import numpy as np
 from crossflops.frontends.converted import graph_parameter_fields, require_weights_fit_in_file
 from crossflops.frontends.decided import Runnable
 from crossflops.frontends.frontend import Run, Source
-from crossflops.frontends.tensorflow.convert.beside import with_tensorflow_results_as_inputs
 from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.convert.gradients import make_names_unique
 from crossflops.frontends.tensorflow.convert.operators import computing_operations, operation_calls
 from crossflops.frontends.tensorflow.convert.own_gradients import custom_gradient_uses
+from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
+    with_tensorflow_results_as_inputs,
+)
 from crossflops.frontends.tensorflow.load.function import (
     function_arguments,
     is_rebuilt,

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from crossflops.errors import NormalizeError, error_words
 from crossflops.frontends.converted import has_known_cost
-from crossflops.frontends.tensorflow.convert.beside import input_tensors_without_tables
 from crossflops.frontends.tensorflow.convert.branches import giving_function_inputs_shapes
 from crossflops.frontends.tensorflow.convert.lost_attributes import with_checks_of_lost_attributes
+from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
+    input_tensors_without_tables,
+)
 from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
