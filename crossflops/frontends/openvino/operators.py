@@ -68,7 +68,7 @@ class GroupedFilters(NamedTuple):
     groups: int
 
 
-def _merged_group_filters(writer: IrWriter) -> GroupedFilters | None:
+def _merge_group_filters(writer: IrWriter) -> GroupedFilters | None:
     """Return the filters of a grouped convolution as ONNX has them, and the number of groups.
 
     [G, M/G, C/G, k...] -> [M, C/G, k...], transposed [G, C/G, M/G, k...] -> [C, M/G, k...].
@@ -87,7 +87,7 @@ def _convolution_writer(has_groups: bool) -> Write:
         """Write Conv of X [N, C, ...] with W [M, C/group, k...]."""
         weight, groups = writer.operand_value(1), 1
         if has_groups:
-            filters = _merged_group_filters(writer)
+            filters = _merge_group_filters(writer)
             if filters is None:
                 writer.add_uncounted_node()
                 return
@@ -107,7 +107,7 @@ def _conv_transpose_writer(has_groups: bool) -> Write:
         attributes = _window_attributes(writer)
         weight, groups = writer.operand_value(1), 1
         if has_groups:
-            filters = _merged_group_filters(writer)
+            filters = _merge_group_filters(writer)
             if filters is None:
                 writer.add_uncounted_node()
                 return
