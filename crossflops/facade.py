@@ -49,10 +49,10 @@ class ShownResult:
         Raises:
             UnknownNameError: The suffix names no format.
         """
-        from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
+        from crossflops.render.formats import content_file_bytes, file_suffixes, format_suffix
 
         file = Path(path)
-        if suffix(file) not in file_suffixes():
+        if format_suffix(file) not in file_suffixes():
             raise UnknownNameError(
                 f"{file} does not end in the suffix of a known format",
                 f"end the file name with one of {', '.join(file_suffixes())}",

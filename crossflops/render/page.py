@@ -49,18 +49,18 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     head: str = ""
-    right: bool = False
+    right_aligned_columns: bool = False
     flows: bool = False
     spare: int = 0
     detail: bool = False
 
 
-def text_columns(*heads: str) -> tuple[Column, ...]:
+def left_aligned_columns(*heads: str) -> tuple[Column, ...]:
     """Return left-aligned columns with these heads; they never wrap and are always shown."""
     return tuple(Column(head=head) for head in heads)
 
 
-def right(*heads: str) -> tuple[Column, ...]:
+def right_aligned_columns(*heads: str) -> tuple[Column, ...]:
     """Return right-aligned columns with these heads; they are always shown."""
     return tuple(Column(head=head, right=True) for head in heads)
 

@@ -341,7 +341,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     """Write a page to the file `target` in the format of its suffix, or to stdout as text if it is
     None.
     """
-    from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
+    from crossflops.render.formats import content_file_bytes, file_suffixes, format_suffix
     from crossflops.render.terminal import terminal_page_text
 
     if target is None:
@@ -350,7 +350,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     path = Path(target)
     text = (
         content_file_bytes(content, path)
-        if suffix(path) in file_suffixes()
+        if format_suffix(path) in file_suffixes()
         else f"{terminal_page_text(content)}\n".encode()
     )
     write_file(path, text, "give another output_file")

@@ -15,7 +15,7 @@ from crossflops.render.figures.canvas import (
     Ink,
     Shape,
     Words,
-    round_numbers,
+    round_axis_ticks,
 )
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 760.0, 62.0, 16.0, 30.0  # px
@@ -57,9 +57,9 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     across = _BatchAxis(rows[0].batch, rows[-1].batch)
     top = _TOP + _UPPER + _BETWEEN
     shapes = [
-        *_unfit(across, unfit, top + _LOWER),
-        *_rates(across, ran, chosen),
-        *_latencies(across, ran, top),
+        *_unfit_batch_shapes(across, unfit, top + _LOWER),
+        *_rate_curve_shapes(across, ran, chosen),
+        *_latency_curve_shapes(across, ran, top),
         *_batch_axis_labels(across, sorted({row.batch for row in rows}), top + _LOWER),
     ]
     fastest = max(ran, key=lambda row: row.examples_per_second)
@@ -68,7 +68,7 @@ def batch_curve_figure(curve: Sequence[Measurement | Unfit], chosen: int | None 
     return Canvas(width=_WIDTH, height=height, label=label, shapes=tuple(shapes))
 
 
-def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
+def _unfit_batch_shapes(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shape]:
     """Return a dashed line and the reason for each batch size that did not run."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
@@ -81,7 +81,9 @@ def _unfit(across: _BatchAxis, unfit: Sequence[Unfit], foot: float) -> list[Shap
     return shapes
 
 
-def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -> list[Shape]:
+def _rate_curve_shapes(
+    across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None
+) -> list[Shape]:
     """Return the curve of examples per second over batch sizes, with the best points marked."""
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
@@ -91,10 +93,10 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
         return _TOP + _UPPER * (1 - rate / most)
 
     shapes: list[Shape] = [Words(x=0, y=_TOP - 12, text="examples/s", ink="soft", size=11)]
-    for value in round_numbers(0, most):
+    for value in round_axis_ticks(0, most):
         shapes += _batch_grid_shapes(y(value), f"{value:g}")
     points = [(across.x(row.batch), y(row.examples_per_second)) for row in ran]
-    shapes += _curve(points, "c0", 2.0)
+    shapes += _connected_lines(points, "c0", 2.0)
     shapes += [
         Dot(x=x, y=height, radius=4, ink="c0", hollow=not row.settled,
             tip=f"{row.batch}: {row.examples_per_second:.4g}/s")
@@ -121,7 +123,9 @@ def _rates(across: _BatchAxis, ran: Sequence[Measurement], chosen: int | None) -
     return shapes
 
 
-def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> list[Shape]:
+def _latency_curve_shapes(
+    across: _BatchAxis, ran: Sequence[Measurement], top: float
+) -> list[Shape]:
     """Return the curves of the latency percentiles in milliseconds, on a logarithmic y axis."""
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
@@ -136,7 +140,7 @@ def _latencies(across: _BatchAxis, ran: Sequence[Measurement], top: float) -> li
             shapes += _batch_grid_shapes(y(value), f"{value:g}")
     for number, (name, ink, dashed) in enumerate(_PERCENTILES):
         points = [(across.x(row.batch), y(1e3 * getattr(row, name))) for row in ran]
-        shapes += _curve(points, ink, 1.5, dashed)
+        shapes += _connected_lines(points, ink, 1.5, dashed)
         if len(points) == 1:  # a line of one point is not seen
             (x, height) = points[0]
             shapes.append(DrawnLine(x1=x - 7, y1=height, x2=x + 7, y2=height, ink=ink, width=2))
@@ -156,7 +160,7 @@ def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
     ]
 
 
-def _curve(
+def _connected_lines(
     points: Sequence[tuple[float, float]], ink: Ink, width: float, dashed: bool = False
 ) -> list[Shape]:
     """Return straight lines that connect the points in their order."""

@@ -17,8 +17,8 @@ from crossflops.render.page import (
     Table,
     Text,
     Tone,
-    right,
-    text_columns,
+    left_aligned_columns,
+    right_aligned_columns,
 )
 from crossflops.render.pages.comparison import comparison, failure_blocks
 from crossflops.render.pages.places import TOP, cause_title, path_with_stars, pattern
@@ -173,7 +173,7 @@ def _shift_amounts(shift: Shift) -> tuple[str, str, str]:
 def _all_shifts_table(rows: list[LayerPair], names: tuple[str, str]) -> Table:
     """Build the table of all pairs of layers and their changes, one row for each change."""
     columns = (
-        *text_columns(names[0], "what", names[1], "what", "why"),
+        *left_aligned_columns(names[0], "what", names[1], "what", "why"),
         *(Column(head=head, right=True) for head in ("MACs", "FLOPs", "parameters")),
     )
     lines = tuple(
@@ -319,7 +319,7 @@ def _contrast_tool_blocks(contrasts: tuple[Contrast, ...], names: Names) -> list
         Column(head="tool"),
         Column(head=names[0], right=True, spare=1),
         Column(head=names[1], right=True, spare=1),
-        *right("difference", "a different model", "a different count"),
+        *right_aligned_columns("difference", "a different model", "a different count"),
     )
     rows = tuple(
         Row.from_cells(

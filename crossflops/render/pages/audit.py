@@ -1,6 +1,16 @@
 """Build the page of an audited table: conventions of columns, contradictions, open rows."""
 
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    right_aligned_columns,
+)
 from crossflops.report.audit import Audit, AuditRow
 from crossflops.report.quantity import count_with_noun, exact_amount, percent_share
 
@@ -51,7 +61,11 @@ def _convention_table(audit: Audit) -> Table:
         for column, conventions in audit.conventions.items()
         for index, (name, number) in enumerate(list(conventions.items())[:_CONVENTIONS])
     ]
-    columns = (Column(head="column"), Column(head="convention"), *right("figures", "share"))
+    columns = (
+        Column(head="column"),
+        Column(head="convention"),
+        *right_aligned_columns("figures", "share"),
+    )
     return Table(columns=columns, rows=tuple(rows))
 
 

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 import msgspec
 
 from crossflops.ir.measurement import Measurement, Unfit
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    right_aligned_columns,
+)
 from crossflops.report.bench import Bench, BenchStep, KernelProfile, KernelRow
 from crossflops.report.quantity import (
     command_line_shape,
@@ -73,10 +83,10 @@ def _curve(content: Bench) -> Table:
     peak = [Column(head="of peak", right=True)] if content.peak is not None else []
     tails = [Column(head=head, right=True, spare=2) for head in ("p90", "p99")]
     columns = (
-        *right("batch", "p50"),
+        *right_aligned_columns("batch", "p50"),
         *tails,
         Column(head="runs", right=True, spare=3),
-        *right("examples/s", "rate"),
+        *right_aligned_columns("examples/s", "rate"),
         *peak,
         Column(head="", flows=True),
     )
@@ -138,7 +148,7 @@ def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
     ]
     rest = duration(step.rest_seconds), percent_share(step.rest_seconds, full)
     rows.append(Row.from_cells("the rest", "-", "-", *rest, "-", "-"))
-    heads = right("MACs", "FLOPs", "time", "share", "rate", "of peak")
+    heads = right_aligned_columns("MACs", "FLOPs", "time", "share", "rate", "of peak")
     table = Table(columns=(Column(head="phase"), *heads), rows=tuple(rows))
     heading = f"One training step: {duration(full)}, {step.optimizer or 'no optimizer'}"
     blocks: list[Block] = [Heading(heading), table]
@@ -209,7 +219,10 @@ def _operator_time_table(profile: KernelProfile) -> Table:
     shown = [op for op in order if _kernel_seconds(sums[op]) >= _MUTE * profile.run_seconds]
     rest = [row for op in order if op not in shown for row in sums[op]]
     lines = [(op, sums[op]) for op in shown] + ([("all others", rest)] if rest else [])
-    columns = (Column(head="operator"), *right("kernels", "time", "share", "MACs", "rate"))
+    columns = (
+        Column(head="operator"),
+        *right_aligned_columns("kernels", "time", "share", "MACs", "rate"),
+    )
     return Table(columns=columns, rows=tuple(_op_row(*line, profile) for line in lines))
 
 

@@ -1,6 +1,6 @@
 """Build the page of budgets: a line for each rule, and the modules that grew if it fails."""
 
-from crossflops.render.page import Block, Column, Page, Row, Table, Text, right
+from crossflops.render.page import Block, Column, Page, Row, Table, Text, right_aligned_columns
 from crossflops.report.budgets import Check, Checks
 from crossflops.report.quantity import amount_with_sign, count_with_noun, exact_amount
 from crossflops.report.recorded import LATENCY
@@ -26,7 +26,7 @@ def budgets_page(content: Checks) -> Page:
     columns = (
         Column(head="model", flows=True),
         Column(head="rule"),
-        *right("value", "limit", "against the baseline"),
+        *right_aligned_columns("value", "limit", "against the baseline"),
         Column(head="verdict"),
     )
     blocks: list[Block] = [Table(columns=columns, rows=tuple(map(_budget_check_row, ordered)))]

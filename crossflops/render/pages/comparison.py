@@ -25,7 +25,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Tone,
-    right,
+    right_aligned_columns,
 )
 from crossflops.render.pages.places import (
     TOP,
@@ -327,7 +327,7 @@ def _overview(report: Report, answers: tuple[Profile, ...], unit: Unit) -> Table
             Column(head="prints", spare=2),
             Column(head="total", right=True),
             Column(head="as MACs" if unit == "macs" else "2 x MACs", right=True, spare=1),
-            *right("vs native", "explained"),
+            *right_aligned_columns("vs native", "explained"),
         ),
         rows=tuple(_overview_row(report, profile, unit) for profile in answers),
     )

@@ -1,6 +1,15 @@
 """Build the page of `check-formula`: which formulas agree with their references, which not."""
 
-from crossflops.render.page import Column, Page, Row, Table, Text, Title, Tone, right
+from crossflops.render.page import (
+    Column,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    Tone,
+    right_aligned_columns,
+)
 from crossflops.report.formula_checks import FormulaCheck, FormulaChecks
 from crossflops.report.quantity import count_with_noun
 
@@ -11,7 +20,11 @@ def formula_checks_page(content: FormulaChecks) -> Page:
         Row.from_cells(check.formula, str(check.cases), _verdict(check), tone=_tone(check))
         for check in content.checks
     )
-    columns = (Column(head="formula", flows=True), *right("cases"), Column(head="verdict"))
+    columns = (
+        Column(head="formula", flows=True),
+        *right_aligned_columns("cases"),
+        Column(head="verdict"),
+    )
     problems = [
         Text(f"{check.formula}: {problem}", " ", "bad")
         for check in content.checks

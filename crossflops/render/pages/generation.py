@@ -2,7 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Row,
+    Table,
+    Text,
+    Title,
+    right_aligned_columns,
+)
 from crossflops.report.efficiency import EfficiencyReport, PhaseEfficiency
 from crossflops.report.quantity import (
     count_with_noun,
@@ -100,7 +109,9 @@ def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
             _line("MBU", rows, lambda row: percent(row.mbu)),
         ]
     names = [row.phase for row in rows]
-    return Table(columns=(Column(head=""), *right(*names)), rows=tuple(lines), stub=1)
+    return Table(
+        columns=(Column(head=""), *right_aligned_columns(*names)), rows=tuple(lines), stub=1
+    )
 
 
 def _line(

@@ -3,7 +3,7 @@
 from decimal import Context, Decimal
 
 from crossflops.ir.profile import Amount
-from crossflops.render.page import Column, Page, Row, Table, Text, right
+from crossflops.render.page import Column, Page, Row, Table, Text, right_aligned_columns
 from crossflops.report.papers import PaperTable
 from crossflops.report.quantity import count_with_noun
 
@@ -44,8 +44,8 @@ def paper_page(table: PaperTable) -> Page:
         )
         for (target, *counts), time in zip(rows, times, strict=True)
     )
-    timed = right("latency (ms)") if table.latency else ()
-    columns_shown = (Column(head="model"), *right(*titles), *timed)
+    timed = right_aligned_columns("latency (ms)") if table.latency else ()
+    columns_shown = (Column(head="model"), *right_aligned_columns(*titles), *timed)
     block = Table(columns=columns_shown, rows=tuple(shown), stub=1)
     return Page((block, *(Text(sentence) for sentence in footnotes(table))))
 

@@ -10,7 +10,16 @@ import msgspec
 from crossflops.causes import cause
 from crossflops.errors import UnknownNameError
 from crossflops.ir.reconciliation import Explanation, PathRow, Reconciliation
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, Tone, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Row,
+    Table,
+    Text,
+    Tone,
+    right_aligned_columns,
+)
 from crossflops.report.quantity import (
     amount_with_sign,
     count_with_noun,
@@ -91,7 +100,7 @@ def disagreement(report: Report, top: int = TOP) -> list[Block]:
     table = Table(
         columns=(
             Column(head="module", flows=True),
-            *right("times", "native"),
+            *right_aligned_columns("times", "native"),
             *(Column(head=head, right=True) for head in heads),
         ),
         rows=rows,

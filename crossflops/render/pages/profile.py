@@ -5,7 +5,17 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UnsetType
 
-from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title, right
+from crossflops.render.page import (
+    Block,
+    Column,
+    Heading,
+    Page,
+    Row,
+    Table,
+    Text,
+    Title,
+    right_aligned_columns,
+)
 from crossflops.report.profile import (
     BesideProfile,
     ClassesAtDepth,
@@ -105,7 +115,7 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
     )
     for word, value in _profile_figures(content):
         rows.append(Row.from_cells(word, "", "", value, "", ""))
-    heads = right("MACs", "FLOPs", "time", "rate", "of peak")
+    heads = right_aligned_columns("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
 
@@ -190,7 +200,9 @@ def _ranks(ranks: Ranks) -> list[Block]:
             "-" if slower is None else f"{slower:.2f} x",
         )
         rows.append(Row(cells, "bad" if slower is not None and slower > _STRAGGLES else ""))
-    heads = right("samples", "MACs", "forward", "backward", "iteration", "of the fastest")
+    heads = right_aligned_columns(
+        "samples", "MACs", "forward", "backward", "iteration", "of the fastest"
+    )
     table = Table(columns=(Column(head="rank", right=True), *heads), rows=tuple(rows))
     blocks: list[Block] = [Heading("Processes"), table]
     if ranks.sharing > 1:
@@ -230,7 +242,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
             "-" if value is None else short_amount(value, "FLOP/s") for value in (rate, native)
         )
         lines.append(Row.from_cells(word, *cells, *rates))
-    heads = right("MACs", "FLOPs", "time", "its rate", "native rate")
+    heads = right_aligned_columns("MACs", "FLOPs", "time", "its rate", "native rate")
     if isinstance(row.printed, UnsetType):
         name = f"{row.tool}@{row.edition}"
         title = f"By the convention {name}: {short_amount(row.macs, 'MACs')}"
@@ -316,11 +328,11 @@ def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) 
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
         Column(head="params", right=True, spare=2),
-        *right("MACs", "share"),
+        *right_aligned_columns("MACs", "share"),
         Column(head="bytes", right=True, spare=3),
-        *right("forward", "share", "backward"),
+        *right_aligned_columns("forward", "share", "backward"),
         Column(head="share", right=True, spare=1),
-        *right("rate"),
+        *right_aligned_columns("rate"),
         Column(head="of peak", right=True, spare=1),
     )
     return Table(columns=columns, rows=tuple(_profile_module_row(content, row) for row in rows))

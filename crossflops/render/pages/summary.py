@@ -25,8 +25,8 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right,
-    text_columns,
+    left_aligned_columns,
+    right_aligned_columns,
 )
 from crossflops.report.quantity import (
     amount_with_sign,
@@ -263,7 +263,7 @@ def module_and_node_figures(
 
 def nodes_without_cost(report: Report) -> list[Block]:
     """Return a table of the nodes without a count, with the reasons; [] if there are none."""
-    columns = (*text_columns("node", "operator"), Column(head="reason", flows=True))
+    columns = (*left_aligned_columns("node", "operator"), Column(head="reason", flows=True))
     rows = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in report.uncounted]
     return [
         *_first_table_rows("Not counted (unknown, not zero)", columns, rows, "node"),
@@ -307,7 +307,7 @@ def custom_operator_blocks(report: Report) -> list[Block]:
     ]
     columns = (
         Column(head="operator"),
-        *right("calls", "MACs", "FLOPs"),
+        *right_aligned_columns("calls", "MACs", "FLOPs"),
         Column(head="counted by", flows=True),
     )
     return [
@@ -351,7 +351,7 @@ def training_step_blocks(report: Report) -> list[Block]:
         for name, part in _PARTS
     ]
     total = Row.from_cells("a training step", exact_amount(step.macs), exact_amount(step.flops))
-    columns = (Column(head="part"), *right("MACs", "FLOPs"))
+    columns = (Column(head="part"), *right_aligned_columns("MACs", "FLOPs"))
     by_tokens = (
         [Row.from_cells("6 N D", exact_amount(step.six_n_d_macs))] if step.six_n_d_macs else []
     )
@@ -366,14 +366,14 @@ def training_step_blocks(report: Report) -> list[Block]:
         Row.from_cells("a training step", exact_amount(step.macs)),
     ]
     unknown = [Row.from_cells(row.node, row.op, row.reason, tone="warn") for row in step.uncounted]
-    reasons = (*text_columns("node", "operator"), Column(head="reason", flows=True))
+    reasons = (*left_aligned_columns("node", "operator"), Column(head="reason", flows=True))
     return [
         Heading("Training step, without the optimizer"),
         Figure("step", step),
         Table(columns=columns, rows=(*parts, total)),
         *_optimizer_step_blocks(step),
         Heading("The rule of thumb"),
-        Table(columns=(Column(head="cause"), *right("MACs")), rows=tuple(thumb)),
+        Table(columns=(Column(head="cause"), *right_aligned_columns("MACs")), rows=tuple(thumb)),
         *_first_table_rows(
             "Backward passes not counted (unknown, not zero)", reasons, unknown, "node"
         ),
@@ -406,7 +406,8 @@ def _optimizer_step_blocks(training: TrainingReport) -> list[Block]:
     return [
         Heading(f"The step of {step.name}{f' with {options}' if options else ''}: {updates}"),
         Table(
-            columns=(Column(head="work"), *right("update", "for one", *clipped)), rows=tuple(rows)
+            columns=(Column(head="work"), *right_aligned_columns("update", "for one", *clipped)),
+            rows=tuple(rows),
         ),
         *(Text(source, " - ") for source in step.sources),
     ]
@@ -496,8 +497,8 @@ def _doubtful_node_blocks(report: Report) -> list[Block]:
     words = {"bound": "at most", "estimate": "about"}
     columns = (
         Column(head="node", flows=True),
-        *text_columns("operator", ""),
-        *right("MACs", "FLOPs"),
+        *left_aligned_columns("operator", ""),
+        *right_aligned_columns("MACs", "FLOPs"),
     )
     rows = [
         Row.from_cells(
@@ -575,7 +576,7 @@ def _operator_summary_table(report: Report, unit: Unit) -> Table:
     return Table(
         columns=(
             Column(head="operator"),
-            *right("nodes", "MACs", "FLOPs"),
+            *right_aligned_columns("nodes", "MACs", "FLOPs"),
             Column(head="of FLOPs" if unit == "flops" else "of MACs", right=True, spare=1),
         ),
         rows=tuple(
@@ -599,7 +600,7 @@ def _convention_total_blocks(report: Report) -> list[Block]:
         )
         for fold in report.folds
     )
-    columns = (Column(head="convention"), *right("total", "about"))
+    columns = (Column(head="convention"), *right_aligned_columns("total", "about"))
     return [
         Table(columns=columns, rows=rows, bare=True),
         *_training_formula_notes(report),
@@ -640,7 +641,7 @@ def _module_summary_table(report: Report) -> Table:
         columns=(
             Column(head="module", flows=True),
             Column(head="class"),
-            *right("MACs", "FLOPs", "parameters"),
+            *right_aligned_columns("MACs", "FLOPs", "parameters"),
         ),
         rows=tuple(
             Row.from_cells(

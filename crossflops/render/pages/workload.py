@@ -10,7 +10,7 @@ from crossflops.ir.workload import (
     Workload,
     WorkShare,
 )
-from crossflops.render.page import Block, Column, Heading, Row, Table, Text, right
+from crossflops.render.page import Block, Column, Heading, Row, Table, Text, right_aligned_columns
 from crossflops.report.quantity import count_with_noun, exact_amount, short_amount
 
 _KINDS = (("MACs", "macs"), ("FLOPs", "flops"), ("cache read", "cache_read"))
@@ -102,7 +102,7 @@ def _phases(workload: Workload) -> list[tuple[str, GenerationPhase]]:
 def _phase_table(workload: Workload) -> Table:
     """Return a table of the workload's amounts: each phase, and the total."""
     phases = _phases(workload)
-    columns = (Column(head=""), *right(*(name for name, _ in phases), "total"))
+    columns = (Column(head=""), *right_aligned_columns(*(name for name, _ in phases), "total"))
     both = [phase for _, phase in phases]
     rows = [
         _row("passes", [phase.passes for phase in both], sum(phase.passes for phase in both)),
