@@ -13,7 +13,7 @@ import click
 from crossflops.commands import localize_commands
 from crossflops.errors import CrossflopsError, InputError
 from crossflops.files import write_file
-from crossflops.render.layout import Noun
+from crossflops.render.layout import ShowableResult
 from crossflops.render.pages.summary import Unit
 from crossflops.render.terminal import (
     WORD,
@@ -35,7 +35,9 @@ _SAID = 4000  # letters of a line on stderr: a command may have many paths in it
 _ASCII = str.maketrans({"·": "-", "×": "x", "–": "-", "—": "-", "…": "..."})
 
 
-def deliver(result: Noun, *, as_json: bool, file: Path | None, unit: Unit = "macs") -> None:
+def deliver(
+    result: ShowableResult, *, as_json: bool, file: Path | None, unit: Unit = "macs"
+) -> None:
     """Write a result to stdout as a page or as JSON, or to a file in the format of its suffix.
 
     With `file` it goes there, in the format of the suffix, and to stdout only with `as_json`.
@@ -146,7 +148,7 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
     Raises CrossflopsError when the file cannot be written, and InputError where there is none.
     """
     from crossflops.render.figures.files import figure_file_bytes
-    from crossflops.render.figures.roofline import titled_roofline_plot
+    from crossflops.render.figures.roofline import roofline_plot_with_title
     from crossflops.report.efficiency import rooflines
 
     file, roofs = Path(plot), rooflines(report)
@@ -156,7 +158,9 @@ def keep_roofline(report: "EfficiencyReport", plot: str) -> None:
             "add --roofline to the command `crossflops efficiency`",
         )
     title = report.report.name if report.report else "as given"
-    write_side_file(file, figure_file_bytes(titled_roofline_plot(roofs[0], title), file.suffix))
+    write_side_file(
+        file, figure_file_bytes(roofline_plot_with_title(roofs[0], title), file.suffix)
+    )
     if len(roofs) > 1:
         say(f"--plot draws only the roofline of {roofs[0].device}")
 

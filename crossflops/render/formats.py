@@ -24,11 +24,11 @@ from crossflops.ir.profile import Failure
 from crossflops.ir.profile import Profile as Answer
 from crossflops.ir.reconciliation import Cause
 from crossflops.render.latex import latex
-from crossflops.render.layout import Noun, page_without_figures
+from crossflops.render.layout import ShowableResult, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Table, Text, Title
-from crossflops.render.pages.against import COLUMNS, layer_lines
+from crossflops.render.pages.against import COLUMNS, layer_pair_csv_rows
 from crossflops.render.pages.bench import BenchView
-from crossflops.render.pages.budgets import budget_failure_text, rule_of
+from crossflops.render.pages.budgets import budget_failure_text, budget_rule_text
 from crossflops.render.pages.inventory import ToolList
 from crossflops.render.pages.papers import paper_table_heads, paper_table_rows
 from crossflops.render.pages.places import ComparisonView
@@ -59,7 +59,7 @@ from crossflops.rules.rule import Convention, formula_equation
 class Renderer(Protocol):
     """A function that returns a result as text in one format; `unit` sorts the operators."""
 
-    def __call__(self, content: Noun, /, unit: Unit = "macs") -> str:
+    def __call__(self, content: ShowableResult, /, unit: Unit = "macs") -> str:
         """Return a result as the text of a file, ending with a newline."""
         ...
 
@@ -97,7 +97,7 @@ def format_suffix(file: Path) -> str:
     return "".join(ends).lower()
 
 
-def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
+def content_file_bytes(content: ShowableResult, file: Path, unit: Unit = "macs") -> bytes:
     """Return a result as the bytes of a file, in the format of the file name's suffix."""
     end = format_suffix(file)
     if end == PARQUET:
@@ -113,7 +113,7 @@ def content_file_bytes(content: Noun, file: Path, unit: Unit = "macs") -> bytes:
 
 
 @file_format(".json")
-def json(content: Noun, unit: Unit = "macs") -> str:
+def json(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result as indented JSON, with counts as exact integers and a newline at the end.
 
     `unit` orders nothing here: the contract fixes what stands where.
@@ -143,7 +143,7 @@ _SPECIAL = re.compile(r"(https?://[^\s|<>]+)|([\\`*_\[\]<>|#~])")
 
 
 @file_format(".md")
-def markdown(content: Noun, unit: Unit = "macs") -> str:
+def markdown(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as Markdown, with all columns and a newline at the end."""
     blocks = [
         block for block in page_without_figures(content, unit).blocks if _is_nonempty_block(block)
@@ -206,7 +206,7 @@ file_format(".txt")(plain_page_text)
 
 
 @file_format(".tex")
-def tex(content: Noun, unit: Unit = "macs") -> str:
+def tex(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as LaTeX: tables (booktabs), with the texts as notes below."""
     return latex(page_without_figures(content, unit))
 
@@ -215,7 +215,7 @@ def tex(content: Noun, unit: Unit = "macs") -> str:
 
 
 @file_format(".html")
-def html_page_file(content: Noun, unit: Unit = "macs") -> str:
+def html_page_file(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result as an HTML file that works offline, with pictures and expandable tables."""
     from crossflops.render.html import html_document  # figures, which no other format needs
 
@@ -230,7 +230,7 @@ _COMPARISON = (
 
 
 @file_format(".csv")
-def csv(content: Noun, unit: Unit = "macs") -> str:
+def csv(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return a result's main table as CSV, as `main_table` has it.
 
     Raises UnknownNameError for a noun that is no one table.
@@ -246,7 +246,7 @@ class MainTable(NamedTuple):
     rows: Sequence[Sequence[Any]]
 
 
-def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
+def main_table(content: ShowableResult, unit: Unit = "macs") -> MainTable:
     """Return a result's main table: operators of a report, tools of a comparison, ...
 
     With a convention that looks at calls, a report gives its modules.
@@ -260,7 +260,7 @@ def main_table(content: Noun, unit: Unit = "macs") -> MainTable:
         case ComparisonView(report=report):
             return main_table(report, unit)
         case Report(against=Against(alignment=aligned)):
-            return _build_table(COLUMNS, layer_lines(aligned))
+            return _build_table(COLUMNS, layer_pair_csv_rows(aligned))
         case Report(profiles=tuple(profiles)):
             return _build_table(
                 _COMPARISON, (_tool_csv_cells(content, answer) for answer in profiles)
@@ -448,7 +448,7 @@ def _add_junit_suite(root: ElementTree.Element, target: str, checks: Iterable[Ch
             suite,
             "testcase",
             classname=escape_control_chars(target),
-            name=escape_control_chars(rule_of(check)),
+            name=escape_control_chars(budget_rule_text(check)),
         )
         if not check.holds:
             verdict = "error" if check.error else "failure"

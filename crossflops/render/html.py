@@ -23,7 +23,7 @@ from crossflops.render.figures.canvas import Canvas, canvas_to_svg
 from crossflops.render.figures.comparison import waterfall_chart
 from crossflops.render.figures.published import draw_published_figures
 from crossflops.render.figures.roofline import roofline_plot
-from crossflops.render.layout import Noun, page_with_figures, page_without_figures
+from crossflops.render.layout import ShowableResult, page_with_figures, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Page, Table, Text, Title
 from crossflops.render.pages.bench import BenchView
 from crossflops.render.pages.places import ComparisonView
@@ -40,7 +40,7 @@ from crossflops.report.tables import path_with_ancestors
 _PARTS = re.compile(r"(?<=[/._])(?=[^\W\d_])")
 
 
-def html(content: Noun, unit: Unit = "macs") -> str:
+def html(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as an HTML fragment (a `<div>`) for notebooks."""
     return load_html_template("fragment.html.j2").render(page=page_without_figures(content, unit))
 
@@ -343,7 +343,7 @@ class Card(NamedTuple):
     exact: str
 
 
-def html_document(content: Noun, unit: Unit = "macs") -> str:
+def html_document(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the result as a standalone HTML document."""
     page = page_with_figures(content, unit)
     report = _content_report(content)
@@ -366,7 +366,7 @@ def html_document(content: Noun, unit: Unit = "macs") -> str:
     ) + "\n"  # fmt: skip
 
 
-def _content_report(content: Noun) -> Report | None:
+def _content_report(content: ShowableResult) -> Report | None:
     """Return the report that a result is or has, or None if it has none."""
     match content:
         case Report():
@@ -477,7 +477,7 @@ def _fill_macro(macro: str, **fields: Any) -> Markup:
     return call(**fields)
 
 
-def _provenance_rows(content: Noun) -> tuple[tuple[str, str], ...]:
+def _provenance_rows(content: ShowableResult) -> tuple[tuple[str, str], ...]:
     """Return (name, value) pairs for the end of a page: target, graph digest and versions."""
     holder = content.bench if isinstance(content, BenchView) else content
     holder = holder.report if isinstance(holder, ComparisonView | ReportTable) else holder

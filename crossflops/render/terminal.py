@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from crossflops.commands import localize_commands
-from crossflops.render.layout import Noun, page_without_figures
+from crossflops.render.layout import ShowableResult, page_without_figures
 from crossflops.render.page import Block, Code, Command, Figure, Heading, Row, Table, Text, Title
 from crossflops.render.pages.summary import Unit
 
@@ -113,7 +113,9 @@ _SQUEEZED = 10  # and this one before the other columns are broken up
 _NARROW_WORD = 4  # columns of words are broken up down to this width before numbers are
 
 
-def terminal(content: Noun, width: int, colour: bool = False, unit: Unit = "macs") -> str:
+def terminal(
+    content: ShowableResult, width: int, colour: bool = False, unit: Unit = "macs"
+) -> str:
     """Return the page as text, with no line longer than `width`, except lines to copy.
 
     No name reaches the terminal with a control character in it, nor at any length. Columns that a
@@ -191,7 +193,7 @@ def _join_digit_groups(text: str) -> str:
 
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
     """Return the heads of the columns that are left out of a table of this width."""
-    room = width - _left_margin(table)
+    room = width - _table_margin(table)
     brief = table.brief()
     kept = [
         column
@@ -204,7 +206,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
     """Return a note that names the columns left out of a table, and how to show them."""
-    wide = _natural_width(table.brief(), _GAPS[-1]) + _left_margin(table)
+    wide = _natural_width(table.brief(), _GAPS[-1]) + _table_margin(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
     return Text(f"left out at {width} columns: {', '.join(lost)}; {config}", "   ", "dim")
@@ -239,7 +241,7 @@ def _layout_without_rich(block: Block, width: int) -> list[str] | None:
 
 def _table_lines_without_rich(block: Table, width: int) -> list[str] | None:
     """Return the lines of a table without the library rich; None if it does not fit."""
-    room = width - _left_margin(block)
+    room = width - _table_margin(block)
     lines: list[str] = []
     for location, part in enumerate(_split_table_columns(block.brief(), room)):
         table, gap, broken = _fit_table_to_room(part, room)
@@ -255,7 +257,7 @@ def _table_lines_without_rich(block: Table, width: int) -> list[str] | None:
                 return None
             for parts in zip_longest(*broken_cells, fillvalue=""):
                 padded = map(_pad_cell, parts, widths, rights)
-                lines.append(" " * _left_margin(block) + (" " * gap).join(padded))
+                lines.append(" " * _table_margin(block) + (" " * gap).join(padded))
     return lines
 
 
@@ -339,14 +341,14 @@ def _print_block(console: "Console", block: Block, width: int) -> None:
         case Command():
             console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
-            indent = _left_margin(block)
+            indent = _table_margin(block)
             for location, table in enumerate(_split_table_columns(block.brief(), width - indent)):
                 if location:
                     console.print()
                 console.print(Padding(_to_rich_table(table, width - indent), (0, 0, 0, indent)))
 
 
-def _left_margin(table: Table) -> int:
+def _table_margin(table: Table) -> int:
     """Return the number of spaces to the left of a table."""
     return 3 * _INDENT if table.bare else _INDENT
 
@@ -387,7 +389,7 @@ def _to_rich_table(table: Table, room: int) -> "RichTable":
     grid = RichTable(box=None, show_header=not table.bare, pad_edge=False, padding=(0, gap, 0, 0))
     for location, column in enumerate(table.columns):
         grid.add_column(
-            "\n".join(_wrapped_head_lines(table, location)) if broken else column.head,
+            "\n".join(_head_lines(table, location)) if broken else column.head,
             justify="right" if column.right else "left",
             no_wrap=not (column.flows or tight) or (numbers_fit and column.right),
             overflow="fold",
@@ -412,11 +414,11 @@ def _split_table_columns(table: Table, room: int) -> list[Table]:
     parts: list[list[int]] = []
     for location in range(table.stub, len(table.columns)):
         longer = [*stub, *(parts[-1] if parts else []), location]
-        if parts and _least_width(table.only(longer)) <= room:
+        if parts and _least_width(table.with_columns_at(longer)) <= room:
             parts[-1].append(location)
         else:
             parts.append([location])
-    return [table.only([*stub, *part]) for part in parts]
+    return [table.with_columns_at([*stub, *part]) for part in parts]
 
 
 def _least_width(table: Table) -> int:
@@ -458,13 +460,13 @@ def _width_with_narrow_words(table: Table, gap: int, broken: bool) -> int:
 
 def _column_width(table: Table, location: int, broken: bool) -> int:
     """Return the width of a column, in terminal columns, including its head."""
-    head = _wrapped_head_lines(table, location) if broken else (table.columns[location].head,)
+    head = _head_lines(table, location) if broken else (table.columns[location].head,)
     return max(
         _widest_cell(table, location), *map(terminal_cell_width, () if table.bare else head), 0
     )
 
 
-def _wrapped_head_lines(table: Table, location: int) -> tuple[str, ...]:
+def _head_lines(table: Table, location: int) -> tuple[str, ...]:
     """Return the head of a column as lines, wrapped to the width of its cells."""
     head = table.columns[location].head
     longest = max(map(len, head.split()), default=1)
@@ -482,11 +484,11 @@ WIDTH = 80
 NARROWEST = 20
 
 
-def plain_page_text(content: Noun, unit: Unit = "macs") -> str:
+def plain_page_text(content: ShowableResult, unit: Unit = "macs") -> str:
     """Return the page of a result as plain text of a fixed width, without colours."""
     return terminal(content, WIDTH, unit=unit)
 
 
-def terminal_page_text(content: Noun) -> str:
+def terminal_page_text(content: ShowableResult) -> str:
     """Return the page as `print` shows it: as wide as the terminal, no newline at its end."""
     return terminal(content, terminal_width()).removesuffix("\n")

@@ -96,7 +96,7 @@ def _rate_curve_shapes(
     for value in round_axis_ticks(0, most):
         shapes += _batch_grid_shapes(y(value), f"{value:g}")
     points = [(across.x(row.batch), y(row.examples_per_second)) for row in ran]
-    shapes += _connected_lines(points, "c0", 2.0)
+    shapes += _curve_lines(points, "c0", 2.0)
     shapes += [
         Dot(x=x, y=height, radius=4, ink="c0", hollow=not row.settled,
             tip=f"{row.batch}: {row.examples_per_second:.4g}/s")
@@ -140,7 +140,7 @@ def _latency_curve_shapes(
             shapes += _batch_grid_shapes(y(value), f"{value:g}")
     for number, (name, ink, dashed) in enumerate(_PERCENTILES):
         points = [(across.x(row.batch), y(1e3 * getattr(row, name))) for row in ran]
-        shapes += _connected_lines(points, ink, 1.5, dashed)
+        shapes += _curve_lines(points, ink, 1.5, dashed)
         if len(points) == 1:  # a line of one point is not seen
             (x, height) = points[0]
             shapes.append(DrawnLine(x1=x - 7, y1=height, x2=x + 7, y2=height, ink=ink, width=2))
@@ -160,7 +160,7 @@ def _batch_grid_shapes(y: float, text: str) -> list[Shape]:
     ]
 
 
-def _connected_lines(
+def _curve_lines(
     points: Sequence[tuple[float, float]], ink: Ink, width: float, dashed: bool = False
 ) -> list[Shape]:
     """Return straight lines that connect the points in their order."""

@@ -189,7 +189,7 @@ def comparison_figure(report: Report, name: str) -> Canvas:
         canvas = tool_bars(report)
         drawn = [TitledCanvas("Totals as MACs", canvas)] if canvas else []
     else:
-        drawn = _titled_waterfalls(report)
+        drawn = _waterfalls_with_titles(report)
     if not drawn:
         raise InputError(
             "--plot has nothing to draw: no tool differs from the native count",
@@ -198,7 +198,7 @@ def comparison_figure(report: Report, name: str) -> Canvas:
     return stack_canvases(drawn, report.name)
 
 
-def _titled_waterfalls(report: Report) -> list[TitledCanvas]:
+def _waterfalls_with_titles(report: Report) -> list[TitledCanvas]:
     """Return a waterfall picture, with its title, for each difference in a report."""
     walks: list[tuple[str, Reconciliation | Contrast]]
     if isinstance(report.between, Contrast):

@@ -68,7 +68,7 @@ def power_of_ten_label(value: float) -> str:
 def roofline_axis_ranges(roof: Roofline) -> tuple[Span, Span]:
     """Return the ranges of the roofline's axes: of x in FLOP/byte, and of y in FLOP/s."""
     step = roof.step
-    heights = list(drawn_peaks(roof).values())
+    heights = list(peaks_to_draw(roof).values())
     points = [
         *(
             point
@@ -89,7 +89,7 @@ def roofline_axis_ranges(roof: Roofline) -> tuple[Span, Span]:
     return (left, right), (min(ys) / 6, max(heights) * 5)
 
 
-def drawn_peaks(roof: Roofline) -> dict[str, float]:
+def peaks_to_draw(roof: Roofline) -> dict[str, float]:
     """Return the peaks to draw, in FLOP/s, by the names of the precisions that have them."""
     used = {node.precision: node.peak for node in roof.nodes if node.peak}
     named: dict[float, list[str]] = {}
@@ -121,14 +121,14 @@ def merge_roofline_points(rows: Iterable[NodeBound], roof: Roofline) -> Iterator
         first = group[0] if group else node
         near = (node.intensity or 0) <= (first.intensity or 0) * (1 + _ALIKE)
         if group and not (near and node.peak == first.peak):
-            yield _merged_point(group, roof)
+            yield _point_of_similar_nodes(group, roof)
             group = []
         group.append(node)
     if group:
-        yield _merged_point(group, roof)
+        yield _point_of_similar_nodes(group, roof)
 
 
-def _merged_point(group: list[NodeBound], roof: Roofline) -> Point:
+def _point_of_similar_nodes(group: list[NodeBound], roof: Roofline) -> Point:
     """Return intensity, attainable FLOP/s and share of the work (0 to 1) of a group of nodes."""
     work, moved = (
         sum(node.work or node.operations for node in group),
@@ -140,7 +140,7 @@ def _merged_point(group: list[NodeBound], roof: Roofline) -> Point:
     return dense, reached, share
 
 
-def titled_roofline_plot(roof: Roofline, title: str) -> Canvas:
+def roofline_plot_with_title(roof: Roofline, title: str) -> Canvas:
     """Return the roofline plot with a title and a note on the device and the bytes."""
     step = roof.step
     note = f"{roof.device}, {short_amount(step.bandwidth, 'B/s')}; bytes: {roof.byte_model}"
@@ -223,7 +223,7 @@ def _roofline_background(axes: _Axes, roof: Roofline) -> list[Shape]:
 
 def _bandwidth_and_peak_lines(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return a roofline's upper limits: the slope of the bandwidth, a line for each peak."""
-    bandwidth, named = roof.step.bandwidth, drawn_peaks(roof)
+    bandwidth, named = roof.step.bandwidth, peaks_to_draw(roof)
     left, right = axes.across
     start = max(left, axes.up[0] / bandwidth)
     highest = max(named.values())

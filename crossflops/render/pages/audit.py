@@ -9,7 +9,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right_aligned_columns,
+    number_columns,
 )
 from crossflops.report.audit import Audit, AuditRow
 from crossflops.report.quantity import count_with_noun, exact_amount, percent_share
@@ -39,7 +39,10 @@ def audit_page(audit: Audit) -> Page:
         blocks += [Text(sentence, " - ", "bad") for sentence in audit.contradictions]
     rest = [row for row in audit.rows if row.status in _REST]
     if rest:
-        blocks += [Heading("figures of other conventions, and open figures"), _row_table(rest)]
+        blocks += [
+            Heading("figures of other conventions, and open figures"),
+            _audit_row_table(rest),
+        ]
     blocks += [Text(f"Columns without figures: {', '.join(audit.ignored)}.", " ", "dim")] * bool(
         audit.ignored
     )
@@ -64,12 +67,12 @@ def _convention_table(audit: Audit) -> Table:
     columns = (
         Column(head="column"),
         Column(head="convention"),
-        *right_aligned_columns("figures", "share"),
+        *number_columns("figures", "share"),
     )
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _row_table(rows: list[AuditRow]) -> Table:
+def _audit_row_table(rows: list[AuditRow]) -> Table:
     """Return a table of these rows: published figure, printed number, status and reason."""
     return Table(
         columns=(

@@ -10,7 +10,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right_aligned_columns,
+    number_columns,
 )
 from crossflops.report.difference import KINDS, Change, Difference
 from crossflops.report.quantity import (
@@ -126,7 +126,7 @@ def _difference_totals_table(content: Difference) -> Table:
     return Table(
         columns=(
             Column(head="total"),
-            *right_aligned_columns("first", "second", "difference", "change"),
+            *number_columns("first", "second", "difference", "change"),
         ),
         rows=tuple(rows),
     )
@@ -143,7 +143,7 @@ def _difference_cause_table(causes: tuple[CauseRow, ...]) -> Table:
         )
         for row in causes
     )
-    columns = (Column(head="cause"), *right_aligned_columns("MACs", "FLOPs", "parameters"))
+    columns = (Column(head="cause"), *number_columns("MACs", "FLOPs", "parameters"))
     return Table(columns=columns, rows=tuple(rows))
 
 
@@ -156,7 +156,7 @@ def _change_blocks(head: str, rows: tuple[Change, ...]) -> list[Block]:
         Column(head="what happened"),
         Column(head=head.lower()[:-1], flows=True),
         Column(head="class or operator"),
-        *right_aligned_columns("MACs", "FLOPs", "parameters"),
+        *number_columns("MACs", "FLOPs", "parameters"),
     )
     blocks: list[Block] = [Heading(f"{head}: {exact_amount(len(rows))}")]
     blocks.append(Table(columns=columns, rows=shown[:_SHOWN]))

@@ -14,7 +14,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right_aligned_columns,
+    number_columns,
 )
 from crossflops.report.profile import (
     BesideProfile,
@@ -57,7 +57,7 @@ def profile_page(content: TrainingProfile, choice: ShownDepth = ALL) -> Page:
         block for row in content.conventions for block in _convention_section_blocks(content, row)
     ]
     if content.ranks is not None:
-        blocks += _ranks(content.ranks)
+        blocks += _rank_blocks(content.ranks)
     rows = [row for row in content.modules if choice.depth < 0 or row.depth <= choice.depth]
     if rows:
         blocks += [Heading("Top modules by depth"), _top_classes_table(content, rows, choice.top)]
@@ -109,13 +109,13 @@ def _profile_summary_table(content: TrainingProfile) -> Table:
     if content.watched is not None and content.rest is not None:
         rows.append(Row.from_cells("the rest", "", "", _time_text(content.rest), "", ""))
     flops = work.forward_flops + (content.backward_flops if content.has_backward else 0)
-    flops += sum(_flops_of(row) for row in content.beside)
+    flops += sum(_extra_module_flops(row) for row in content.beside)
     rows.append(
         _profile_phase_row(content, f"iteration{again}", content.step_macs, flops, content.seconds)
     )
     for word, value in _profile_figures(content):
         rows.append(Row.from_cells(word, "", "", value, "", ""))
-    heads = right_aligned_columns("MACs", "FLOPs", "time", "rate", "of peak")
+    heads = number_columns("MACs", "FLOPs", "time", "rate", "of peak")
     return Table(columns=(Column(head="", flows=True), *heads), rows=tuple(rows))
 
 
@@ -147,14 +147,14 @@ def _extra_module_row(row: BesideProfile) -> Row:
     return Row.from_cells(
         name,
         short_amount(macs),
-        short_amount(_flops_of(row)),
+        short_amount(_extra_module_flops(row)),
         _time_text(row.seconds),
         written,
         "",
     )
 
 
-def _flops_of(row: BesideProfile) -> int:
+def _extra_module_flops(row: BesideProfile) -> int:
     """Return the FLOPs of training a module outside the model, or 0 if it is not trained."""
     return row.training.flops if row.training is not None else 0
 
@@ -185,7 +185,7 @@ def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
 # The same step in all processes.
 
 
-def _ranks(ranks: Ranks) -> list[Block]:
+def _rank_blocks(ranks: Ranks) -> list[Block]:
     """Return a table of the processes (ranks) of a step: samples, MACs, times, slowdown."""
     fastest = min((step.seconds for step in ranks.steps if step.seconds), default=None)
     rows = []
@@ -200,9 +200,7 @@ def _ranks(ranks: Ranks) -> list[Block]:
             "-" if slower is None else f"{slower:.2f} x",
         )
         rows.append(Row(cells, "bad" if slower is not None and slower > _STRAGGLES else ""))
-    heads = right_aligned_columns(
-        "samples", "MACs", "forward", "backward", "iteration", "of the fastest"
-    )
+    heads = number_columns("samples", "MACs", "forward", "backward", "iteration", "of the fastest")
     table = Table(columns=(Column(head="rank", right=True), *heads), rows=tuple(rows))
     blocks: list[Block] = [Heading("Processes"), table]
     if ranks.sharing > 1:
@@ -242,7 +240,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
             "-" if value is None else short_amount(value, "FLOP/s") for value in (rate, native)
         )
         lines.append(Row.from_cells(word, *cells, *rates))
-    heads = right_aligned_columns("MACs", "FLOPs", "time", "its rate", "native rate")
+    heads = number_columns("MACs", "FLOPs", "time", "its rate", "native rate")
     if isinstance(row.printed, UnsetType):
         name = f"{row.tool}@{row.edition}"
         title = f"By the convention {name}: {short_amount(row.macs, 'MACs')}"
@@ -328,11 +326,11 @@ def _module_tree_table(content: TrainingProfile, rows: Iterable[ModuleProfile]) 
         Column(head="module", flows=True),
         Column(head="class", spare=4, flows=True),
         Column(head="params", right=True, spare=2),
-        *right_aligned_columns("MACs", "share"),
+        *number_columns("MACs", "share"),
         Column(head="bytes", right=True, spare=3),
-        *right_aligned_columns("forward", "share", "backward"),
+        *number_columns("forward", "share", "backward"),
         Column(head="share", right=True, spare=1),
-        *right_aligned_columns("rate"),
+        *number_columns("rate"),
         Column(head="of peak", right=True, spare=1),
     )
     return Table(columns=columns, rows=tuple(_profile_module_row(content, row) for row in rows))

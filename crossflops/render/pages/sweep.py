@@ -17,7 +17,7 @@ from crossflops.render.page import (
     Table,
     Text,
     Title,
-    right_aligned_columns,
+    number_columns,
 )
 from crossflops.report.quantity import (
     count_with_noun,
@@ -100,7 +100,7 @@ def _tool_table(sweep: Sweep) -> Table:
                 tone="warn" if open_ else "",
             )
         )
-    heads = right_aligned_columns("counted", "failed", "exact", "share", "not explained")
+    heads = number_columns("counted", "failed", "exact", "share", "not explained")
     return Table(
         columns=(Column(head="tool"), Column(head="version", spare=1), *heads), rows=tuple(rows)
     )
@@ -114,7 +114,7 @@ def _agreement_table(sweep: Sweep) -> Table:
         Row.from_cells(first, *(percent_share(*agreement[first, second]) for second in names))
         for first in names
     )
-    return Table(columns=(Column(), *right_aligned_columns(*names)), rows=rows, stub=1)
+    return Table(columns=(Column(), *number_columns(*names)), rows=rows, stub=1)
 
 
 def _cause_blocks(sweep: Sweep) -> list[Block]:
@@ -151,7 +151,7 @@ def _cause_table(shares: Sequence[CauseShare], has_families: bool) -> Table:
     families = (Column(head="family"),) if has_families else ()
     columns = (*families, Column(head="tool"), Column(head="cause"))
     return Table(
-        columns=(*columns, *right_aligned_columns("models", "median", "largest")),
+        columns=(*columns, *number_columns("models", "median", "largest")),
         rows=rows,
         detail=has_families,
     )
@@ -171,7 +171,7 @@ def _blocks_of_published_figures(sweep: Sweep) -> list[Block]:
     )
     columns = (
         Column(head="model"), Column(head="unit"),
-        *right_aligned_columns("published", "exact", "difference"),
+        *number_columns("published", "exact", "difference"),
     )  # fmt: skip
     return [
         Heading("published figures"),
@@ -193,7 +193,7 @@ def _model_table(sweep: Sweep) -> Table:
         )
         for name, rows_by_tool in by_case.items()
     ]
-    heads = right_aligned_columns("parameters", "MACs", "FLOPs", *sweep.tools)
+    heads = number_columns("parameters", "MACs", "FLOPs", *sweep.tools)
     return Table(columns=(Column(head="model"), *heads), rows=tuple(rows), stub=1)
 
 
