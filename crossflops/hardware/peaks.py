@@ -250,12 +250,12 @@ def _cores_sentence(peak: MachinePeak, claimed: Cpu) -> str:
     """Return the sentence that all cores together are slower than their number x one core, else
     "".
     """
-    if peak.one_thread is None or claimed.usable < 1:
+    if peak.one_thread is None or claimed.usable_cores < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
-    if times >= _SCALES * claimed.usable:
+    if times >= _SCALES * claimed.usable_cores:
         return ""
-    cores = f"{claimed.usable:g} cores are {times:.2f} x as fast as one"
+    cores = f"{claimed.usable_cores:g} cores are {times:.2f} x as fast as one"
     return f"{cores}: they are shared, throttled or busy"
 
 

@@ -260,16 +260,16 @@ class TrainingProfile(msgspec.Struct, frozen=True, kw_only=True):
     def step_macs(self) -> int:
         """The MACs of the step with modules outside the model, without recomputation."""
         return self.model_macs + sum(
-            work.macs - work.recomputed_macs for work in self._works_beside
+            work.macs - work.recomputed_macs for work in self._extra_module_works
         )
 
     @property
     def executed_step_macs(self) -> int:
         """The MACs of the step with modules outside the model, with recomputation."""
-        return self.executed_macs + sum(work.macs for work in self._works_beside)
+        return self.executed_macs + sum(work.macs for work in self._extra_module_works)
 
     @property
-    def _works_beside(self) -> list[Training]:
+    def _extra_module_works(self) -> list[Training]:
         """The training work of each module outside of the model whose work is known."""
         return [row.training for row in self.beside if row.training is not None]
 

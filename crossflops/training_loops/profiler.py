@@ -286,7 +286,7 @@ class FlopsProfiler:
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
         """Return the seconds of the observed forward passes, or a text such as "1.2 ms"."""
-        from crossflops.report.quantity import duration
+        from crossflops.report.quantity import seconds_to_text
 
         if self._times is None:
             raise CrossflopsError(
@@ -294,7 +294,7 @@ class FlopsProfiler:
                 "call start_profile() before a step and stop_profile() after it",
             )
         seconds = self._times.forward
-        return duration(seconds) if as_string else seconds
+        return seconds_to_text(seconds) if as_string else seconds
 
     def print_model_profile(
         self,

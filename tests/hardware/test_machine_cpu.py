@@ -107,7 +107,7 @@ def test_a_quota_bounds_the_cores(machine, files, quota):
     """Version 2, the tightest of the groups above, or version 1."""
     processor = machine({"proc/cpuinfo": cpuinfo(4), **files}, range(4))
     assert processor.quota == quota
-    assert processor.usable == (4 if quota is None else quota)
+    assert processor.usable_cores == (4 if quota is None else quota)
 
 
 def test_the_memory_is_that_of_the_control_group(tmp_path, monkeypatch):

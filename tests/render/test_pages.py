@@ -13,7 +13,7 @@ from crossflops.render.pages.comparison import innermost_mismatches
 from crossflops.render.pages.explain import rule_amount_words, rule_condition_texts, rule_subject
 from crossflops.render.pages.inventory import Component, Health, ToolList, ToolRow
 from crossflops.render.terminal import terminal
-from crossflops.report.quantity import release
+from crossflops.report.quantity import version_without_suffix
 from crossflops.rules.conditions import (
     as_root,
     by_forward,
@@ -243,7 +243,7 @@ def test_a_residual_is_located_in_the_innermost_modules():
 
 def test_versions_are_shown_without_their_date():
     """A post release and a local build are the release that they are of."""
-    assert release("0.1.5.post20221221") == "0.1.5"
-    assert release("2.13.0+cpu") == "2.13"
-    assert release("2.10") == "2.10"
-    assert release("1.0") == "1.0"
+    assert version_without_suffix("0.1.5.post20221221") == "0.1.5"
+    assert version_without_suffix("2.13.0+cpu") == "2.13"
+    assert version_without_suffix("2.10") == "2.10"
+    assert version_without_suffix("1.0") == "1.0"

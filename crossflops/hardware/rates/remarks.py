@@ -17,7 +17,7 @@ from crossflops.ir.profile import Amount
 from crossflops.ir.training import OptimizerStep
 from crossflops.report.efficiency import Attention, Efficiency, MovedBytes, RunCompute, TimedStep
 from crossflops.report.profile import ModuleProfile, modules_above_peak, modules_with_time_gap
-from crossflops.report.quantity import percent
+from crossflops.report.quantity import percent_text
 from crossflops.report.report import Report
 
 TOLERATED = 0.02  # by how much a sheet may differ from its own arithmetic, as sheets round
@@ -602,8 +602,8 @@ def two_shares_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     if is_unambiguous or devices == 1 or row.ratio is None or row.ratio * devices > 1:
         return ()
     return (
-        f"the rate is assumed to be that of all {devices} devices together ({percent(row.ratio)} "
-        f"of the peak), but may be per device ({percent(row.ratio * devices)}): give "
+        f"the rate is assumed to be that of all {devices} devices together "
+        f"({percent_text(row.ratio)} of the peak), but may be per device ({percent_text(row.ratio * devices)}): give "
         "--all-devices or --per-device",
     )
 

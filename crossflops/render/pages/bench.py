@@ -21,9 +21,9 @@ from crossflops.report.bench import Bench, BenchStep, KernelProfile, KernelRow
 from crossflops.report.quantity import (
     command_line_shape,
     count_with_noun,
-    duration,
     exact_amount,
     percent_share,
+    seconds_to_text,
     short_amount,
 )
 
@@ -99,7 +99,7 @@ def _batch_size_table(content: Bench) -> Table:
 
 def _measurement_row(content: Bench, timing: Measurement) -> Row:
     """Return the row of a batch size: latencies, number of runs, speed, share of the peak."""
-    times = [duration(value) for value in (timing.p50, timing.p90, timing.p99)]
+    times = [seconds_to_text(value) for value in (timing.p50, timing.p90, timing.p99)]
     rate, of_peak = content.rate(timing), content.share(timing)
     remarks = [] if timing.settled else ["not stable"]
     below = "profiled below" if content.step is None else "its phases below"
@@ -138,7 +138,7 @@ def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
             row.phase,
             short_amount(row.macs) if row.macs else "-",
             "-" if row.flops is None else short_amount(row.flops),
-            duration(row.seconds),
+            seconds_to_text(row.seconds),
             percent_share(row.seconds, full),
             "-" if row.rate is None else short_amount(row.rate, "FLOP/s"),
             _percent_or_dash(row.share),
@@ -146,11 +146,11 @@ def _bench_step_blocks(content: Bench, step: BenchStep) -> list[Block]:
         )
         for row in step.phases
     ]
-    rest = duration(step.rest_seconds), percent_share(step.rest_seconds, full)
+    rest = seconds_to_text(step.rest_seconds), percent_share(step.rest_seconds, full)
     rows.append(Row.from_cells("the rest", "-", "-", *rest, "-", "-"))
     heads = number_columns("MACs", "FLOPs", "time", "share", "rate", "of peak")
     table = Table(columns=(Column(head="phase"), *heads), rows=tuple(rows))
-    heading = f"One training step: {duration(full)}, {step.optimizer or 'no optimizer'}"
+    heading = f"One training step: {seconds_to_text(full)}, {step.optimizer or 'no optimizer'}"
     blocks: list[Block] = [Heading(heading), table]
     if step.mfu is not None:
         again = (
@@ -178,7 +178,7 @@ def _kernel_profile_blocks(content: Bench, profile: KernelProfile, top: int) -> 
         f"outside of kernels{_profiler_overhead_text(profile)}",
         f"all rows together have {exact_amount(profile.macs)} MACs, {exactly}",
     )
-    heading = f"One run: {duration(seconds)}, mean of {profile.runs} under the profiler"
+    heading = f"One run: {seconds_to_text(seconds)}, mean of {profile.runs} under the profiler"
     blocks: list[Block] = [
         Heading(heading),
         *(Text(sentence, " - ") for sentence in sentences),
@@ -231,7 +231,9 @@ def _operator_time_row(op: str, rows: list[KernelRow], profile: KernelProfile) -
     seconds, macs = _kernel_seconds(rows), sum(row.macs for row in rows)
     rate = short_amount(2 * macs / seconds, "FLOP/s") if macs and seconds else "-"
     part = percent_share(seconds, profile.run_seconds)
-    return Row.from_cells(op, str(len(rows)), duration(seconds), part, short_amount(macs), rate)
+    return Row.from_cells(
+        op, str(len(rows)), seconds_to_text(seconds), part, short_amount(macs), rate
+    )
 
 
 def _kernel_seconds(rows: Iterable[KernelRow]) -> float:
@@ -261,7 +263,7 @@ def _kernel_time_row(profile: KernelProfile, row: KernelRow, peak: bool) -> Row:
     cells = (
         row.kernel,
         row.does or "(added by the runtime)",
-        duration(row.seconds),
+        seconds_to_text(row.seconds),
         percent_share(row.seconds, profile.run_seconds),
         short_amount(row.macs) if row.macs else "-",
         "-" if row.rate is None else short_amount(row.rate, "FLOP/s"),

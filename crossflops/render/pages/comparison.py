@@ -54,9 +54,9 @@ from crossflops.report.quantity import (
     exact_amount,
     explanation_percent,
     percent_change,
-    release,
     short_amount,
     term_with_sign,
+    version_without_suffix,
 )
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
@@ -340,7 +340,7 @@ def _overview_row(report: Report, profile: Profile, unit: Unit) -> Row:
     scale = 2 if unit == "flops" else 1
     mark = "" if profile.verified else MARK
     return Row.from_cells(
-        f"{profile.tool} {release(profile.version)}{mark}",
+        f"{profile.tool} {version_without_suffix(profile.version)}{mark}",
         f'"{profile.printed_as}"',
         exact_amount(profile.total),
         "-" if macs is None else short_amount(macs * scale),

@@ -326,7 +326,7 @@ def _cpu_peak_rule_table(cpu: Cpu) -> Table:
     rows = []
     for precision, rate in cpu.flops_per_clock.items():
         peak = cpu.peak(precision)
-        product = f"{cpu.usable:g} x {clock} x {rate}"
+        product = f"{cpu.usable_cores:g} x {clock} x {rate}"
         rows.append(
             Row.from_cells(
                 precision,

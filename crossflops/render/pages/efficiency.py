@@ -26,9 +26,9 @@ from crossflops.report.efficiency import (
     rooflines,
 )
 from crossflops.report.quantity import (
-    duration,
     exact_amount,
-    percent,
+    percent_text,
+    seconds_to_text,
     short_amount,
     term_with_sign,
 )
@@ -127,13 +127,13 @@ def _hardware_flops_source(row: Efficiency) -> str:
 
 def _hfu_source(row: Efficiency) -> str:
     """Return the sum behind the HFU as text: the MFU and the share of each recomputation."""
-    parts = [f"{percent(part.ratio)} for {part.reason}" for part in row.repeats or ()]
-    return f"executed / peak: {' + '.join((percent(row.ratio), *parts))}"
+    parts = [f"{percent_text(part.ratio)} for {part.reason}" for part in row.repeats or ()]
+    return f"executed / peak: {' + '.join((percent_text(row.ratio), *parts))}"
 
 
 def _hfu_cell(row: Efficiency) -> str:
     """Return the hardware FLOPs utilization (HFU) in percent, or "-"."""
-    return percent(row.hfu) if isinstance(row.hfu, float) else "-"
+    return percent_text(row.hfu) if isinstance(row.hfu, float) else "-"
 
 
 def _attention_macs_cell(row: Efficiency) -> str:
@@ -183,12 +183,12 @@ def _has_causal_half(row: Efficiency) -> bool:
 
 def _full_attention_mfu(row: Efficiency) -> str:
     """Return the MFU with attention counted in full, in percent, or "-"."""
-    return percent(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
+    return percent_text(row.attention.full_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _causal_attention_mfu(row: Efficiency) -> str:
     """Return the MFU with only causal attention counted, in percent, or "-"."""
-    return percent(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
+    return percent_text(row.attention.half_ratio) if isinstance(row.attention, Attention) else "-"
 
 
 def _other_peak_text(row: Efficiency) -> str:
@@ -198,7 +198,7 @@ def _other_peak_text(row: Efficiency) -> str:
 
 def _other_peak_share_cell(row: Efficiency) -> str:
     """Return the utilization of the second peak in percent, or "-"."""
-    return percent(row.others[0].ratio) if row.others else "-"
+    return percent_text(row.others[0].ratio) if row.others else "-"
 
 
 def _other_peak_source(row: Efficiency) -> str:
@@ -206,7 +206,7 @@ def _other_peak_source(row: Efficiency) -> str:
     if not row.others:
         return ""
     peak = row.others[0]
-    return f"{peak.name}: {percent(peak.ratio)} of it; {peak.source}"
+    return f"{peak.name}: {percent_text(peak.ratio)} of it; {peak.source}"
 
 
 def _device_count_cell(row: Efficiency) -> str:
@@ -224,7 +224,7 @@ def _parallel_layout_note(row: Efficiency) -> str:
         f"pipeline {world.pipeline_parallel} parallel"
     )
     if isinstance(world.bubble, float):
-        sentence += f"; the pipeline is idle for {percent(world.bubble)} of a step"
+        sentence += f"; the pipeline is idle for {percent_text(world.bubble)} of a step"
     return sentence
 
 
@@ -291,7 +291,11 @@ def _intensity_limit_text(row: Efficiency) -> str:
 def _time_bound_cell(row: Efficiency) -> str:
     """Return what limits a pass, compute or memory, and its shortest time, as text."""
     moved = _require_byte_traffic(row)
-    return "-" if moved.bound is None else f"{moved.bound}, {duration(moved.bound_seconds or 0)}"
+    return (
+        "-"
+        if moved.bound is None
+        else f"{moved.bound}, {seconds_to_text(moved.bound_seconds or 0)}"
+    )
 
 
 def _time_bound_source(row: Efficiency) -> str:
@@ -305,7 +309,7 @@ def _time_bound_source(row: Efficiency) -> str:
 def _mbu_cell(row: Efficiency) -> str:
     """Return the memory bandwidth utilization (MBU) in percent, or "-"."""
     moved = _byte_traffic_or_none(row)
-    return percent(moved.mbu) if moved else "-"
+    return percent_text(moved.mbu) if moved else "-"
 
 
 # Tables of an efficiency: the phases of a step, and the precisions of its work.
@@ -344,7 +348,7 @@ def _run_compute_table(run: RunCompute) -> Table:
         )
     if isinstance(run.optimizer_flops, int):
         rows.append(Row.from_cells("optimizer", f"{run.optimizer_flops:.4g}", "apart"))
-    at = "" if run.mfu is None or run.peak is None else f"at {percent(run.mfu)} of the peak"
+    at = "" if run.mfu is None or run.peak is None else f"at {percent_text(run.mfu)} of the peak"
     rows.append(Row.from_cells("device-hours", _number_or_dash(run.device_hours), at))
     if run.devices > 1:
         rows.append(
@@ -377,7 +381,7 @@ def _step_phase_table(step: TimedStep) -> Table:
             f"{1e3 * phase.seconds:.5g} ms",
             short_amount(phase.flops, "FLOPs"),
             short_amount(phase.rate, "FLOP/s"),
-            percent(phase.ratio),
+            percent_text(phase.ratio),
         )
         for phase in step.phases
     ]
@@ -395,10 +399,10 @@ def _module_time_table(modules: tuple[ModuleTime, ...]) -> Table:
         rows=tuple(
             Row.from_cells(
                 module.path or "(the model)",
-                duration(module.seconds),
+                seconds_to_text(module.seconds),
                 short_amount(module.flops, "FLOPs"),
                 short_amount(module.rate, "FLOP/s"),
-                percent(module.ratio),
+                percent_text(module.ratio),
                 tone="bad" if (module.ratio or 0) > 1 else "",
             )
             for module in modules
@@ -417,7 +421,7 @@ def _precision_share_table(row: Efficiency) -> Table:
             Row.from_cells(
                 part.precision,
                 short_amount(part.flops, "FLOPs"),
-                percent(part.flops / total if total else None),
+                percent_text(part.flops / total if total else None),
                 "-" if part.peak is None else short_amount(part.peak, "FLOP/s"),
             )
             for part in parts
@@ -485,9 +489,8 @@ def _convention_account_blocks(content: EfficiencyReport, account: Reconciliatio
     alone = len(content.efficiency) == 1
     if alone and first.ratio is not None and first.rate is not None and account.theirs:
         times = account.ours * (account.unit or 1) / account.theirs
-        sentence += (
-            f", {short_amount(first.rate * times, 'FLOP/s')}, MFU {percent(first.ratio * times)}"
-        )
+        mfu = percent_text(first.ratio * times)
+        sentence += f", {short_amount(first.rate * times, 'FLOP/s')}, MFU {mfu}"
     return [
         Heading(f"{account.tool}@{account.edition} = native{term_with_sign(account.delta)}{unit}"),
         explanation_table(account),
@@ -617,7 +620,7 @@ def _peak_source_note(row: Efficiency) -> str:
 
 def _mfu_cell(row: Efficiency) -> str:
     """Return the model FLOPs utilization (MFU) in percent, or "-"."""
-    return percent(row.ratio)
+    return percent_text(row.ratio)
 
 
 def _has_one_value(rows: tuple[Efficiency, ...], cell: Cell) -> bool:

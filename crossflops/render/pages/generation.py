@@ -15,9 +15,9 @@ from crossflops.render.page import (
 from crossflops.report.efficiency import EfficiencyReport, PhaseEfficiency
 from crossflops.report.quantity import (
     count_with_noun,
-    duration,
     exact_amount,
-    percent,
+    percent_text,
+    seconds_to_text,
     short_amount,
 )
 
@@ -109,8 +109,8 @@ def _phase_table(rows: Sequence[PhaseEfficiency]) -> Table:
             _phase_line("measured time", rows, lambda row: _time_cell(row.seconds)),
             _phase_line("required FLOP/s", rows, lambda row: _rate_cell(row.rate)),
             _phase_line("required bytes/s", rows, lambda row: _rate_cell(row.byte_rate)),
-            _phase_line("MFU", rows, lambda row: percent(row.mfu)),
-            _phase_line("MBU", rows, lambda row: percent(row.mbu)),
+            _phase_line("MFU", rows, lambda row: percent_text(row.mfu)),
+            _phase_line("MBU", rows, lambda row: percent_text(row.mbu)),
         ]
     names = [row.phase for row in rows]
     return Table(columns=(Column(head=""), *number_columns(*names)), rows=tuple(lines), stub=1)
@@ -130,7 +130,7 @@ def _number_cell(value: float | None) -> str:
 
 def _time_cell(value: float | None) -> str:
     """Return a time in seconds as text with its unit, or "-" if it is unknown."""
-    return _UNKNOWN if value is None else duration(value)
+    return _UNKNOWN if value is None else seconds_to_text(value)
 
 
 def _rate_cell(value: float | None) -> str:

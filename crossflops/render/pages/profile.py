@@ -29,14 +29,14 @@ from crossflops.report.profile import (
 from crossflops.report.quantity import (
     amount_with_sign,
     command_line_shape,
-    duration,
     exact_amount,
-    percent,
     percent_change,
     percent_share,
-    release,
+    percent_text,
+    seconds_to_text,
     short_amount,
     short_count_with_noun,
+    version_without_suffix,
 )
 
 ALL = ShownDepth()
@@ -131,7 +131,7 @@ def _profile_phase_row(
         short_amount(flops),
         _time_text(seconds),
         written,
-        percent(content.of_peak(rate)),
+        percent_text(content.of_peak(rate)),
     )
 
 
@@ -161,15 +161,15 @@ def _extra_module_flops(row: BesideProfile) -> int:
 
 def _time_text(seconds: float | None) -> str:
     """Return a time as text with its unit, or "-" if it is unknown."""
-    return "-" if seconds is None else duration(seconds)
+    return "-" if seconds is None else seconds_to_text(seconds)
 
 
 def _profile_figures(content: TrainingProfile) -> Iterable[tuple[str, str]]:
     """Yield (name, value) pairs of a profile: MFU, HFU, speed, parameter and activation bytes."""
     memory = content.memory
     if content.mfu is not None:
-        yield "MFU", percent(content.mfu)
-        yield "HFU", percent(content.hfu)
+        yield "MFU", percent_text(content.mfu)
+        yield "HFU", percent_text(content.hfu)
     if content.examples_per_second is not None:
         yield "samples/s", f"{content.examples_per_second:.4g}"
     if content.world_size > 1:
@@ -245,7 +245,7 @@ def _convention_section_blocks(content: TrainingProfile, row: ConventionProfile)
         name = f"{row.tool}@{row.edition}"
         title = f"By the convention {name}: {short_amount(row.macs, 'MACs')}"
     else:
-        name = f"{row.tool} {release(row.edition)}"
+        name = f"{row.tool} {version_without_suffix(row.edition)}"
         title = f"{name} printed {exact_amount(row.printed)}: {short_amount(row.macs, 'MACs')}"
     blocks: list[Block] = [
         Heading(title),
@@ -291,7 +291,7 @@ def _top_classes_table(content: TrainingProfile, rows: Iterable[ModuleProfile], 
                     (row.class_, short_amount(row.macs))
                     for row in _largest_classes(classes, "macs", top)
                 ),
-                _name_value_text((row.class_, duration(row.seconds)) for row in by_time),
+                _name_value_text((row.class_, seconds_to_text(row.seconds)) for row in by_time),
             )
         )
     columns = (
@@ -354,6 +354,6 @@ def _profile_module_row(content: TrainingProfile, row: ModuleProfile) -> Row:
         _time_text(backward),
         percent_share(backward, model.backward_seconds or 0) if backward is not None else "-",
         "-" if not rate else short_amount(rate, "FLOP/s"),
-        percent(of_peak) if of_peak else "-",
+        percent_text(of_peak) if of_peak else "-",
     )
     return Row(cells, "bad" if (of_peak or 0) > 1 else "")

@@ -6,10 +6,10 @@ from crossflops.ir.roofline import KindBound, NodeBound, Roofline, StepBound
 from crossflops.render.page import Block, Column, Figure, Heading, Row, Table, Text
 from crossflops.report.quantity import (
     count_with_noun,
-    duration,
     exact_amount,
-    percent,
     percent_share,
+    percent_text,
+    seconds_to_text,
     short_amount,
 )
 
@@ -28,7 +28,7 @@ def what_if_table(roof: Roofline) -> Table:
         rows=tuple(
             Row.from_cells(
                 step.label,
-                duration(step.shortest),
+                seconds_to_text(step.shortest),
                 examples_per_second_text(step.examples / step.shortest),
                 short_amount(step.bytes, "B"),
                 flops_per_byte_text(step.intensity),
@@ -84,9 +84,9 @@ def roofline_kernel_table(roof: Roofline) -> Table:
                 kernel.kernel,
                 flops_per_byte_text(kernel.intensity),
                 short_amount(kernel.rate, "FLOP/s") if kernel.work else "-",
-                duration(kernel.measured),
-                duration(kernel.seconds),
-                percent(kernel.efficiency),
+                seconds_to_text(kernel.measured),
+                seconds_to_text(kernel.seconds),
+                percent_text(kernel.efficiency),
                 tone="bad" if kernel.efficiency > 1 else "",
             )
             for kernel in worst
@@ -176,7 +176,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
                 flops_per_byte_text(roof.step.ridge),
                 short_amount(roof.step.attainable, "FLOP/s"),
                 examples_per_second_text(roof.step.examples / roof.step.shortest),
-                percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
+                percent_text(roof.achieved.roofline_efficiency) if roof.achieved else "-",
                 roof.step.bound,
             )
             for roof in roofs
@@ -228,16 +228,18 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
         if step.shortest
         else "no work"
     )
-    yield Row.from_cells("shortest", duration(step.shortest), f"{rate}{_overlap_time_note(step)}")
+    yield Row.from_cells(
+        "shortest", seconds_to_text(step.shortest), f"{rate}{_overlap_time_note(step)}"
+    )
     if took is not None:
         measured = (
             f"{examples_per_second_text(step.examples / took.seconds)} examples/s"
             if took.seconds
             else ""
         )
-        yield Row.from_cells("measured", duration(took.seconds), measured)
+        yield Row.from_cells("measured", seconds_to_text(took.seconds), measured)
         yield Row.from_cells(
-            "of the roofline", percent(took.roofline_efficiency), _mfu_and_mbu_text(roof)
+            "of the roofline", percent_text(took.roofline_efficiency), _mfu_and_mbu_text(roof)
         )
     if step.joules is not None:
         of = f"; {took.joules:.3g} J in the measured time" if took and took.joules else ""
@@ -264,7 +266,9 @@ def _overlap_time_note(step: StepBound) -> str:
     """Return a note on how the shortest time adds up, and the time if all nodes overlap."""
     if step.seconds is None:
         return "; the model as a whole"
-    return f"; nodes run one after the other, {duration(step.whole_seconds)} if all overlapped"
+    return (
+        f"; nodes run one after the other, {seconds_to_text(step.whole_seconds)} if all overlapped"
+    )
 
 
 def _mfu_and_mbu_text(roof: Roofline) -> str:
@@ -274,9 +278,11 @@ def _mfu_and_mbu_text(roof: Roofline) -> str:
         return ""
     achieved = short_amount(step.work / took.seconds, "FLOP/s")
     moved = short_amount(step.bytes / took.seconds, "B/s")
-    memory = f"MBU {percent(took.mbu)} ({moved})"
-    compute = f"MFU {percent(took.mfu)} ({achieved})"
-    together = "" if step.seconds is None else f"; as a whole {percent(took.whole_efficiency)}"
+    memory = f"MBU {percent_text(took.mbu)} ({moved})"
+    compute = f"MFU {percent_text(took.mfu)} ({achieved})"
+    together = (
+        "" if step.seconds is None else f"; as a whole {percent_text(took.whole_efficiency)}"
+    )
     order = (compute, memory) if step.bound == "compute" else (memory, compute)
     return f"shortest / measured{together}; {', '.join(order)}"
 
