@@ -74,22 +74,22 @@ class Core(msgspec.Struct, frozen=True):
     part: int | None = None
 
 
-def flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
+def core_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
     """Return the vector units of a core as text, and by precision the FLOPs that it does per clock
     ({} if unknown).
     """
     if core.architecture in ("x86_64", "AMD64", "i386", "i686"):
-        return _x86(core)
+        return _x86_flops_per_clock(core)
     if core.architecture in ("aarch64", "arm64"):
-        return _arm_vector_units(core)
+        return _arm_flops_per_clock(core)
     return f"the units of {core.architecture} are unknown", {}
 
 
-def _x86(core: Core) -> tuple[str, dict[str, int]]:
+def _x86_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
     """Return the vector units of an x86 core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
-    text, fp32 = _x86_vector_units(core)
+    text, fp32 = _x86_fp32_per_clock(core)
     if not fp32:
         return text, {}
     wide = "avx512f" in core.flags
@@ -105,12 +105,12 @@ def _x86(core: Core) -> tuple[str, dict[str, int]]:
     return text, rates
 
 
-def _x86_vector_units(core: Core) -> tuple[str, int]:
+def _x86_fp32_per_clock(core: Core) -> tuple[str, int]:
     """Return the vector units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
     if "avx512f" in core.flags:
-        return _avx512_units(core)
+        return _avx512_fp32_per_clock(core)
     if "avx2" in core.flags and "fma" in core.flags:
         first_zen = core.family == 23 and (core.model or 0) < 0x30
         if first_zen or core.family == 24:  # Hygon's is the first Zen, too
@@ -123,7 +123,7 @@ def _x86_vector_units(core: Core) -> tuple[str, int]:
     return "SSE, a 128-bit multiplier and a 128-bit adder", 8
 
 
-def _avx512_units(core: Core) -> tuple[str, int]:
+def _avx512_fp32_per_clock(core: Core) -> tuple[str, int]:
     """Return the AVX-512 units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
@@ -144,7 +144,7 @@ def _avx512_units(core: Core) -> tuple[str, int]:
     return "AVX-512; whether on one or two units is unknown for this model", 0
 
 
-def _arm_vector_units(core: Core) -> tuple[str, dict[str, int]]:
+def _arm_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
     """Return the vector units of an Arm core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
@@ -168,7 +168,7 @@ class NoCpuError(CrossflopsError):
     """An error of a system that does not describe its processor."""
 
 
-def cpu(root: Path = Path("/")) -> Cpu:
+def read_cpu(root: Path = Path("/")) -> Cpu:
     """Return the CPU as the system files below `root` describe it. Raises NoCpuError if they do
     not exist.
     """
@@ -177,14 +177,14 @@ def cpu(root: Path = Path("/")) -> Cpu:
     allowed = _usable_cpu_numbers(len(records))
     topology = [_socket_and_core(root, logical) for logical in allowed]
     clock, source = _cpu_clock(root, records[0])
-    isa, rates = flops_per_clock(core)
+    isa, rates = core_flops_per_clock(core)
     return Cpu(
         model=core.name or f"{core.architecture}, name unknown",
         architecture=core.architecture,
         logical=len(allowed),
         cores=len(set(topology)),
         sockets=len({socket for socket, _ in topology}),
-        quota=_quota(root),
+        quota=_cpu_quota(root),
         clock=clock,
         clock_source=source,
         isa=isa,
@@ -291,18 +291,18 @@ def memory_bytes(root: Path = Path("/")) -> int | None:
     return min(known) if known else None
 
 
-def _quota(root: Path) -> float | None:
+def _cpu_quota(root: Path) -> float | None:
     """Return the number of CPUs whose time the cgroups of this process grant; None if there is no
     limit.
     """
     base = root / "sys/fs/cgroup"
     limits = [
-        _quota_ratio(*_read_system_file(group / "cpu.max").split()[:2])
+        _quota_cpus(*_read_system_file(group / "cpu.max").split()[:2])
         for group in _control_group_folders(root)
     ]
     for v1 in (base / "cpu", base / "cpu,cpuacct"):
         limits.append(
-            _quota_ratio(
+            _quota_cpus(
                 _read_system_file(v1 / "cpu.cfs_quota_us"),
                 _read_system_file(v1 / "cpu.cfs_period_us"),
             )
@@ -321,7 +321,7 @@ def _control_group_folders(root: Path) -> list[Path]:
     return [folder for folder in above if base in (folder, *folder.parents)] or [base]
 
 
-def _quota_ratio(quota: str = "", period: str = "") -> float | None:
+def _quota_cpus(quota: str = "", period: str = "") -> float | None:
     """Return quota / period of a cgroup, the number of CPUs whose time it grants; None if there is
     no limit.
     """
@@ -345,7 +345,7 @@ def _read_system_file(file: Path) -> str:
         return ""
 
 
-Found = tuple[tuple[Gpu, ...], tuple[str, ...]]
+GpusAndNotes = tuple[tuple[Gpu, ...], tuple[str, ...]]
 
 
 # GPUs, as NVML and rocm-smi describe them.
@@ -355,13 +355,13 @@ _MEBI = 1 << 20
 _ROCM = ("--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json")
 
 
-def gpus() -> Found:
+def find_gpus() -> GpusAndNotes:
     """Return all GPUs of this machine, and a note for each driver that cannot be read."""
     nvidia, amd = _nvidia_gpus(), _amd_gpus()
     return (*nvidia[0], *amd[0]), (*nvidia[1], *amd[1])
 
 
-def _nvidia_gpus() -> Found:
+def _nvidia_gpus() -> GpusAndNotes:
     """Return the NVIDIA GPUs that NVML reports, and a note if NVML cannot be read."""
     try:
         import pynvml
@@ -426,7 +426,7 @@ def _mig_slices(nvml: Any, handle: Any, device: Gpu) -> list[Gpu]:
     return slices
 
 
-def _amd_gpus() -> Found:
+def _amd_gpus() -> GpusAndNotes:
     """Return the AMD GPUs that rocm-smi reports, and a note if it failed; nothing if it is not
     installed.
     """

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError
 from crossflops.files import write_file
-from crossflops.hardware.machine import AMX, SVE, NoCpuError, cpu, memory_bytes
+from crossflops.hardware.machine import AMX, SVE, NoCpuError, memory_bytes, read_cpu
 from crossflops.report.machine import Cpu, MachinePeak
 
 Kind: TypeAlias = Literal["fma32", "fma64", "dot16", "dot8", "clock", "triad"]
@@ -96,7 +96,7 @@ class PeakLoops(msgspec.Struct, frozen=True):
             raise _loop_failure_error(kind, str(error)) from error
 
 
-def compiler() -> str | None:
+def find_c_compiler() -> str | None:
     """Return the path of the C compiler: $CC, or the first of cc, gcc and clang; or None."""
     named = os.environ.get("CC", "").split()
     return next(filter(None, map(shutil.which, (*named[:1], *_COMPILERS))), None)
@@ -107,7 +107,7 @@ def compiling_peak_loops() -> Iterator[PeakLoops]:
     """Compile the program of measuring loops, yield it, and delete it when the block ends. Raises
     NoLoopError without a compiler.
     """
-    command = compiler()
+    command = find_c_compiler()
     if command is None or platform.system() == "Windows":
         raise NoLoopError(
             "no C compiler was found",
@@ -164,7 +164,7 @@ _SIDE = 1024  # of the matrices: 4 MiB each, and 2 x 1024^3 FLOPs
 _LEAST = 3  # repetitions
 
 
-def product_rate(dtype: str, seconds: float) -> float:
+def numpy_product_rate(dtype: str, seconds: float) -> float:
     """Return the FLOP/s of NumPy's product of two square matrices of `dtype`, measured for
     `seconds`.
     """
@@ -175,7 +175,7 @@ def product_rate(dtype: str, seconds: float) -> float:
     return 2 * _SIDE**3 / _fastest_run_seconds(lambda: np.matmul(left, left, out=out), seconds)
 
 
-def sum_bandwidth(nbytes: int, seconds: float) -> float:
+def numpy_sum_bandwidth(nbytes: int, seconds: float) -> float:
     """Return the bytes/s of a = b + c over three arrays of `nbytes` in NumPy, measured for
     `seconds`.
     """
@@ -206,7 +206,7 @@ _BUSY = 0.6  # of the best round's rate that all rounds together should have
 _ABOVE = 1.1  # of what units should do in a clock
 
 
-def contradictions(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
+def contradiction_sentences(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
     """Return a sentence for each figure of the measured peak that contradicts the system's data of
     the CPU.
     """
@@ -289,7 +289,7 @@ def load_or_measure_peak(*, measure_anew: bool = False) -> MachinePeak:
     `measure_anew` measures in any case. Raises CrossflopsError where nothing can be measured.
     """
     kept = None if measure_anew else load_machine_peak()
-    return kept or store(measure())
+    return kept or store_machine_peak(measure_machine_peak())
 
 
 def load_machine_peak() -> MachinePeak | None:
@@ -300,10 +300,10 @@ def load_machine_peak() -> MachinePeak | None:
         kept = msgspec.json.decode(_peak_cache_path().read_bytes(), type=MachinePeak)
     except (OSError, msgspec.DecodeError):
         return None
-    return kept if kept.fingerprint == fingerprint() else None
+    return kept if kept.fingerprint == measurement_fingerprint() else None
 
 
-def store(peak: MachinePeak) -> MachinePeak:
+def store_machine_peak(peak: MachinePeak) -> MachinePeak:
     """Write the measured peak to the cache file, if that is possible; return the same peak."""
     file = _peak_cache_path()
     with contextlib.suppress(OSError, CrossflopsError):
@@ -312,45 +312,45 @@ def store(peak: MachinePeak) -> MachinePeak:
     return peak
 
 
-def measure() -> MachinePeak:
+def measure_machine_peak() -> MachinePeak:
     """Measure the peak of this machine by compiled loops, or by NumPy without a compiler; return
     it.
     """
-    claimed = claim()
-    threads = threads_of(claimed)
+    claimed = read_cpu_or_none()
+    threads = measuring_thread_count(claimed)
     try:
         with compiling_peak_loops() as program:
             peak = _measure_by_loops(program, threads, claimed)
     except NoLoopError as error:
         peak = _measure_by_numpy(threads, str(error.message), claimed)
-    return replace(peak, contradictions=contradictions(peak, claimed))
+    return replace(peak, contradictions=contradiction_sentences(peak, claimed))
 
 
-def claim() -> Cpu | None:
+def read_cpu_or_none() -> Cpu | None:
     """Return the system's description of its CPU, or None if it gives none."""
     try:
-        return cpu()
+        return read_cpu()
     except NoCpuError:
         return None
 
 
-def threads_of(claimed: Cpu | None) -> int:
+def measuring_thread_count(claimed: Cpu | None) -> int:
     """Return the number of threads to measure with: the logical CPUs, limited by the CPU quota."""
     if claimed is None:
         return os.cpu_count() or 1
     return min(claimed.logical, ceil(claimed.quota or claimed.logical))
 
 
-def fingerprint() -> str:
+def measurement_fingerprint() -> str:
     """Return a hash of what a measurement depends on: host, CPU, compiler and version of the
     loops.
     """
-    claimed = claim()
+    claimed = read_cpu_or_none()
     facts = (
         _EDITION,
         platform.node(),
         platform.machine(),
-        str(compiler()),
+        str(find_c_compiler()),
         "" if claimed is None else msgspec.json.encode(claimed.flops_per_clock).decode(),
         "" if claimed is None else f"{claimed.model} {claimed.logical} {claimed.quota}",
     )
@@ -369,7 +369,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
         **_measure_dot_products(program, single, threads, claimed),
     }
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
-    granted = _quota_share(threads, claimed)
+    granted = _usable_time_share(threads, claimed)
     share = "" if granted == 1 else f"; times {100 * granted:.0f} %, the CPU quota"
     lanes = f"{single.width}-bit {'FMA' if single.fused else 'multiply and add'}"
     return MachinePeak(
@@ -384,7 +384,7 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
         is_peak=True,
         how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
         f"{_missing_units_note(claimed)}",
-        fingerprint=fingerprint(),
+        fingerprint=measurement_fingerprint(),
     )
 
 
@@ -415,7 +415,7 @@ def _missing_units_note(claimed: Cpu | None) -> str:
     return amx + sve
 
 
-def _quota_share(threads: int, claimed: Cpu | None) -> float:
+def _usable_time_share(threads: int, claimed: Cpu | None) -> float:
     """Return the share of the time of `threads` CPUs that the quota grants, at most 1."""
     quota = claimed.quota if claimed else None
     return 1.0 if quota is None else min(1.0, quota / threads)
@@ -429,16 +429,16 @@ def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePea
     return MachinePeak(
         cpu=_cpu_model_name(claimed),
         threads=threads,
-        peaks={name: product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
+        peaks={name: numpy_product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
         one_thread=None,
         sustained=None,
-        bandwidth=sum_bandwidth(_ARRAY, _SECONDS),
+        bandwidth=numpy_sum_bandwidth(_ARRAY, _SECONDS),
         clock=None,
         width=None,
         is_peak=False,
         how=f"numpy's matrix product, which is only a lower bound of the peak, since {why}; "
         "bandwidth from a sum of three streams on one thread",
-        fingerprint=fingerprint(),
+        fingerprint=measurement_fingerprint(),
     )
 
 

@@ -49,7 +49,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     head: str = ""
-    number_columns: bool = False
+    right: bool = False
     flows: bool = False
     spare: int = 0
     detail: bool = False

@@ -4,12 +4,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import isfinite
 
-from crossflops.hardware.devices.catalogue import clock_of, deviation, find_device, peak_from_clock
+from crossflops.hardware.devices.catalogue import (
+    clock_peak_deviation,
+    find_device,
+    peak_clock_hertz,
+    peak_from_clock,
+)
 from crossflops.hardware.devices.peaks import EMULATIONS, SPARSE, Peaks, peaks_at_least
-from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, update_seconds
+from crossflops.hardware.rates.mfu import LEAST, MeasuredRun, optimizer_update_seconds
 from crossflops.hardware.rates.numerators import Numerator, OmittedTool
 from crossflops.hardware.rates.question import Question, TrainingOptions
-from crossflops.hardware.rates.runs import TimedRow, above_peak, parents_with_time_gaps
+from crossflops.hardware.rates.runs import (
+    TimedRow,
+    modules_above_device_peak,
+    parents_with_time_gaps,
+)
 from crossflops.hardware.rates.terms import FLAT, Piece, WorkTerm, flat_factor_overstatement
 from crossflops.hardware.rates.whole_run import examples_of_step
 from crossflops.ir.device import Device
@@ -31,7 +40,7 @@ IMPOSSIBLE_REASONS = (
 # Whose MACs they are.
 
 
-def basis(
+def macs_source_remarks(
     numerator: Numerator, question: Question, report: Report | None, examples: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return two tuples of sentences on where the MACs of an example come from: notes and
@@ -45,7 +54,7 @@ def basis(
         return tuple(_size_rule_notes(numerator)), ()
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
-    notes = list(_division_notes(numerator))
+    notes = list(_macs_per_total_notes(numerator))
     if batch is not None:
         notes.insert(0, _batch_size_note(examples, batch))
     elif numerator.origin != "tool":
@@ -104,7 +113,7 @@ def _batch_size_note(examples: int, batch: int) -> str:
     return note if batch == examples else f"{note}, used for a batch of {batch}"
 
 
-def _division_notes(numerator: Numerator) -> Iterator[str]:
+def _macs_per_total_notes(numerator: Numerator) -> Iterator[str]:
     """Yield notes on how the total of a tool was divided to get MACs; nothing without such a
     total.
     """
@@ -205,7 +214,7 @@ def peak_share_remarks(
         (*_flop_rule_notes(answer, parts, training, pieces), *peak_notes(against, precisions)),
         (
             *_pass_number_warnings(training, pieces),
-            *_doubtful_peaks(against, parts),
+            *_doubtful_peak_warnings(against, parts),
             *_namesake_warnings(against, parts, answer.ratio),
             *_above_peak_warnings(answer, against, parts),
         ),
@@ -246,7 +255,7 @@ def _pass_factor_notes(
     kinds = sorted({term.passes for term in parts})
     if training.has_graph_passes and known and kinds != [FLAT]:
         shares = [
-            f"{100 * float(_macs_with_factor(parts, k) / _macs_with_factor(parts)):.3g} "
+            f"{100 * float(_macs_with_pass_factor(parts, k) / _macs_with_pass_factor(parts)):.3g} "
             f"% of the MACs x {float(k):g}"
             for k in kinds
         ]
@@ -266,7 +275,7 @@ def _pass_factor_notes(
     return sentence, "x 3 is slightly too high: the input of the first layer needs no gradient"
 
 
-def _macs_with_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
+def _macs_with_pass_factor(parts: Sequence[WorkTerm], k: Fraction | None = None) -> Fraction:
     """Return the MACs of the terms (only of those with `k` passes, if given), or 1 instead of 0,
     for a division.
     """
@@ -317,7 +326,7 @@ def peak_notes(against: Peaks | None, precisions: tuple[str, ...]) -> tuple[str,
     device = against.device
     if device is None:
         return "the peak is given, not looked up", *several
-    taken = conditions(device, precisions)
+    taken = peak_condition_notes(device, precisions)
     sources = [
         text for precision in precisions for text in _device_peak_notes(device, precision, against)
     ]
@@ -338,8 +347,8 @@ def _peak_arithmetic_note(device: Device, precision: str) -> str:
     """Return the text of units x clock x FMA x 2 for a precision, with its deviation from the
     published peak.
     """
-    second, off = peak_from_clock(device, precision), deviation(device, precision)
-    clock = clock_of(device, precision)
+    second, off = peak_from_clock(device, precision), clock_peak_deviation(device, precision)
+    clock = peak_clock_hertz(device, precision)
     if second is None or off is None or clock is None:
         return "not checked by clock x units, which are unknown"
     return (
@@ -372,7 +381,7 @@ def _tensor_float_note(device: Device, precisions: tuple[str, ...]) -> tuple[str
     )
 
 
-def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
+def _doubtful_peak_warnings(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[str, ...]:
     """Return a warning for each precision whose published peak differs by over 2 % from clock x
     units.
     """
@@ -380,7 +389,7 @@ def _doubtful_peaks(against: Peaks | None, parts: Sequence[WorkTerm]) -> tuple[s
     sentences = []
     for precision in dict.fromkeys(term.precision for term in parts):
         known = device is not None and against is not None and precision not in against.given
-        off = deviation(device, precision) if device and known else None
+        off = clock_peak_deviation(device, precision) if device and known else None
         if device is not None and off is not None and abs(off) > TOLERATED:
             sentences.append(
                 f"{device.label}: clock x units x FMA x 2 is {_percent_with_sign(off)} from "
@@ -456,7 +465,7 @@ _DENSE = "the peak is dense: without structured sparsity, at the clock of the da
 _PARTS = ("no", "the whole", "half", "a third", "a quarter")
 
 
-def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
+def peak_condition_notes(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
     """Return notes on the conditions under which a device reaches its peaks: without sparsity,
     base clock, power mode and similar.
     """
@@ -491,11 +500,11 @@ def conditions(device: Device, precisions: tuple[str, ...]) -> tuple[str, ...]:
 # What the speed rests on, and what no measurement can have.
 
 
-def short_step(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
+def fast_update_warnings(seconds: float, params: int, bandwidth: float) -> tuple[str, ...]:
     """Return a warning if the seconds of an optimizer step are too few to read and write all
     parameters; else ().
     """
-    least, adam = update_seconds(params, bandwidth)
+    least, adam = optimizer_update_seconds(params, bandwidth)
     if seconds >= least:
         return ()
     return (
@@ -512,7 +521,7 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
     not the sum of its submodules' times.
     """
     rows = tuple(rows)
-    above = () if peak is None else above_peak(rows, peak)
+    above = () if peak is None else modules_above_device_peak(rows, peak)
     sentences = [
         f"{row.path or '(the model)'} at {row.rate / 1e12:.4g} TFLOP/s is above the peak of "
         f"{(peak or 0) / 1e12:.4g}: the timing did not wait for the device"
@@ -529,7 +538,7 @@ def module_time_remarks(rows: Iterable[TimedRow], peak: float | None) -> tuple[s
     return tuple(sentences)
 
 
-def speed_and_attention(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
+def speed_and_attention_notes(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
     """Return notes on the measured speed and on the counted attention."""
     return (*_speed_notes(run), *_causal_mask_notes(row.attention))
 
@@ -603,8 +612,8 @@ def two_shares_note(row: Efficiency, run: MeasuredRun) -> tuple[str, ...]:
         return ()
     return (
         f"the rate is assumed to be that of all {devices} devices together "
-        f"({percent_text(row.ratio)} of the peak), but may be per device ({percent_text(row.ratio * devices)}): give "
-        "--all-devices or --per-device",
+        f"({percent_text(row.ratio)} of the peak), but may be per device "
+        f"({percent_text(row.ratio * devices)}): give --all-devices or --per-device",
     )
 
 
@@ -626,21 +635,25 @@ def _causal_mask_notes(attention: object) -> Iterator[str]:
         )
 
 
-def too_fast(
+def impossible_speed_warnings(
     run: MeasuredRun, against: Peaks | None, step: object, moved: object
 ) -> tuple[str, ...]:
     """Return a warning for each part of a run that is faster than possible: optimizer step, phase,
     memory traffic.
     """
-    return (*_short_step(run, against), *_phase_warnings(step), *_bandwidth_warnings(moved))
+    return (
+        *_fast_update_warnings_of_run(run, against),
+        *_phase_warnings(step),
+        *_bandwidth_warnings(moved),
+    )
 
 
-def _short_step(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
+def _fast_update_warnings_of_run(run: MeasuredRun, against: Peaks | None) -> tuple[str, ...]:
     """Return a warning if the optimizer's step is too fast for the memory bandwidth; else ()."""
     seconds = dict(run.pace.parts).get("step") if run.pace else None
     if seconds is None or run.params is None or against is None or not against.bandwidth:
         return ()
-    return short_step(seconds, run.params // run.world.devices, against.bandwidth)
+    return fast_update_warnings(seconds, run.params // run.world.devices, against.bandwidth)
 
 
 def _phase_warnings(step: object) -> Iterator[str]:
