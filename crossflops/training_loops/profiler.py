@@ -17,7 +17,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write_file
-from crossflops.profiling.compiled import explain_unseen
+from crossflops.profiling.compiled import explain_missing_model_call
 from crossflops.profiling.ranks import Round, sharing_processes
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
@@ -159,21 +159,21 @@ class FlopsProfiler:
         """Handle an error of the profiled step: report it to the other ranks, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
-            meeting.fail(error)
+            meeting.report_failure(error)
 
     def stop(self) -> None:
         """Remove the hooks, and keep the times and calls of the observed step."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
             if self._round is not None:
-                self._round.close()
+                self._round.stop_listening()
 
     def end(self) -> None:
         """Remove all hooks from the model, and forget the times and calls of its step."""
         if self._watch is not None:
-            self._watch.leave()
+            self._watch.remove_hooks()
         if self._round is not None:
-            self._round.close()
+            self._round.stop_listening()
         self._forget()
 
     def reset(self) -> None:
@@ -249,7 +249,7 @@ class FlopsProfiler:
                 "profile a step that ends without an exception",
             )
         if all(call.path is None for call in watch.calls):
-            raise CrossflopsError(*explain_unseen())
+            raise CrossflopsError(*explain_missing_model_call())
         count = count_of(self._model, watch, self._as)
         return ShownProfile.of(
             profile_of(count, timing_of(self._model, watch, times), self._against)

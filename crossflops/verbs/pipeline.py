@@ -25,7 +25,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, nearest_name_hint
 from crossflops.frontends.named import SIZES
-from crossflops.plugins.elsewhere import text_of
+from crossflops.plugins.elsewhere import read_config_text
 from crossflops.report.pipeline import CountedPart, pipeline_report
 from crossflops.report.report import PipelinePart, Report
 from crossflops.targets import is_pipeline
@@ -117,7 +117,7 @@ def _read_parts(file: Path) -> list[_Part]:
     import tomllib
 
     try:
-        content = tomllib.loads(text_of(file))
+        content = tomllib.loads(read_config_text(file))
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}", _HINT) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

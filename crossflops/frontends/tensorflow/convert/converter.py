@@ -19,7 +19,7 @@ from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handler
 from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
-from crossflops.patches.patching import owner_of, patching_attribute, patching_items
+from crossflops.patches.patching import patch_owner, patching_attribute, patching_items
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
 
@@ -308,7 +308,7 @@ def importing_definition(
         _bfloat16_kept(),
         shaping_functions(tfonnx),
         nullcontext() if weighted else _omitting_weight_copies(),
-        patching_attribute(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+        patching_attribute(patch_owner(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
         _rewriters_left_out(tfonnx),
         _keeping_shared_products(),
         _recording_nodes(tfonnx, noted, left, results),
