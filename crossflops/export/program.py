@@ -71,7 +71,8 @@ def save_program(
         # whatever PyTorch raises where a tensor on meta is asked for its bytes
         raise CrossflopsError(
             f"cannot write the weights: {error}",
-            "build the model with values, not on the meta device",
+            "build the model on the CPU, without torch.device('meta'), so that its weights have "
+            "values",
         ) from error
     finally:
         if folder is not None:

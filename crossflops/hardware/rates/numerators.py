@@ -49,7 +49,7 @@ class Numerator(msgspec.Struct, frozen=True, kw_only=True):
     macs: int
     unit: str = "example"
     pieces: tuple[Piece, ...] = ()
-    origin: Literal["given", "native_numerator", "convention", "tool", "sizes"] = "given"
+    origin: Literal["given", "native", "convention", "tool", "sizes"] = "given"
     printed: Amount | None = None
     per_mac: int = 1
     assumed: bool = False

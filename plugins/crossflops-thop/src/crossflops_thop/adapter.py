@@ -95,7 +95,7 @@ class Thop(TakesFormulas):
             options["custom_ops"] = _hooks_of_formulas(self.formulas)
         with under(forced, model), _naming_taken_buffers(model):
             total, params, *layers = run(model, inputs=inputs, verbose=False, **options)
-        tree = (Entry("", exact(total)), *_entries(layers[0], "")) if layers else ()
+        tree = (Entry("", exact(total)), *_layer_entries(layers[0], "")) if layers else ()
         return Profile(
             tool=self.name,
             version=self.version(),
@@ -142,14 +142,14 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
         ) from error
 
 
-def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
+def _layer_entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
     """Yield the path and the MACs of each layer; `children` is {name: (operations, parameters,
     children)}, as thop returns it.
     """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
         yield Entry(path, exact(operations))
-        yield from _entries(below, path)
+        yield from _layer_entries(below, path)
 
 
 @contextmanager

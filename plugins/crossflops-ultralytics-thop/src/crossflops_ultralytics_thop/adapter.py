@@ -77,7 +77,7 @@ class UltralyticsThop:
             total=exact(total),
             params=exact(params),
             printed_as="MACs",
-            entries=(Entry("", exact(total)), *_entries(layers, "")),
+            entries=(Entry("", exact(total)), *_layer_entries(layers, "")),
         )
 
 
@@ -99,11 +99,11 @@ def _naming_taken_buffers(model: Any) -> Iterator[None]:
         ) from error
 
 
-def _entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
+def _layer_entries(children: dict[str, Any], parent: str) -> Iterator[Entry]:
     """Yield the path and the MACs of each layer; `children` is {name: (operations, parameters,
     children)}, as the tool returns it.
     """
     for name, (operations, _, below) in children.items():
         path = f"{parent}.{name}" if parent else name
         yield Entry(path, exact(operations))
-        yield from _entries(below, path)
+        yield from _layer_entries(below, path)
