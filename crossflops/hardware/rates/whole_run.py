@@ -83,7 +83,8 @@ def check_run_length_options(
     if run_length.run_steps is not None and not batch:
         raise InputError(
             "--run-steps requires --batch",
-            "add --batch B: the number of examples in one (micro-)batch of one data-parallel replica",
+            "add --batch B: the number of examples in one (micro-)batch of one data-parallel "
+            "replica",
         )
     if run_length.optimizer and not (model and batch):
         raise InputError(
