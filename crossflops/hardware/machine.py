@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -74,7 +74,21 @@ class Core(msgspec.Struct, frozen=True):
     part: int | None = None
 
 
-def core_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
+class VectorUnits(NamedTuple):
+    """The vector units of a core as text, and its FLOPs per clock by precision, {} if unknown."""
+
+    text: str
+    flops_per_clock: dict[str, int]
+
+
+class Fp32Units(NamedTuple):
+    """The vector units of a core as text, and its FP32 FLOPs per clock, 0 if unknown."""
+
+    text: str
+    flops_per_clock: int
+
+
+def core_flops_per_clock(core: Core) -> VectorUnits:
     """Return the vector units of a core as text, and by precision the FLOPs that it does per clock
     ({} if unknown).
     """
@@ -82,16 +96,16 @@ def core_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
         return _x86_flops_per_clock(core)
     if core.architecture in ("aarch64", "arm64"):
         return _arm_flops_per_clock(core)
-    return f"the units of {core.architecture} are unknown", {}
+    return VectorUnits(f"the units of {core.architecture} are unknown", {})
 
 
-def _x86_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
+def _x86_flops_per_clock(core: Core) -> VectorUnits:
     """Return the vector units of an x86 core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
     text, fp32 = _x86_fp32_per_clock(core)
     if not fp32:
-        return text, {}
+        return VectorUnits(text, {})
     wide = "avx512f" in core.flags
     rates = {"fp32": fp32, "fp64": fp32 // 2}
     if wide and "avx512_bf16" in core.flags:
@@ -102,10 +116,10 @@ def _x86_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
         amx = {"amx_bf16": ("bf16", 1024), "amx_fp16": ("fp16", 1024), "amx_int8": ("int8", 2048)}
         rates |= dict(row for flag, row in amx.items() if flag in core.flags)
         text += f", {AMX}"
-    return text, rates
+    return VectorUnits(text, rates)
 
 
-def _x86_fp32_per_clock(core: Core) -> tuple[str, int]:
+def _x86_fp32_per_clock(core: Core) -> Fp32Units:
     """Return the vector units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
@@ -114,21 +128,22 @@ def _x86_fp32_per_clock(core: Core) -> tuple[str, int]:
     if "avx2" in core.flags and "fma" in core.flags:
         first_zen = core.family == 23 and (core.model or 0) < 0x30
         if first_zen or core.family == 24:  # Hygon's is the first Zen, too
-            return "AVX2 on two 128-bit FMA units", 16
+            return Fp32Units("AVX2 on two 128-bit FMA units", 16)
         if core.family == 6 and core.model in _ATOMS:
-            return "AVX2 on two 128-bit FMA units", 16
-        return "AVX2, two 256-bit FMA units", 32
+            return Fp32Units("AVX2 on two 128-bit FMA units", 16)
+        return Fp32Units("AVX2, two 256-bit FMA units", 32)
     if "avx" in core.flags:
-        return "AVX, a 256-bit multiplier and a 256-bit adder", 16
-    return "SSE, a 128-bit multiplier and a 128-bit adder", 8
+        return Fp32Units("AVX, a 256-bit multiplier and a 256-bit adder", 16)
+    return Fp32Units("SSE, a 128-bit multiplier and a 128-bit adder", 8)
 
 
-def _avx512_fp32_per_clock(core: Core) -> tuple[str, int]:
+def _avx512_fp32_per_clock(core: Core) -> Fp32Units:
     """Return the AVX-512 units of an x86 core as text, and its FP32 FLOPs per clock (0 if
     unknown).
     """
-    two, single = ("AVX-512, two 512-bit FMA units", 64), ("AVX-512, one 512-bit FMA unit", 32)
-    halves = "AVX-512 on two 256-bit FMA units", 32
+    two = Fp32Units("AVX-512, two 512-bit FMA units", 64)
+    single = Fp32Units("AVX-512, one 512-bit FMA unit", 32)
+    halves = Fp32Units("AVX-512 on two 256-bit FMA units", 32)
     if core.vendor == "AuthenticAMD":
         if core.family == 25:
             return halves
@@ -141,24 +156,24 @@ def _avx512_fp32_per_clock(core: Core) -> tuple[str, int]:
             return two
         if core.model in _ONE_512:
             return single
-    return "AVX-512; whether on one or two units is unknown for this model", 0
+    return Fp32Units("AVX-512; whether on one or two units is unknown for this model", 0)
 
 
-def _arm_flops_per_clock(core: Core) -> tuple[str, dict[str, int]]:
+def _arm_flops_per_clock(core: Core) -> VectorUnits:
     """Return the vector units of an Arm core as text, and by precision its FLOPs per clock ({} if
     unknown).
     """
     known = _ARM.get((core.implementer or -1, core.part or -1))
     if known is None:
         scalable = f", with {SVE}" if "sve" in core.flags else ""
-        return f"the units of this Arm core are unknown{scalable}", {}
+        return VectorUnits(f"the units of this Arm core are unknown{scalable}", {})
     text, fp32, bf16, int8 = known
     extra: Mapping[str, tuple[int, bool]] = {
         "bf16": (bf16, "bf16" in core.flags),
         "int8": (int8, bool(core.flags & {"asimddp", "i8mm"})),
     }
     more = {name: rate for name, (rate, there) in extra.items() if rate and there}
-    return text, {"fp32": fp32, "fp64": fp32 // 2, **more}
+    return VectorUnits(text, {"fp32": fp32, "fp64": fp32 // 2, **more})
 
 
 _NAMES = ("model name", "Model", "cpu model", "Processor")

@@ -206,20 +206,20 @@ _BUSY = 0.6  # of the best round's rate that all rounds together should have
 _ABOVE = 1.1  # of what units should do in a clock
 
 
-def contradiction_sentences(peak: MachinePeak, claimed: Cpu | None) -> tuple[str, ...]:
+def contradiction_sentences(peak: MachinePeak, system_cpu: Cpu | None) -> tuple[str, ...]:
     """Return a sentence for each figure of the measured peak that contradicts the system's data of
     the CPU.
     """
     busy = _busy_sentence(peak)
-    if claimed is None:
+    if system_cpu is None:
         nothing = (
             "the system reports nothing about its processor, so the measurement cannot be checked"
         )
         return tuple(filter(None, (nothing, busy)))
     checks = (
-        _clock_sentence(peak, claimed),
-        _cores_sentence(peak, claimed),
-        *_unit_sentences(peak, claimed),
+        _clock_sentence(peak, system_cpu),
+        _cores_sentence(peak, system_cpu),
+        *_unit_sentences(peak, system_cpu),
         busy,
     )
     return tuple(filter(None, checks))
@@ -236,43 +236,45 @@ def _busy_sentence(peak: MachinePeak) -> str:
     return f"{share}: the machine is busy or throttled; measure again when it is idle"
 
 
-def _clock_sentence(peak: MachinePeak, claimed: Cpu) -> str:
+def _clock_sentence(peak: MachinePeak, system_cpu: Cpu) -> str:
     """Return the sentence that the measured clock differs from that of the system, else ""."""
-    if peak.clock is None or claimed.clock is None:
+    if peak.clock is None or system_cpu.clock is None:
         return ""
-    if abs(peak.clock / claimed.clock - 1) <= _CLOCK:
+    if abs(peak.clock / system_cpu.clock - 1) <= _CLOCK:
         return ""
-    claim_of_clock = f"{claimed.clock / 1e9:.3f} GHz ({claimed.clock_source})"
+    claim_of_clock = f"{system_cpu.clock / 1e9:.3f} GHz ({system_cpu.clock_source})"
     return f"the system reports {claim_of_clock}, but a core runs at {peak.clock / 1e9:.3f} GHz"
 
 
-def _cores_sentence(peak: MachinePeak, claimed: Cpu) -> str:
+def _cores_sentence(peak: MachinePeak, system_cpu: Cpu) -> str:
     """Return the sentence that all cores together are slower than their number x one core, else
     "".
     """
-    if peak.one_thread is None or claimed.usable_cores < 1:
+    if peak.one_thread is None or system_cpu.usable_cores < 1:
         return ""
     times = peak.peaks["fp32"] / peak.one_thread
-    if times >= _SCALES * claimed.usable_cores:
+    if times >= _SCALES * system_cpu.usable_cores:
         return ""
-    cores = f"{claimed.usable_cores:g} cores are {times:.2f} x as fast as one"
+    cores = f"{system_cpu.usable_cores:g} cores are {times:.2f} x as fast as one"
     return f"{cores}: they are shared, throttled or busy"
 
 
-def _unit_sentences(peak: MachinePeak, claimed: Cpu) -> tuple[str, ...]:
+def _unit_sentences(peak: MachinePeak, system_cpu: Cpu) -> tuple[str, ...]:
     """Return the sentence that the measured FLOPs per clock of a core are not those of its vector
     units, in a tuple; () if they agree.
     """
-    rate = claimed.flops_per_clock.get("fp32")
+    rate = system_cpu.flops_per_clock.get("fp32")
     if peak.clock is None or peak.one_thread is None or not peak.is_peak:
         return ()
     done = peak.one_thread / peak.clock
     if rate is None:
-        return (f"{claimed.isa}; measured: {done:.1f} FP32 FLOPs per clock and core",)
+        return (f"{system_cpu.isa}; measured: {done:.1f} FP32 FLOPs per clock and core",)
     if done > _ABOVE * rate:
-        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock, but did {done:.1f}",)
+        return (f"{system_cpu.isa} should do {rate} FP32 FLOPs per clock, but did {done:.1f}",)
     if done < _SCALES * rate:
-        return (f"{claimed.isa} should do {rate} FP32 FLOPs per clock; the loop did {done:.1f}",)
+        return (
+            f"{system_cpu.isa} should do {rate} FP32 FLOPs per clock; the loop did {done:.1f}",
+        )
     return ()
 
 
@@ -316,14 +318,14 @@ def measure_machine_peak() -> MachinePeak:
     """Measure the peak of this machine by compiled loops, or by NumPy without a compiler; return
     it.
     """
-    claimed = read_cpu_or_none()
-    threads = measuring_thread_count(claimed)
+    system_cpu = read_cpu_or_none()
+    threads = measuring_thread_count(system_cpu)
     try:
         with compiling_peak_loops() as program:
-            peak = _measure_by_loops(program, threads, claimed)
+            peak = _measure_by_loops(program, threads, system_cpu)
     except NoLoopError as error:
-        peak = _measure_by_numpy(threads, str(error.message), claimed)
-    return replace(peak, contradictions=contradiction_sentences(peak, claimed))
+        peak = _measure_by_numpy(threads, str(error.message), system_cpu)
+    return replace(peak, contradictions=contradiction_sentences(peak, system_cpu))
 
 
 def read_cpu_or_none() -> Cpu | None:
@@ -334,30 +336,32 @@ def read_cpu_or_none() -> Cpu | None:
         return None
 
 
-def measuring_thread_count(claimed: Cpu | None) -> int:
+def measuring_thread_count(system_cpu: Cpu | None) -> int:
     """Return the number of threads to measure with: the logical CPUs, limited by the CPU quota."""
-    if claimed is None:
+    if system_cpu is None:
         return os.cpu_count() or 1
-    return min(claimed.logical, ceil(claimed.quota or claimed.logical))
+    return min(system_cpu.logical, ceil(system_cpu.quota or system_cpu.logical))
 
 
 def measurement_fingerprint() -> str:
     """Return a hash of what a measurement depends on: host, CPU, compiler and version of the
     loops.
     """
-    claimed = read_cpu_or_none()
+    system_cpu = read_cpu_or_none()
     facts = (
         _EDITION,
         platform.node(),
         platform.machine(),
         str(find_c_compiler()),
-        "" if claimed is None else msgspec.json.encode(claimed.flops_per_clock).decode(),
-        "" if claimed is None else f"{claimed.model} {claimed.logical} {claimed.quota}",
+        "" if system_cpu is None else msgspec.json.encode(system_cpu.flops_per_clock).decode(),
+        ""
+        if system_cpu is None
+        else f"{system_cpu.model} {system_cpu.logical} {system_cpu.quota}",
     )
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
 
 
-def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> MachinePeak:
+def _measure_by_loops(program: PeakLoops, threads: int, system_cpu: Cpu | None) -> MachinePeak:
     """Measure peak FLOP/s, bandwidth and clock of this machine by compiled loops; return them."""
     clock = program.run("clock", _SECONDS / 2).rate
     single = program.run("fma32", _SECONDS)
@@ -366,14 +370,14 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
     loops = {
         "fp32": all_,
         "fp64": double,
-        **_measure_dot_products(program, single, threads, claimed),
+        **_measure_dot_products(program, single, threads, system_cpu),
     }
     triad = program.run("triad", _SECONDS, threads, _array_bytes())
-    granted = _usable_time_share(threads, claimed)
+    granted = _usable_time_share(threads, system_cpu)
     share = "" if granted == 1 else f"; times {100 * granted:.0f} %, the CPU quota"
     lanes = f"{single.width}-bit {'FMA' if single.fused else 'multiply and add'}"
     return MachinePeak(
-        cpu=_cpu_model_name(claimed),
+        cpu=_cpu_model_name(system_cpu),
         threads=threads,
         peaks={name: loop.rate * granted for name, loop in loops.items()},
         one_thread=single.rate,
@@ -383,20 +387,20 @@ def _measure_by_loops(program: PeakLoops, threads: int, claimed: Cpu | None) -> 
         width=single.width,
         is_peak=True,
         how=f"{lanes} loop in registers, and a triad of three streams; {program.command}{share}"
-        f"{_missing_units_note(claimed)}",
+        f"{_missing_units_note(system_cpu)}",
         fingerprint=measurement_fingerprint(),
     )
 
 
 def _measure_dot_products(
-    program: PeakLoops, single: Loop, threads: int, claimed: Cpu | None
+    program: PeakLoops, single: Loop, threads: int, system_cpu: Cpu | None
 ) -> dict[str, Loop]:
     """Run the loops of BF16 and INT8 dot products, if the CPU has the instructions; return their
     results by precision.
 
     Not where there is AMX: its units do many times as much, and are not in the loops.
     """
-    if claimed is not None and AMX in claimed.isa:
+    if system_cpu is not None and AMX in system_cpu.isa:
         return {}
     kinds: dict[str, Kind] = {"bf16": "dot16", "int8": "dot8"}
     there = {"bf16": single.dot16, "int8": single.dot8}
@@ -405,29 +409,29 @@ def _measure_dot_products(
     }
 
 
-def _missing_units_note(claimed: Cpu | None) -> str:
+def _missing_units_note(system_cpu: Cpu | None) -> str:
     """Return the note that AMX or SVE units of the CPU were not measured, or "" if it has
     neither.
     """
-    isa = "" if claimed is None else claimed.isa
+    isa = "" if system_cpu is None else system_cpu.isa
     amx = "; AMX is not measured, so BF16 and INT8 have no peak" if AMX in isa else ""
     sve = "; SVE is not measured: units wider than 128 bits may be faster" if SVE in isa else ""
     return amx + sve
 
 
-def _usable_time_share(threads: int, claimed: Cpu | None) -> float:
+def _usable_time_share(threads: int, system_cpu: Cpu | None) -> float:
     """Return the share of the time of `threads` CPUs that the quota grants, at most 1."""
-    quota = claimed.quota if claimed else None
+    quota = system_cpu.quota if system_cpu else None
     return 1.0 if quota is None else min(1.0, quota / threads)
 
 
-def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePeak:
+def _measure_by_numpy(threads: int, why: str, system_cpu: Cpu | None) -> MachinePeak:
     """Measure FLOP/s and bandwidth of this machine by NumPy, as a lower bound of the peak; `why`
     says why there are no loops.
     """
     rates = {"fp32": "float32", "fp64": "float64"}
     return MachinePeak(
-        cpu=_cpu_model_name(claimed),
+        cpu=_cpu_model_name(system_cpu),
         threads=threads,
         peaks={name: numpy_product_rate(dtype, _SECONDS) for name, dtype in rates.items()},
         one_thread=None,
@@ -442,9 +446,9 @@ def _measure_by_numpy(threads: int, why: str, claimed: Cpu | None) -> MachinePea
     )
 
 
-def _cpu_model_name(claimed: Cpu | None) -> str:
+def _cpu_model_name(system_cpu: Cpu | None) -> str:
     """Return the name of the CPU model, or its architecture if the name is unknown."""
-    return claimed.model if claimed else platform.processor() or platform.machine()
+    return system_cpu.model if system_cpu else platform.processor() or platform.machine()
 
 
 def _array_bytes() -> int:

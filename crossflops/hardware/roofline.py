@@ -446,7 +446,7 @@ def kernel_bounds(
     `nodes` are their bounds in the run. A kernel none of whose nodes is in the graph, or that
     took no time, is left out.
     """
-    edge = _Edge(graph, ledger, run, formats)
+    edge = _KernelBoundary(graph, ledger, run, formats)
     bounds = {node.node: node for node in nodes}
     rows = []
     for row in kernels:
@@ -455,7 +455,7 @@ def kernel_bounds(
             continue
         work = sum(bounds[key].work for key in keys if key in bounds)
         computing = sum(bounds[k].work / (bounds[k].peak or 1) for k in keys if k in bounds)
-        moved = edge.bytes(keys)
+        moved = edge.bytes_of_kernel(keys)
         seconds = max(computing, moved / run.ceiling.bandwidth)
         rows.append(
             KernelBound(
@@ -473,7 +473,7 @@ def kernel_bounds(
     return tuple(rows)
 
 
-class _Edge:
+class _KernelBoundary:
     """The tensors that a set of nodes exchanges with the rest of the graph."""
 
     def __init__(self, graph: Graph, ledger: Ledger, run: Scenario, formats: Formats) -> None:
@@ -488,7 +488,7 @@ class _Edge:
                 if spec is not None:
                     self.readers.setdefault(spec.name, set()).add(node.key)
 
-    def bytes(self, keys: Sequence[str]) -> int:
+    def bytes_of_kernel(self, keys: Sequence[str]) -> int:
         """Return the bytes that the nodes of a kernel read and write together."""
         times = self.run.passes * self.run.scale
         if len(keys) == 1:
@@ -501,9 +501,9 @@ class _Edge:
         read = {spec.name: spec for key in keys for spec in self.nodes[key].inputs if spec}
         ends = [spec for name, spec in read.items() if name not in made]
         ends += [spec for name, spec in made.items() if self.readers.get(name, set()) - inside]
-        return round(sum(map(self._size, ends), Fraction(0)))
+        return round(sum(map(self._bytes_of_tensor, ends), Fraction(0)))
 
-    def _size(self, spec: TensorSpec) -> Fraction:
+    def _bytes_of_tensor(self, spec: TensorSpec) -> Fraction:
         """Return the bytes of a tensor in all passes of a step, in the format that its use has; 0
         if its shape is unknown.
         """

@@ -115,23 +115,28 @@ class ModelCall:
         ]
         self.outputs = len(self._ends)
 
-    def begin_node(self, number: int, is_restricted: bool, node: Any, came: Iterable[Any]) -> None:
-        """Record that backward pass `number` reached an autograd node of the call; `came` are the
-        gradients that it received.
+    def begin_node(
+        self, number: int, is_restricted: bool, node: Any, gradients_in: Iterable[Any]
+    ) -> None:
+        """Record that backward pass `number` reached an autograd node of the call; `gradients_in`
+        are the gradients that it received.
         """
-        gradients = tuple(came)
+        gradients = tuple(gradients_in)
         if self.is_transformed or any(map(_is_batched_gradient, gradients)):
             self._is_batched = not self.is_transformed
             return
         seen = self._seen.setdefault(number, _PassNodes(is_restricted))
         seen.came[node] = tuple(gradient is not None for gradient in gradients)
 
-    def end_node(self, number: int, node: Any, went: Iterable[Any]) -> None:
-        """Record which gradients an autograd node of the call passed on (`went`) in backward pass
+    def end_node(self, number: int, node: Any, gradients_out: Iterable[Any]) -> None:
+        """Record which gradients an autograd node of the call passed on
+        (`gradients_out`) in backward pass
         `number`.
         """
         if number in self._seen:
-            self._seen[number].went[node] = tuple(gradient is not None for gradient in went)
+            self._seen[number].went[node] = tuple(
+                gradient is not None for gradient in gradients_out
+            )
 
     def begin_second_order(self, number: int) -> None:
         """Record that backward pass `number` through the call computes second-order gradients."""
@@ -158,7 +163,7 @@ class ModelCall:
 
     # When it is over.
 
-    def finish(self) -> None:
+    def store_passes(self) -> None:
         """Store the backward passes of the call in `passes`, and free its autograd nodes."""
         self.passes = self._build_call_passes()
         self._sources, self._ends = [], []

@@ -187,27 +187,27 @@ class Round:
         except RuntimeError:  # the store is gone
             return b""
 
-    def _store_value(self, what: str, value: bytes) -> None:
-        """Store a value of this rank under the name `what` for the other ranks; ignore a lost
+    def _store_value(self, name: str, value: bytes) -> None:
+        """Store a value of this rank under this name for the other ranks; ignore a lost
         store.
         """
         if self._store is not None:
             try:
-                self._store.set(self._store_key(what, self.rank), value)
+                self._store.set(self._store_key(name, self.rank), value)
             except RuntimeError:
                 return  # the process that keeps the store is gone: nobody listens
 
-    def _has_stored(self, what: str, rank: int) -> bool:
-        """Return True if a rank stored a value under the name `what`."""
-        return bool(self._store.check([self._store_key(what, rank)]))
+    def _has_stored(self, name: str, rank: int) -> bool:
+        """Return True if a rank stored a value under this name."""
+        return bool(self._store.check([self._store_key(name, rank)]))
 
-    def _text_in_store(self, what: str, rank: int) -> str:
-        """Return the text that a rank stored under the name `what`."""
-        return bytes(self._store.get(self._store_key(what, rank))).decode()
+    def _text_in_store(self, name: str, rank: int) -> str:
+        """Return the text that a rank stored under this name."""
+        return bytes(self._store.get(self._store_key(name, rank))).decode()
 
-    def _store_key(self, what: str, rank: int) -> str:
-        """Return the key in the store for the value that a rank stores under the name `what`."""
-        return f"crossflops/{self._number}/{what}/{rank}"
+    def _store_key(self, name: str, rank: int) -> str:
+        """Return the key in the store for the value that a rank stores under this name."""
+        return f"crossflops/{self._number}/{name}/{rank}"
 
 
 def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:

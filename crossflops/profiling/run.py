@@ -147,8 +147,8 @@ def _time_steps(step: "_Step", recipe: Recipe) -> tuple[Measurement, StepPhases]
         "forward, backward, step",
     )
     last = step.marks[-iterations.runs :]
-    full = median_low(step.last(marks) for marks in last)
-    marks = next(marks for marks in last if step.last(marks) == full)
+    full = median_low(step.step_seconds(marks) for marks in last)
+    marks = next(marks for marks in last if step.step_seconds(marks) == full)
     forward, backward, optimizer = step.resolve_phases(marks)
     phases = StepPhases(
         whole=full,
@@ -290,7 +290,7 @@ class _Step:
 
         return time.perf_counter()
 
-    def last(self, marks: _StepMarks) -> float:
+    def step_seconds(self, marks: _StepMarks) -> float:
         """Return the seconds of the step with these time marks, from its begin to its end."""
         return self._clock.seconds_between(marks.start, marks.end)
 

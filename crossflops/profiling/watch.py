@@ -392,7 +392,7 @@ class Watch:
 
         ended = self._spans.current_moment()
         for call in self.calls:
-            call.finish()
+            call.store_passes()
         names = Counter(type(node).__name__ for node in self._outside)
         self._outside.clear()
         self.products = tuple(names.items())

@@ -72,12 +72,12 @@ _Renderer = TypeVar("_Renderer", bound=Renderer)
 def file_format(suffix: str) -> Callable[[_Renderer], _Renderer]:
     """Return a decorator that registers a function as the writer of files with this suffix."""
 
-    def declare(renderer: _Renderer) -> _Renderer:
+    def register_renderer(renderer: _Renderer) -> _Renderer:
         """Register the function as the writer of files with this suffix, and return it."""
         FORMATS[suffix] = renderer
         return renderer
 
-    return declare
+    return register_renderer
 
 
 def file_suffixes() -> tuple[str, ...]:

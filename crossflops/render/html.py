@@ -90,7 +90,7 @@ class Head(NamedTuple):
     flows: bool = False
 
     @property
-    def kind(self) -> str:
+    def css_class(self) -> str:
         """The CSS class of the column's cells: "n" for numbers, "w" for wrapped text, or ""."""
         return "n" if self.right else "w" if self.flows else ""
 
@@ -330,7 +330,7 @@ class Section(NamedTuple):
     parts: tuple[Markup, ...]
 
     @property
-    def brief(self) -> str:
+    def short_heading(self) -> str:
         """The heading up to " = " or ": ", for the table of contents."""
         return self.heading.partition(" = ")[0].partition(": ")[0]
 
@@ -382,12 +382,15 @@ def _total_cards(report: Report) -> tuple[Card, ...]:
     if isinstance(report.against, Against):
         models.append(_scope_figures(report.against.totals))
 
-    def both(name: str, shown: Callable[[int], str]) -> str:
+    def text_of_both_models(name: str, shown: Callable[[int], str]) -> str:
         """Return a figure of the model as text; of two models both, with an arrow between them."""
         return " → ".join(shown(figures[name]).replace(" ", _JOINED) for figures in models)
 
     return tuple(
-        Card(name, both(name, short_amount), both(name, exact_amount)) for name in models[0]
+        Card(
+            name, text_of_both_models(name, short_amount), text_of_both_models(name, exact_amount)
+        )
+        for name in models[0]
     )
 
 

@@ -104,7 +104,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
             [p for p, kept in enumerate(self.columns) if kept is not column]
         )
 
-    def brief(self) -> "Table":
+    def without_detail_columns(self) -> "Table":
         """Return a copy of the table without the columns marked `detail`."""
         table = self
         for column in self.columns:

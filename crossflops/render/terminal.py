@@ -194,7 +194,7 @@ def _join_digit_groups(text: str) -> str:
 def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
     """Return the heads of the columns that are left out of a table of this width."""
     room = width - _table_margin(table)
-    brief = table.brief()
+    brief = table.without_detail_columns()
     kept = [
         column
         for part in _split_table_columns(brief, room)
@@ -206,7 +206,7 @@ def _heads_without_room(table: Table, width: int) -> tuple[str, ...]:
 
 def _missing_columns_note(lost: tuple[str, ...], table: Table, width: int) -> Text:
     """Return a note that names the columns left out of a table, and how to show them."""
-    wide = _natural_width(table.brief(), _GAPS[-1]) + _table_margin(table)
+    wide = _natural_width(table.without_detail_columns(), _GAPS[-1]) + _table_margin(table)
     shown = "it" if len(lost) == 1 else "them"
     config = f"COLUMNS={wide} shows {shown}, and so does a file that ends in .md"
     return Text(f"left out at {width} columns: {', '.join(lost)}; {config}", "   ", "dim")
@@ -243,7 +243,7 @@ def _table_lines_without_rich(block: Table, width: int) -> list[str] | None:
     """Return the lines of a table without the library rich; None if it does not fit."""
     room = width - _table_margin(block)
     lines: list[str] = []
-    for location, part in enumerate(_split_table_columns(block.brief(), room)):
+    for location, part in enumerate(_split_table_columns(block.without_detail_columns(), room)):
         table, gap, broken = _fit_table_to_room(part, room)
         widths = None if broken else _fit_column_widths(table, gap, room)
         if widths is None:
@@ -342,7 +342,9 @@ def _print_block(console: "Console", block: Block, width: int) -> None:
             console.print(RichText(f"{block.mark}{block.text}"), soft_wrap=True)
         case Table():
             indent = _table_margin(block)
-            for location, table in enumerate(_split_table_columns(block.brief(), width - indent)):
+            for location, table in enumerate(
+                _split_table_columns(block.without_detail_columns(), width - indent)
+            ):
                 if location:
                     console.print()
                 console.print(Padding(_to_rich_table(table, width - indent), (0, 0, 0, indent)))

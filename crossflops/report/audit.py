@@ -133,7 +133,9 @@ def judge_rows(
         for index in indices:
             numbers = numbers_by_build[rows[index].build_key]
             judged[index] = _judge_row(rows[index], readings[index], order, numbers)
-        contradictions += _contradictions(column, usual, [judged[index] for index in indices])
+        contradictions += _column_contradictions(
+            column, usual, [judged[index] for index in indices]
+        )
     judged_rows = tuple(judged[index] for index in range(len(rows)))
     return RowJudgements(judged_rows, conventions, tuple(contradictions))
 
@@ -248,7 +250,7 @@ def _nearest_number_text(figure: PublishedFigure, numbers: ModelNumbers) -> str:
     return f"nearest: {name} prints {nearest.total}"
 
 
-def _contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[str]:
+def _column_contradictions(column: str, usual: str, rows: Sequence[AuditRow]) -> list[str]:
     """Return one sentence for each convention of a column other than the usual one: how many rows
     it prints, and of which model families.
     """

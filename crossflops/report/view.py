@@ -173,7 +173,7 @@ def _sums_by_key(
     width = len(_NATIVE) + len(report.folds)
     sums: dict[str, list[int]] = {}
 
-    def add(key: str, location: int, amounts: Iterable[int]) -> None:
+    def add_amounts_to_key(key: str, location: int, amounts: Iterable[int]) -> None:
         """Add the amounts to the sums of this key, beginning at position `location`."""
         row = sums.setdefault(key, [0] * width)
         for offset, amount in enumerate(amounts):
@@ -181,11 +181,11 @@ def _sums_by_key(
 
     for node in report.nodes:
         for key in keys(node):
-            add(key, 0, _native_node_amounts(node))
+            add_amounts_to_key(key, 0, _native_node_amounts(node))
     for number, fold in enumerate(report.folds):
         for booked in fold.rows:
             for key in fold_keys(booked.at, booked.path):
-                add(key, len(_NATIVE) + number, (booked.amount,))
+                add_amounts_to_key(key, len(_NATIVE) + number, (booked.amount,))
     return sums
 
 

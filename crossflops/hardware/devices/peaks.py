@@ -101,7 +101,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
     given: dict[str, float] = {}
     bandwidth: float | None = None
 
-    def top(self, precision: str) -> float:
+    def peak_of_precision(self, precision: str) -> float:
         """Return the peak of a precision in FLOP/s: the given one, else that of the device. Raises
         UnknownNameError if there is none.
         """
@@ -130,7 +130,7 @@ class Denominators(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
     @property
-    def unknown(self) -> bool:
+    def has_unknown_device(self) -> bool:
         """True if a device was named that is not known."""
         return self.trouble is not None and self.against == (None,)
 
@@ -203,7 +203,7 @@ def _require_peaks(peaks: Peaks, precisions: tuple[str, ...]) -> None:
     """
     if peaks.device is not None or peaks.given:
         for precision in precisions:
-            peaks.top(precision)
+            peaks.peak_of_precision(precision)
 
 
 def parse_peak_tflops(text: str) -> tuple[str, float]:

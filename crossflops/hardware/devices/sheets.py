@@ -104,7 +104,7 @@ def derive_peak(clock: float, units: float, fma_per_clock: float) -> Derivation:
         Factor("FMA per clock and unit", fma_per_clock),
         Factor("FLOPs per FMA", 2),
     )
-    return _derivation("peak", factors, clock * units * fma_per_clock * 2, "FLOP/s")
+    return _build_derivation("peak", factors, clock * units * fma_per_clock * 2, "FLOP/s")
 
 
 def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float) -> Derivation:
@@ -120,10 +120,14 @@ def derive_bandwidth(clock: float, bus: float, channels: float, transfers: float
         Factor("bytes of the bus", bus / _BITS),
         Factor("channels", channels),
     )
-    return _derivation("bandwidth", factors, clock * transfers * (bus / _BITS) * channels, "B/s")
+    return _build_derivation(
+        "bandwidth", factors, clock * transfers * (bus / _BITS) * channels, "B/s"
+    )
 
 
-def _derivation(name: str, factors: tuple[Factor, ...], rate: float, unit: str) -> Derivation:
+def _build_derivation(
+    name: str, factors: tuple[Factor, ...], rate: float, unit: str
+) -> Derivation:
     """Build the derivation of a figure: its `name`, its factors and its value `rate` in `unit`;
     raise InputError if a factor is not positive.
     """

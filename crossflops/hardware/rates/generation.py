@@ -168,7 +168,7 @@ def _work_efficiency(
     """Return the work of a phase against the peak and the bandwidth of a device."""
     byte_count, seconds = work.byte_total(run.byte_model), run.seconds.get(phase)
     has_peak = against is not None and bool(against.given or against.device)
-    peak = against.top(run.precision) if against is not None and has_peak else None
+    peak = against.peak_of_precision(run.precision) if against is not None and has_peak else None
     bandwidth = against.bandwidth if against else None
     bound, least = _roofline_bound(work.flops, byte_count, peak, bandwidth)
     rate = None if seconds is None else float(work.flops) / seconds

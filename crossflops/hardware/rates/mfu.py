@@ -19,6 +19,7 @@ Beside that share an answer has other parts: attention, world, step, bytes.
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -289,7 +290,7 @@ def total_ideal_time(parts: Iterable[WorkTerm], against: Peaks | None) -> IdealT
     executed = sum((term.hardware_flops for term in parts), Fraction(0))
     if against is None or not (against.given or against.device):
         return IdealTime(work=total, executed=executed, ideal=None, executed_ideal=None, peak=None)
-    tops = [Fraction(against.top(term.precision)) for term in parts]
+    tops = [Fraction(against.peak_of_precision(term.precision)) for term in parts]
     pairs = tuple(zip(parts, tops, strict=True))
     ideal = sum((term.flops / top for term, top in pairs), Fraction(0))
     spent = sum((term.hardware_flops / top for term, top in pairs), Fraction(0))
@@ -314,7 +315,7 @@ def _precision_shares(
         PrecisionShare(
             precision=name,
             flops=round(value),
-            peak=against.top(name) if known and against else None,
+            peak=against.peak_of_precision(name) if known and against else None,
         )
         for name, value in flops.items()
     )
@@ -576,8 +577,15 @@ def other_peak_ratios(
 LEAST, ADAM = 12, 28
 
 
-def optimizer_update_seconds(params: int, bandwidth: float) -> tuple[float, float]:
+class UpdateSeconds(NamedTuple):
+    """The least seconds of an update of the parameters: by any optimizer, and by Adam."""
+
+    any_optimizer: float
+    adam: float
+
+
+def optimizer_update_seconds(params: int, bandwidth: float) -> UpdateSeconds:
     """Return the least seconds that an update of the parameters takes at a bandwidth (bytes/s): by
     any optimizer, and by Adam.
     """
-    return params * LEAST / bandwidth, params * ADAM / bandwidth
+    return UpdateSeconds(params * LEAST / bandwidth, params * ADAM / bandwidth)

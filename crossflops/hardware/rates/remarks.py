@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import isfinite
+from typing import NamedTuple
 
 from crossflops.hardware.devices.catalogue import (
     clock_peak_deviation,
@@ -40,18 +41,31 @@ IMPOSSIBLE_REASONS = (
 # Whose MACs they are.
 
 
+class Remarks(NamedTuple):
+    """Sentences on a result: notes that explain it, and warnings that doubt it."""
+
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class ModuleWarnings(NamedTuple):
+    """Warnings on modules: rates above the peak, and times that submodules do not explain."""
+
+    above_peak: tuple[str, ...]
+    time_gaps: tuple[str, ...]
+
+
 def macs_source_remarks(
     numerator: Numerator, question: Question, report: Report | None, examples: int
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two tuples of sentences on where the MACs of an example come from: notes and
-    warnings.
+) -> Remarks:
+    """Return notes and warnings on where the MACs of an example come from.
 
     `report` is the one that they are from, of a pass over so many `examples`.
     """
     if numerator.origin == "given":
-        return tuple(_external_macs_notes(numerator, question, report)), ()
+        return Remarks(tuple(_external_macs_notes(numerator, question, report)), ())
     if numerator.origin == "sizes":
-        return tuple(_size_rule_notes(numerator)), ()
+        return Remarks(tuple(_size_rule_notes(numerator)), ())
     assert report is not None
     batch, native = question.speed.batch, numerator.origin == "native"
     notes = list(_macs_per_total_notes(numerator))
@@ -68,7 +82,7 @@ def macs_source_remarks(
     if native:
         notes += [*_exactness_notes(report), *_expert_notes(report)]
         warnings += [*_missing_count_notes(report), *map(_tool_omission_note, numerator.left_out)]
-    return tuple(notes), tuple(warnings)
+    return Remarks(tuple(notes), tuple(warnings))
 
 
 def _external_macs_notes(
@@ -205,12 +219,10 @@ def peak_share_remarks(
     pieces: Sequence[Piece],
     training: TrainingOptions,
     against: Peaks | None,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two tuples of sentences: notes on the peak and the number of passes, and warnings on
-    the share of the peak.
-    """
+) -> Remarks:
+    """Return notes on the peak and the number of passes, and warnings on the share of the peak."""
     precisions = tuple(dict.fromkeys(term.precision for term in parts))
-    return (
+    return Remarks(
         (*_flop_rule_notes(answer, parts, training, pieces), *peak_notes(against, precisions)),
         (
             *_pass_number_warnings(training, pieces),
@@ -412,7 +424,7 @@ def _namesake_warnings(
     for other in map(find_device, device.also):
         top = other.peaks.get(min(ran)) if len(ran) == 1 else None
         if top is not None and ratio is not None:
-            share = f"{100 * ratio * against.top(min(ran)) / top:.1f} %"
+            share = f"{100 * ratio * against.peak_of_precision(min(ran)) / top:.1f} %"
             others.append(f"{other.label} ({share} of its peak)")
         else:
             others.append(other.label)
@@ -448,7 +460,7 @@ def _other_peak_notes(
     if against is None or device is None or len(ran) != 1:
         return ()
     (precision,) = ran
-    rate = ratio * against.top(precision)
+    rate = ratio * against.peak_of_precision(precision)
     tops = peaks_at_least(device, precision, rate)
     if not tops:
         return (
@@ -545,12 +557,12 @@ def speed_and_attention_notes(row: Efficiency, run: MeasuredRun) -> tuple[str, .
 
 def module_profile_remarks(
     rows: Sequence[ModuleProfile], peak: float | None, unseen: Iterable[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return two tuples of warnings on profiled modules: those above the peak (FLOP/s), and those
+) -> ModuleWarnings:
+    """Return warnings on profiled modules: those above the peak (FLOP/s), and those
     whose time their submodules do not explain.
     """
     above = () if peak is None else modules_above_peak(rows, peak)
-    return (
+    return ModuleWarnings(
         tuple(
             f"{row.path or '(the model)'}, {word}: {rate / 1e12:.4g} TFLOP/s is above the "
             f"peak of {(peak or 0) / 1e12:.4g}: the timing did not wait for the device, or "

@@ -34,7 +34,7 @@ class _BatchAxis(NamedTuple):
     least: int
     most: int
 
-    def x(self, batch: int) -> float:
+    def x_of_batch(self, batch: int) -> float:
         """Return the x coordinate of a batch size on a logarithmic axis, in pixels."""
         width, octaves = _WIDTH - _LEFT - _RIGHT, log2(self.most / self.least)
         inset = 0.05 * width
@@ -72,7 +72,7 @@ def _unfit_batch_shapes(across: _BatchAxis, unfit: Sequence[Unfit], foot: float)
     """Return a dashed line and the reason for each batch size that did not run."""
     shapes: list[Shape] = []
     for number, failure in enumerate(unfit):
-        x, text = across.x(failure.batch), f"{failure.batch} did not run: {failure.stage}"
+        x, text = across.x_of_batch(failure.batch), f"{failure.batch} did not run: {failure.stage}"
         y = _TOP + 12 + _LINE * number
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot, ink="soft", dashed=True),
@@ -88,14 +88,14 @@ def _rate_curve_shapes(
     fastest = max(ran, key=lambda row: row.examples_per_second)
     most = fastest.examples_per_second * _ROOM
 
-    def y(rate: float) -> float:
+    def y_of_rate(rate: float) -> float:
         """Return the y coordinate of a rate in examples per second, in pixels."""
         return _TOP + _UPPER * (1 - rate / most)
 
     shapes: list[Shape] = [Words(x=0, y=_TOP - 12, text="examples/s", ink="soft", size=11)]
     for value in round_axis_ticks(0, most):
-        shapes += _batch_grid_shapes(y(value), f"{value:g}")
-    points = [(across.x(row.batch), y(row.examples_per_second)) for row in ran]
+        shapes += _batch_grid_shapes(y_of_rate(value), f"{value:g}")
+    points = [(across.x_of_batch(row.batch), y_of_rate(row.examples_per_second)) for row in ran]
     shapes += _curve_lines(points, "c0", 2.0)
     shapes += [
         Dot(x=x, y=height, radius=4, ink="c0", hollow=not row.settled,
@@ -130,16 +130,18 @@ def _latency_curve_shapes(
     values = [1e3 * getattr(row, name) for row in ran for name, _, _ in _PERCENTILES]
     low, high = log10(min(values)) - 0.1, log10(max(values)) + 0.3
 
-    def y(value: float) -> float:
+    def y_of_latency(value: float) -> float:
         """Return the y coordinate, in pixels, of a latency in ms on a logarithmic axis."""
         return top + _LOWER * (1 - (log10(value) - low) / (high - low))
 
     shapes: list[Shape] = [Words(x=0, y=top - 12, text="ms per run", ink="soft", size=11)]
     for value in (n * 10.0**power for power in range(floor(low), ceil(high)) for n in (1, 2, 5)):
         if low <= log10(value) <= high:
-            shapes += _batch_grid_shapes(y(value), f"{value:g}")
+            shapes += _batch_grid_shapes(y_of_latency(value), f"{value:g}")
     for number, (name, ink, dashed) in enumerate(_PERCENTILES):
-        points = [(across.x(row.batch), y(1e3 * getattr(row, name))) for row in ran]
+        points = [
+            (across.x_of_batch(row.batch), y_of_latency(1e3 * getattr(row, name))) for row in ran
+        ]
         shapes += _curve_lines(points, ink, 1.5, dashed)
         if len(points) == 1:  # a line of one point is not seen
             (x, height) = points[0]
@@ -179,7 +181,7 @@ def _batch_axis_labels(across: _BatchAxis, sizes: Sequence[int], foot: float) ->
     for batch in sizes:
         if batch >= last * _APART:
             last = batch
-            x = across.x(batch)
+            x = across.x_of_batch(batch)
             shapes.append(
                 Words(x=x, y=foot + 16, text=str(batch), ink="soft", anchor="middle", size=11)
             )

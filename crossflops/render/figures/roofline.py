@@ -37,11 +37,11 @@ class _Axes(NamedTuple):
     across: Span
     up: Span
 
-    def x(self, value: float) -> float:
+    def x_of_intensity(self, value: float) -> float:
         """Return the x coordinate of an intensity in FLOP/byte on a log axis, in pixels."""
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * _log_axis_fraction(value, self.across)
 
-    def y(self, value: float) -> float:
+    def y_of_rate(self, value: float) -> float:
         """Return the y coordinate of a rate in FLOP/s on a log axis, in pixels."""
         return _HEIGHT - _FOOT - (_HEIGHT - _TOP - _FOOT) * _log_axis_fraction(value, self.up)
 
@@ -178,13 +178,13 @@ def _powers_of_ten(span: Span) -> list[float]:
 
 def _roofline_background(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return the background of a roofline plot: grid, axis labels, and a line at the ridge."""
-    foot, ridge = _HEIGHT - _FOOT, axes.x(roof.step.ridge)
+    foot, ridge = _HEIGHT - _FOOT, axes.x_of_intensity(roof.step.ridge)
     right = _WIDTH - _RIGHT
     shapes: list[Shape] = [
         Box(x=_LEFT, y=_TOP, width=ridge - _LEFT, height=foot - _TOP, ink="shade")
     ]
     for value in _powers_of_ten(axes.across):
-        x = axes.x(value)
+        x = axes.x_of_intensity(value)
         shapes += [
             DrawnLine(x1=x, y1=_TOP, x2=x, y2=foot),
             Words(
@@ -197,7 +197,7 @@ def _roofline_background(axes: _Axes, roof: Roofline) -> list[Shape]:
             ),
         ]
     for value in _powers_of_ten(axes.up):
-        y = axes.y(value)
+        y = axes.y_of_rate(value)
         shapes += [
             DrawnLine(x1=_LEFT, y1=y, x2=right, y2=y),
             Words(
@@ -215,10 +215,16 @@ def _roofline_background(axes: _Axes, roof: Roofline) -> list[Shape]:
         Words(x=ridge + 6, y=foot - 24, text=f"ridge {roof.step.ridge:.4g}", size=11),
         Words(x=ridge - 6, y=foot - 8, text="memory-bound", ink="soft", anchor="end", size=11),
         Words(x=ridge + 6, y=foot - 8, text="compute-bound", ink="soft", size=11),
-        Words(x=(_LEFT + right) / 2, y=_HEIGHT - 6, text="FLOP / byte", ink="soft",
-              anchor="middle", size=11),
+        Words(
+            x=(_LEFT + right) / 2,
+            y=_HEIGHT - 6,
+            text="FLOP / byte",
+            ink="soft",
+            anchor="middle",
+            size=11,
+        ),
         Words(x=_LEFT - 6, y=_TOP - 2, text="FLOP/s", ink="soft", anchor="end", size=11),
-    ]  # fmt: skip
+    ]
 
 
 def _bandwidth_and_peak_lines(axes: _Axes, roof: Roofline) -> list[Shape]:
@@ -228,35 +234,65 @@ def _bandwidth_and_peak_lines(axes: _Axes, roof: Roofline) -> list[Shape]:
     start = max(left, axes.up[0] / bandwidth)
     highest = max(named.values())
     shapes: list[Shape] = [
-        DrawnLine(x1=axes.x(start), y1=axes.y(start * bandwidth), x2=axes.x(highest / bandwidth),
-             y2=axes.y(highest), ink="ink", width=1.5),
-        Words(x=axes.x(start) + 40, y=axes.y(start * bandwidth) - 14,
-              text=short_amount(bandwidth, "B/s"), size=11),
-    ]  # fmt: skip
+        DrawnLine(
+            x1=axes.x_of_intensity(start),
+            y1=axes.y_of_rate(start * bandwidth),
+            x2=axes.x_of_intensity(highest / bandwidth),
+            y2=axes.y_of_rate(highest),
+            ink="ink",
+            width=1.5,
+        ),
+        Words(
+            x=axes.x_of_intensity(start) + 40,
+            y=axes.y_of_rate(start * bandwidth) - 14,
+            text=short_amount(bandwidth, "B/s"),
+            size=11,
+        ),
+    ]
     for name, top in named.items():
         binds = top == roof.step.peak
-        y = axes.y(top)
+        y = axes.y_of_rate(top)
         unit = "OP/s" if name.startswith("int") else "FLOP/s"
         text = f"{name} {short_amount(top, unit)}"
         shapes += [
-            DrawnLine(x1=axes.x(top / bandwidth), y1=y, x2=axes.x(right), y2=y,
-                 ink="ink" if binds else "soft", width=2 if binds else 1, dashed=not binds),
-            Words(x=axes.x(right) - 4, y=y - 7, text=fit_text_to_width(text, 300, 11),
-                  anchor="end", size=11, bold=binds, ink="ink" if binds else "soft"),
-        ]  # fmt: skip
+            DrawnLine(
+                x1=axes.x_of_intensity(top / bandwidth),
+                y1=y,
+                x2=axes.x_of_intensity(right),
+                y2=y,
+                ink="ink" if binds else "soft",
+                width=2 if binds else 1,
+                dashed=not binds,
+            ),
+            Words(
+                x=axes.x_of_intensity(right) - 4,
+                y=y - 7,
+                text=fit_text_to_width(text, 300, 11),
+                anchor="end",
+                size=11,
+                bold=binds,
+                ink="ink" if binds else "soft",
+            ),
+        ]
     return shapes
 
 
 def _node_group_dots(axes: _Axes, roof: Roofline) -> list[Shape]:
     """Return a dot for each group of nodes: the colour is its operator, the area its work."""
     return [
-        Dot(x=axes.x(intensity), y=axes.y(rate), radius=max(_SMALLEST, _LARGEST * sqrt(part)),
-            ink=ink, hollow=_has_no_work(rows),
-            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short_amount(rate, 'FLOP/s')}")
+        Dot(
+            x=axes.x_of_intensity(intensity),
+            y=axes.y_of_rate(rate),
+            radius=max(_SMALLEST, _LARGEST * sqrt(part)),
+            ink=ink,
+            hollow=_has_no_work(rows),
+            tip=f"{op}: {intensity:.4g} FLOP/byte, at most {short_amount(rate, 'FLOP/s')}",
+        )
         for (op, rows), ink in zip(roofline_nodes_by_operator(roof).items(), _INKS, strict=False)
         for intensity, rate, part in sorted(
-            merge_roofline_points(rows, roof), key=lambda point: -point[2])
-    ]  # fmt: skip
+            merge_roofline_points(rows, roof), key=lambda point: -point[2]
+        )
+    ]
 
 
 def _has_no_work(rows: Iterable[NodeBound]) -> bool:
@@ -287,19 +323,36 @@ def _legend_and_whole_model_dots(axes: _Axes, roof: Roofline) -> list[Shape]:
     kernels = [(row.intensity, row.rate) for row in roof.kernels if row.intensity and row.rate]
     if kernels:
         entries.append(_Entry(f"measured kernels ({len(kernels)})", ink="ink"))
-        shapes += [Dot(x=axes.x(x), y=axes.y(y), radius=2, ink="ink") for x, y in kernels]
+        shapes += [
+            Dot(x=axes.x_of_intensity(x), y=axes.y_of_rate(y), radius=2, ink="ink")
+            for x, y in kernels
+        ]
     if step.intensity and step.attainable:
         most = short_amount(step.attainable, "FLOP/s")
         tip = f"the whole: {step.intensity:.4g} FLOP/byte"
-        full = Dot(x=axes.x(step.intensity), y=axes.y(step.attainable), radius=9, ink="ink",
-                    hollow=True, tip=tip)  # fmt: skip
+        full = Dot(
+            x=axes.x_of_intensity(step.intensity),
+            y=axes.y_of_rate(step.attainable),
+            radius=9,
+            ink="ink",
+            hollow=True,
+            tip=tip,
+        )
         shapes.append(full)
         entries.append(_Entry(f"whole, at most {most}", ink="ink", hollow=True))
     if roof.achieved is not None and step.intensity and step.work:
         rate = step.work / roof.achieved.seconds
         text = f"measured, {short_amount(rate, 'FLOP/s')}"
         tip = f"{text}: {roof.achieved.whole_efficiency:.1%} of the most"
-        shapes.append(Dot(x=axes.x(step.intensity), y=axes.y(rate), radius=5, ink="bad", tip=tip))
+        shapes.append(
+            Dot(
+                x=axes.x_of_intensity(step.intensity),
+                y=axes.y_of_rate(rate),
+                radius=5,
+                ink="bad",
+                tip=tip,
+            )
+        )
         entries.append(_Entry(text, f"{roof.achieved.whole_efficiency:.1%}", "bad"))
     return [*shapes, *_legend_entry_shapes(entries)]
 

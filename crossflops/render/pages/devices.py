@@ -364,13 +364,13 @@ def _gpu_facts(gpu: Gpu, content: Machine) -> list[tuple[str, str]]:
     ]
 
 
-def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
+def _machine_peak_blocks(peak: MachinePeak, system_cpu: Cpu | None) -> list[Block]:
     """Return the blocks on the peaks and the bandwidth measured on this machine's CPU."""
     head = "Measured" if peak.is_peak else "Measured by a matrix product (not the peak)"
     rows = [
         (
             f"{name}, {count_with_noun(peak.threads, 'thread')}",
-            f"{short_amount(rate, rate_unit(name))}{_share_of_computed_peak(rate, claimed, name)}",
+            short_amount(rate, rate_unit(name)) + _share_of_computed_peak(rate, system_cpu, name),
         )
         for name, rate in peak.peaks.items()
     ]
@@ -390,9 +390,9 @@ def _machine_peak_blocks(peak: MachinePeak, claimed: Cpu | None) -> list[Block]:
     return [Heading(head), _two_column_table(rows), *texts, kept]
 
 
-def _share_of_computed_peak(rate: float, claimed: Cpu | None, precision: str) -> str:
+def _share_of_computed_peak(rate: float, system_cpu: Cpu | None, precision: str) -> str:
     """Return a measured rate in percent of the computed peak (clock x units), or ""."""
-    peak = claimed.peak(precision) if claimed else None
+    peak = system_cpu.peak(precision) if system_cpu else None
     return f", {100 * rate / peak:.0f} % of the rule" if peak else ""
 
 

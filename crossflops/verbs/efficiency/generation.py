@@ -63,7 +63,7 @@ def rate_generation(question: Question, request: Request | None) -> RatedGenerat
     extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
     needed = () if precision == GRAPH else (precision,)
     peaks = peak_denominators(requested, needed, extra)
-    if peaks.unknown and peaks.trouble is not None:
+    if peaks.has_unknown_device and peaks.trouble is not None:
         raise peaks.trouble
     report, workload = _find_workload(question, request)
     run = _generation_run(question, workload)

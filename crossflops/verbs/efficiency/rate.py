@@ -245,7 +245,9 @@ def rate_work(
     extra = additional_devices(requested.device, requested.catalogue) if requested.device else ()
     peaks = peak_denominators(requested, peak_precisions(question), extra)
     kept = {} if memory is None else memory
-    work = study_work(question, request, on_progress, only_count=peaks.unknown, memory=kept)
+    work = study_work(
+        question, request, on_progress, only_count=peaks.has_unknown_device, memory=kept
+    )
     pieces = [piece for numerator in work.numerators for piece in numerator.work_pieces]
     refuse_without_attention(question, pieces)
     run_on = {
@@ -255,7 +257,7 @@ def rate_work(
         _build_efficiency(run_on[id(against)], work, numerator, against, bench)
         for numerator, against in product(work.numerators, peaks.against)
     )
-    if peaks.trouble is not None and peaks.unknown:
+    if peaks.trouble is not None and peaks.has_unknown_device:
         raise _with_rate(peaks.trouble, rows[0])
     trouble: CrossflopsError | None = peaks.trouble
     agreed = None if peaks.left_out else _merge_equal_answers(rows, trouble)

@@ -502,7 +502,9 @@ def _ceiling(against: Peaks, precision: str) -> Ceiling:
     peaks = {**(device.peaks if device else {}), **against.given}
     if device is not None:
         peaks.pop(ANY, None)
-        peaks |= {name: against.top(name) for name in EMULATIONS if name == precision}
+        peaks |= {
+            name: against.peak_of_precision(name) for name in EMULATIONS if name == precision
+        }
     tdp = device.tdp if device else None
     return Ceiling(name=name, peaks=peaks, bandwidth=against.bandwidth, tdp=tdp)
 

@@ -68,7 +68,7 @@ class UltralyticsThop:
         run = importlib.import_module("thop").profile
         forced = msgspec.structs.replace(setting, training=False, grad=False, hooked=True)
         inputs = positional(model.forward, args, kwargs)
-        with under(forced, model), _naming_taken_buffers(model):
+        with under(forced, model), _explaining_taken_buffer_names(model):
             total, params, layers = run(model, inputs=inputs, verbose=False, ret_layer_info=True)
         return Profile(
             tool=self.name,
@@ -82,7 +82,7 @@ class UltralyticsThop:
 
 
 @contextmanager
-def _naming_taken_buffers(model: Any) -> Iterator[None]:
+def _explaining_taken_buffer_names(model: Any) -> Iterator[None]:
     """Turn a KeyError of the block into an InputError that names the attribute which keeps the
     tool from adding its buffers.
     """
