@@ -28,8 +28,8 @@ def what_if_table(roof: Roofline) -> Table:
         rows=tuple(
             Row.from_cells(
                 step.label,
-                seconds_to_text(step.shortest),
-                examples_per_second_text(step.examples / step.shortest),
+                duration(step.shortest_seconds),
+                pace(step.examples / step.shortest_seconds),
                 short_amount(step.bytes, "B"),
                 flops_per_byte_text(step.intensity),
                 flops_per_byte_text(step.ridge),
@@ -44,7 +44,9 @@ def node_kind_table(roof: Roofline) -> Table:
     """Return a table of nodes by kind, slowest first: shares of work, bytes and time."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
-    first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
+    first = tuple(
+        kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest_seconds
+    )
     rest = timed[len(first) :]
     rows = [_node_kind_row(roof, kind.kind, (kind,)) for kind in first]
     if rest:
@@ -67,7 +69,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
         exact_amount(sum(kind.nodes for kind in kinds)),
         _roofline_percent(work, roof.step.work),
         _roofline_percent(moved, roof.step.bytes),
-        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest),
+        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest_seconds),
         flops_per_byte_text(work / moved if moved and work else None),
         ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
     )
@@ -175,8 +177,8 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
                 flops_per_byte_text(roof.step.intensity),
                 flops_per_byte_text(roof.step.ridge),
                 short_amount(roof.step.attainable, "FLOP/s"),
-                examples_per_second_text(roof.step.examples / roof.step.shortest),
-                percent_text(roof.achieved.roofline_efficiency) if roof.achieved else "-",
+                pace(roof.step.examples / roof.step.shortest_seconds),
+                percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
                 roof.step.bound,
             )
             for roof in roofs
@@ -224,12 +226,12 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
         "attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak"
     )
     rate = (
-        f"{examples_per_second_text(step.examples / step.shortest)} examples/s"
-        if step.shortest
+        f"{pace(step.examples / step.shortest_seconds)} examples/s"
+        if step.shortest_seconds
         else "no work"
     )
     yield Row.from_cells(
-        "shortest", seconds_to_text(step.shortest), f"{rate}{_overlap_time_note(step)}"
+        "shortest", duration(step.shortest_seconds), f"{rate}{_overlap_time_note(step)}"
     )
     if took is not None:
         measured = (
