@@ -54,7 +54,7 @@ def test_the_published_decoder_from_its_graph(tmp_path, whole):
     assert sum(load.bytes for load in per_node) == pytest.approx(17.16e9, **near)
     assert sum(load.weights for load in per_node) == pytest.approx(15.01e9, **near)
     assert sum(load.cache for load in per_node) == 2 * 32 * 2 * 8 * 8 * 2048 * 128
-    eighth = loads(
+    eighth = node_loads(
         own,
         count_nodes_with_their_bodies(own),
         "weights-once",
@@ -96,9 +96,9 @@ def test_no_model_moves_more_than_the_unfused_one(tmp_path, whole_):
     own = decoded(tmp_path, Decoder(whole=whole_))
     sums = [sum(map(sum, moved(own, model).values())) for model in MODELS]
     assert sums[1] <= sums[2] <= sums[0]
-    assert sum(load.macs for load in loads(own, count(own), "unfused", Formats())) == sum(
+    assert sum(load.macs for load in node_loads(own, count(own), "unfused", Formats())) == sum(
         load.macs
-        for load in loads(own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
+        for load in node_loads(own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
     )
 
 
@@ -126,7 +126,7 @@ LOOP = """
 def test_weights_that_are_operands_of_functions(tmp_path):
     """Two calls with a weight of 64 bytes each; unfused the nodes inside move 2 x one's bytes."""
     own = graph_of(saved(tmp_path, with_weights(FUNCTIONS, "w", "v")))
-    whole = loads(own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
+    whole = node_loads(own, count_nodes_with_their_bodies(own), "fused-ideal", Formats())
     assert [load.weights for load in whole if load.weights] == [64, 64]
     assert sum(load.activations for load in whole) == 32 + 32
     inside = node_loads(own, count(own), "unfused", Formats())
@@ -137,8 +137,10 @@ def test_weights_that_are_operands_of_functions(tmp_path):
 def test_a_weight_in_a_loop_is_read_once(tmp_path):
     """Three times unfused, once where it stays on the chip."""
     own = graph_of(saved(tmp_path, with_weights(LOOP, "w")))
-    assert sum(load.weights for load in loads(own, count(own), "unfused", Formats())) == 3 * 64
-    whole = loads(own, count_nodes_with_their_bodies(own), "weights-once", Formats())
+    assert (
+        sum(load.weights for load in node_loads(own, count(own), "unfused", Formats())) == 3 * 64
+    )
+    whole = node_loads(own, count_nodes_with_their_bodies(own), "weights-once", Formats())
     assert [(load.macs, load.weights) for load in whole] == [(3 * 2 * 4 * 4, 64)]
 
 
@@ -151,5 +153,5 @@ def test_names_within_a_function_are_its_own():
         choice="function",
     )  # fmt: skip
     own = graph([call], [X], [Z])
-    per_node = loads(own, count_nodes_with_their_bodies(own), "weights-once", Formats())
+    per_node = node_loads(own, count_nodes_with_their_bodies(own), "weights-once", Formats())
     assert [(load.node, load.weights) for load in per_node] == [("call", 128)]

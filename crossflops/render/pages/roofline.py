@@ -28,8 +28,8 @@ def what_if_table(roof: Roofline) -> Table:
         rows=tuple(
             Row.from_cells(
                 step.label,
-                duration(step.shortest_seconds),
-                pace(step.examples / step.shortest_seconds),
+                seconds_to_text(step.shortest_seconds),
+                examples_per_second_text(step.examples / step.shortest_seconds),
                 short_amount(step.bytes, "B"),
                 flops_per_byte_text(step.intensity),
                 flops_per_byte_text(step.ridge),
@@ -177,8 +177,8 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
                 flops_per_byte_text(roof.step.intensity),
                 flops_per_byte_text(roof.step.ridge),
                 short_amount(roof.step.attainable, "FLOP/s"),
-                pace(roof.step.examples / roof.step.shortest_seconds),
-                percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
+                examples_per_second_text(roof.step.examples / roof.step.shortest_seconds),
+                percent_text(roof.achieved.roofline_efficiency) if roof.achieved else "-",
                 roof.step.bound,
             )
             for roof in roofs
@@ -226,12 +226,12 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
         "attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak"
     )
     rate = (
-        f"{pace(step.examples / step.shortest_seconds)} examples/s"
+        f"{examples_per_second_text(step.examples / step.shortest_seconds)} examples/s"
         if step.shortest_seconds
         else "no work"
     )
     yield Row.from_cells(
-        "shortest", duration(step.shortest_seconds), f"{rate}{_overlap_time_note(step)}"
+        "shortest", seconds_to_text(step.shortest_seconds), f"{rate}{_overlap_time_note(step)}"
     )
     if took is not None:
         measured = (

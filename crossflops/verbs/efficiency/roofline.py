@@ -232,7 +232,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
         batch scale.
         """
         counts = ledger if byte_model == "unfused" else count_nodes_with_their_bodies(graph)
-        rows = loads(graph, counts, byte_model, formats, scale)
+        rows = node_loads(graph, counts, byte_model, formats, scale)
         return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
 
     return loads_of

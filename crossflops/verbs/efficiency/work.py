@@ -163,8 +163,8 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
     In the precision that ran, where its width is known.
     """
     precision = question.precisions.precision
-    formats = Formats(activations=precision) if storage(precision) in BITS else Formats()
-    return loads(graph, count_nodes_with_their_bodies(graph), "fused-ideal", formats, scale)
+    formats = Formats(activations=precision) if storage_precision(precision) in BITS else Formats()
+    return node_loads(graph, count_nodes_with_their_bodies(graph), "fused-ideal", formats, scale)
 
 
 def _to_single_example(

@@ -19,7 +19,7 @@ from crossflops.errors import CrossflopsError
 from crossflops.files import contents
 from crossflops.frontends import FRONTENDS, library_of
 from crossflops.operators.formula_sources import formula_locations_for_workers
-from crossflops.plugins.choice import Choice, choose
+from crossflops.plugins.choice import Choice, choose_tools
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.plugins.elsewhere import Offer, ask_interpreters_for_tools, interpreters_by_tool
 from crossflops.report.sweep import NATIVE, Kind, SweepCase
