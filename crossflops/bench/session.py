@@ -15,7 +15,7 @@ from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import parse_model_proto
 from crossflops.load.validation import validate
-from crossflops.plugins.failures import speaks_of_memory
+from crossflops.plugins.failures import says_memory_ran_out
 
 FOLDER = "session.model_external_initializers_file_folder_path"
 _SAVED = "session.optimized_model_external_initializers_"
@@ -43,7 +43,7 @@ def runtime() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError("onnxruntime is not installed", INSTALL) from error
     except ImportError as error:
-        if speaks_of_memory(str(error)):
+        if says_memory_ran_out(str(error)):
             raise MemoryError(str(error)) from error
         raise NormalizeError(f"onnxruntime cannot be imported: {error}", INSTALL) from error
     return onnxruntime

@@ -62,7 +62,7 @@ def main_graph_field(data: Data) -> Field:
     return graphs[0]
 
 
-def nodes_of(data: Data, graph: Field) -> Iterator[FileNode]:
+def iterate_file_nodes(data: Data, graph: Field) -> Iterator[FileNode]:
     """Yield the nodes of the main graph, in the order of the file."""
     number = 0
     for field in fields(data, graph.value, graph.end):
@@ -215,7 +215,7 @@ def copy_model(
     was converted from. Returns what was written. Raises TargetError,
     and CrossflopsError where external data is missing or another file bears its name.
     """
-    written = _copy_data(Path(source).parent, target.parent, locations)
+    written = _copy_external_data(Path(source).parent, target.parent, locations)
     with mapping_onnx_file(source) as data, draft(target) as file:
         with open(file, "wb") as out:
             _copy_file(data, notes, out)
@@ -229,7 +229,9 @@ def _copy_file(data: Data, notes: Mapping[str, NodeNote], out: IO[bytes]) -> Non
     metadata.
     """
     graph = main_graph_field(data)
-    changed = [(node.field, _rewrite_node(data, node, notes)) for node in nodes_of(data, graph)]
+    changed = [
+        (node.field, _rewrite_node(data, node, notes)) for node in iterate_file_nodes(data, graph)
+    ]
     grown = sum(len(new) - (old.end - old.begin) for old, new in changed)
     _copy_bytes(data, 0, graph.begin, out)
     out.write(length_prefix(GRAPH, graph.end - graph.value + grown))
@@ -251,14 +253,14 @@ def _rewrite_node(data: Data, node: FileNode, notes: Mapping[str, NodeNote]) -> 
     kept = [
         data[part.begin : part.end]
         for part in fields(data, node.field.value, node.field.end)
-        if not _is_note(data, part)
+        if not _is_metadata_of_crossflops(data, part)
     ]
     entries = [_metadata_entry_bytes(key, value) for key, value in note.metadata.items()]
     body = b"".join([*kept, *entries])
     return length_prefix(NODE, len(body)) + body
 
 
-def _is_note(data: Data, part: Field) -> bool:
+def _is_metadata_of_crossflops(data: Data, part: Field) -> bool:
     """Return whether a field of a node is a metadata entry that crossflops wrote."""
     if part.number != METADATA or part.wire != BYTES:
         return False
@@ -313,7 +315,7 @@ def data_locations(model: Any) -> list[str]:
     return sorted(locations)
 
 
-def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
+def _copy_external_data(source: Path, target: Path, locations: Iterable[str]) -> list[Path]:
     """Copy external data files to another folder if they are missing there; return the paths of
     the new files.
     """
@@ -321,7 +323,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
         return []
     names = list(locations)
     for name in names:
-        _check_data(source, target, name)
+        _check_external_data(source, target, name)
     written = []
     for name in names:
         copy = target / name
@@ -333,7 +335,7 @@ def _copy_data(source: Path, target: Path, locations: Iterable[str]) -> list[Pat
     return written
 
 
-def _check_data(source: Path, target: Path, name: str) -> None:
+def _check_external_data(source: Path, target: Path, name: str) -> None:
     """Raise CrossflopsError if an external data file cannot be copied: outside the model's folder,
     missing, or in conflict with another file.
     """
@@ -368,7 +370,9 @@ _GRADIENT = (
 )
 
 
-def node_data(notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs") -> str:
+def model_explorer_node_data(
+    notes: Iterable[NodeNote], unit: Literal["macs", "flops"] = "macs"
+) -> str:
     """Return node data for model-explorer as JSON text, with the MACs or FLOPs of each counted
     node.
 

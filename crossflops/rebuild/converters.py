@@ -15,7 +15,7 @@ from torch import nn
 from crossflops.errors import NormalizeError
 from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import make_recurrent_layer
 from crossflops.rebuild.nodes import (
@@ -541,7 +541,7 @@ def _without_data() -> Iterator[None]:
     from onnx import helper
 
     kind: Any = importlib.import_module("onnx2torch.onnx_tensor").OnnxTensor
-    read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
+    read = original_attribute(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
         """Return an ONNX tensor as an array; one without values is filled with one repeated

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError, MissingExtraError
 from crossflops.ir.trace import Setting
-from crossflops.profiling.loops import Called, Undo, keep_called, model_of_optimizer
+from crossflops.profiling.loops import Called, Undo, model_of_optimizer, record_called_modules
 from crossflops.profiling.watch import device_of_keras
 from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
@@ -293,7 +293,7 @@ def lightning_callback(step: int = 5, **options: Any) -> Any:
             self._step.rates.begin()
             at = trainer.global_step + 1
             if self._stop_keeping is None and self._step.is_due(at + 1):
-                self._stop_keeping = keep_called(self._called)
+                self._stop_keeping = record_called_modules(self._called)
             elif self._called and self._step.is_due(at):
                 self._keep_no_more()
                 try:

@@ -20,8 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.files import write_file
-from crossflops.profiling.compiled import explain_unseen, has_compiled
-from crossflops.profiling.loops import Called, Undo, after_steps, keep_called, model_of_optimizer
+from crossflops.profiling.compiled import explain_missing_model_call, has_compiled
+from crossflops.profiling.loops import (
+    Called,
+    Undo,
+    model_of_optimizer,
+    record_called_modules,
+    register_optimizer_step_hook,
+)
 
 if TYPE_CHECKING:
     from crossflops.training_loops.profiler import FlopsProfiler
@@ -126,11 +132,11 @@ class _ChosenStep:
         """Register a hook that runs after each optimizer step, and after all hooks that exist
         now.
         """
-        self._undo.append(after_steps(self._on_step))
+        self._undo.append(register_optimizer_step_hook(self._on_step))
 
     def _observe_models(self) -> None:
         """Begin to record which modules are called."""
-        self._undo.append(keep_called(self._called))
+        self._undo.append(record_called_modules(self._called))
 
     def _on_step(self, optimizer: Any, *_: Any) -> None:
         """Handle the step of an optimizer: count it; if that raises, give up the profile and let
@@ -217,7 +223,7 @@ class _ChosenStep:
         """Handle the exit of the process: if no step was profiled, write the reason."""
         if not self._is_over:
             if self._steps > self._settings.step and has_compiled():
-                self._give_up(": ".join(explain_unseen()))
+                self._give_up(": ".join(explain_missing_model_call()))
                 return
             times = f"{self._steps} time" + "s" * (self._steps != 1)
             requested = f"step {self._settings.step} was requested"

@@ -17,7 +17,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, CrossflopsWarning, InputError
 from crossflops.files import write_file
-from crossflops.profiling.compiled import explain_unseen
+from crossflops.profiling.compiled import explain_missing_model_call
 from crossflops.profiling.ranks import Round, sharing_processes
 from crossflops.profiling.watch import StepTimes, Watch
 from crossflops.report.profile import Latencies, Ranks, RankStep, ShownDepth, TrainingProfile
@@ -159,21 +159,21 @@ class FlopsProfiler:
         """Handle an error of the profiled step: report it to the other ranks, once."""
         meeting, self._round = self._round, None
         if meeting is not None:
-            meeting.fail(error)
+            meeting.report_failure(error)
 
     def stop(self) -> None:
         """Remove the hooks, and keep the times and calls of the observed step."""
         if self._watch is not None and self._times is None:
             self._times = self._watch.stop()
             if self._round is not None:
-                self._round.close()
+                self._round.stop_listening()
 
     def end(self) -> None:
         """Remove all hooks from the model, and forget the times and calls of its step."""
         if self._watch is not None:
-            self._watch.leave()
+            self._watch.remove_hooks()
         if self._round is not None:
-            self._round.close()
+            self._round.stop_listening()
         self._forget()
 
     def reset(self) -> None:
@@ -249,7 +249,7 @@ class FlopsProfiler:
                 "profile a step that ends without an exception",
             )
         if all(call.path is None for call in watch.calls):
-            raise CrossflopsError(*explain_unseen())
+            raise CrossflopsError(*explain_missing_model_call())
         count = count_of(self._model, watch, self._as)
         return ShownProfile.of(
             profile_of(count, timing_of(self._model, watch, times), self._against)
@@ -286,7 +286,7 @@ class FlopsProfiler:
 
     def get_total_duration(self, as_string: bool = False) -> float | str:
         """Return the seconds of the observed forward passes, or a text such as "1.2 ms"."""
-        from crossflops.report.quantity import duration
+        from crossflops.report.quantity import seconds_to_text
 
         if self._times is None:
             raise CrossflopsError(
@@ -294,7 +294,7 @@ class FlopsProfiler:
                 "call start_profile() before a step and stop_profile() after it",
             )
         seconds = self._times.forward
-        return duration(seconds) if as_string else seconds
+        return seconds_to_text(seconds) if as_string else seconds
 
     def print_model_profile(
         self,
@@ -341,7 +341,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     """Write a page to the file `target` in the format of its suffix, or to stdout as text if it is
     None.
     """
-    from crossflops.render.formats import content_file_bytes, file_suffixes, suffix
+    from crossflops.render.formats import content_file_bytes, file_suffixes, format_suffix
     from crossflops.render.terminal import terminal_page_text
 
     if target is None:
@@ -350,7 +350,7 @@ def _write_profile_content(content: Any, target: str | Path | None) -> None:
     path = Path(target)
     text = (
         content_file_bytes(content, path)
-        if suffix(path) in file_suffixes()
+        if format_suffix(path) in file_suffixes()
         else f"{terminal_page_text(content)}\n".encode()
     )
     write_file(path, text, "give another output_file")

@@ -60,7 +60,7 @@ from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT, usable_cpus
 from crossflops.load import read_onnx_model
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
-from crossflops.report.bench_errors import batches_above_peak, kernel_errors
+from crossflops.report.bench_errors import batch_rate_errors, kernel_time_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import full_target_name, imports_restored
@@ -749,8 +749,8 @@ def with_kernel_account(
         peak = peak if isinstance(again, str) else max_peaks(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
-        *batches_above_peak(account),
-        *(kernel_errors(account.profile, peak) if account.profile else ()),
+        *batch_rate_errors(account),
+        *(kernel_time_errors(account.profile, peak) if account.profile else ()),
     ]
     if account.profile is not None and account.profile.covered < COVERED:
         warnings.append(_coverage_warning(account.profile))
@@ -985,7 +985,7 @@ def _bench_from_trace(
         peak=peak,
         profile=profile,
         assumptions=assumptions,
-        errors=tuple(kernel_errors(profile, peak)),
+        errors=tuple(kernel_time_errors(profile, peak)),
     )
     if profile.macs == bench.macs and profile.named_seconds:
         return bench

@@ -245,9 +245,9 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     hint, if there is none.
     """
     if isinstance(counted.program, bytes):
-        from crossflops.export.program import save_uniform
+        from crossflops.export.program import save_with_uniform_weights
 
-        save_uniform(counted.program, path)
+        save_with_uniform_weights(counted.program, path)
         return
     if counted.program is None:
         raise InputError("the graph of this model cannot be written as an ONNX file yet", hint)

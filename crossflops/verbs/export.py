@@ -142,10 +142,10 @@ def _export_from_file(
     from crossflops.export.onnx_file import (
         copy_model,
         data_locations,
+        iterate_file_nodes,
         main_graph_field,
         mapping_onnx_file,
-        node_data,
-        nodes_of,
+        model_explorer_node_data,
         notes_of_file,
     )
     from crossflops.files import write_file
@@ -158,11 +158,11 @@ def _export_from_file(
         _refuse_sizes(source)
     else:
         with mapping_onnx_file(origin) as data:
-            nodes = list(nodes_of(data, main_graph_field(data)))
+            nodes = list(iterate_file_nodes(data, main_graph_field(data)))
         notes = notes_of_file(_counts_per_node(normalize(source, setting)[0]), nodes, model)
     if requested.to == "onnx":
         return copy_model(origin, requested.file, notes, data_locations(model), parameters)
-    write_file(requested.file, node_data(notes.values(), requested.unit))
+    write_file(requested.file, model_explorer_node_data(notes.values(), requested.unit))
     return [requested.file]
 
 
@@ -183,7 +183,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
     """Write a model of a framework as ONNX or as data for a viewer; return the paths of the
     written files.
     """
-    from crossflops.export.onnx_file import node_data, notes_of_graph
+    from crossflops.export.onnx_file import model_explorer_node_data, notes_of_graph
     from crossflops.export.program import save_program
     from crossflops.files import write_file
     from crossflops.frontends.onnx.noted_operations import note_operations
@@ -210,7 +210,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
     if requested.to == "onnx":
         frontend.add_bodies_of_foreign_operators(model)
         return save_program(model, requested.file, notes, parameters)
-    write_file(requested.file, node_data(notes.values(), requested.unit))
+    write_file(requested.file, model_explorer_node_data(notes.values(), requested.unit))
     return [requested.file]
 
 

@@ -19,7 +19,7 @@ from crossflops.frontends.frontend import (
     NewTokens,
     PromptImages,
 )
-from crossflops.hardware.step_traffic import Formats, loads, tensor_byte_count
+from crossflops.hardware.step_traffic import Formats, node_loads, tensor_byte_count
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.trace import Setting
@@ -181,7 +181,7 @@ def _pass_amounts(model: CountedModel, read: _CacheTraffic, append: _CacheTraffi
 def _pass_memory(model: CountedModel) -> tuple[int, int]:
     """Return (bytes of the weights that a pass must read, peak of its activations in bytes)."""
     graph = model.graph
-    rows = loads(
+    rows = node_loads(
         _without_constants(graph), count_nodes_with_their_bodies(graph), "fused-ideal", Formats()
     )
     return sum(row.weights for row in rows), activation_peak_of_graph(graph).nbytes

@@ -16,7 +16,7 @@ from crossflops.frontends.sklearn.interpolation import writing_isotonic_as_inter
 from crossflops.frontends.sklearn.lost_settings import last_step
 from crossflops.ir.graph import ConversionAnnotation, Node, Op, TensorSpec
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 from crossflops.threads import filter_warnings
 
 # What skl2onnx refuses although nothing in it changes the prediction.
@@ -80,7 +80,7 @@ def _writing_only_transform_results(estimators: list[Any]) -> Iterator[None]:
     """
     parse: Any = importlib.import_module("skl2onnx._parse")
     pipelines: Any = importlib.import_module("skl2onnx.operator_converters.pipelines")
-    before = original(parse, "_parse_sklearn", inventory.PARSERS)
+    before = original_attribute(parse, "_parse_sklearn", inventory.PARSERS)
     asked = {id(step) for step in _estimators_that_transform(estimators)}
 
     def parse_step(scope: Any, model: Any, *provided: Any, **named: Any) -> Any:
@@ -98,7 +98,7 @@ def _writing_only_transform_results(estimators: list[Any]) -> Iterator[None]:
             hasattr(step, "steps") or _has_conversion_option(step, "zipmap")
         )
 
-    classifies = original(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
+    classifies = original_attribute(pipelines, "is_classifier", inventory.PIPELINE_OPTIONS)
     with (
         patching_attribute(parse, "_parse_sklearn", parse_step, inventory.PARSERS),
         patching_attribute(pipelines, "_parse_sklearn", parse_step, inventory.PIPELINE_PARSERS),
@@ -131,7 +131,7 @@ def _writing_bools_as_integers() -> Iterator[None]:
     """
     from skl2onnx.common import _container
 
-    make_node = original(_container, "make_node", inventory.NODES)
+    make_node = original_attribute(_container, "make_node", inventory.NODES)
 
     def make_whole_node(*provided: Any, **attributes: Any) -> Any:
         """Return the node of ONNX's `make_node`, with bools in lists of attributes as integers."""
@@ -151,7 +151,7 @@ def _fixing_kmeans_bias() -> Iterator[None]:
     cluster: ONNX accepts that only for as many rows as there are clusters, and for one.
     """
     module: Any = importlib.import_module("skl2onnx.operator_converters.k_means")
-    gemm = original(module, "OnnxGemm", inventory.CLUSTERS)
+    gemm = original_attribute(module, "OnnxGemm", inventory.CLUSTERS)
 
     def gemm_with_one_zero(rows: Any, centers: Any, zeros: Any, **attributes: Any) -> Any:
         """Return a Gemm of rows and centers whose bias is one zero, for any number of rows."""

@@ -24,7 +24,7 @@ from crossflops.frontends.jax.convert.rewrites import naming_resize_methods
 from crossflops.frontends.jax.convert.value_searches import finding_producers_without_search
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 # What jax2onnx writes, tidied: no biases that are never added, no products that ONNX has not.
 
@@ -374,7 +374,7 @@ def remove_large_weight_values(model: Any) -> None:
 def _keeping_computing_nodes() -> Iterator[None]:
     """Return a context in which jax2onnx's optimizer keeps all nodes that compute."""
     module: Any = importlib.import_module("jax2onnx.converter.ir_optimizations")
-    before = original(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
+    before = original_attribute(module, "_OPTIMIZER_PASSES", inventory.OPTIMIZERS)
     kept = tuple(step for step in before if step.name not in _LEFT_OUT)
     with patching_attribute(module, "_OPTIMIZER_PASSES", kept, inventory.OPTIMIZERS):
         yield

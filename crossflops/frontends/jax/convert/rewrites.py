@@ -9,7 +9,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 # Other equations in place of one.
 
@@ -705,7 +705,7 @@ def naming_resize_methods() -> Iterator[None]:
     import jax
 
     module: Any = importlib.import_module("jax._src.image.scale")
-    resize = original(module, "_resize", inventory.RESIZES)
+    resize = original_attribute(module, "_resize", inventory.RESIZES)
 
     def resize_in_scope(image: Any, shape: Any, method: Any, antialias: Any, *more: Any) -> Any:
         """Resize an image in a named scope that records the method and antialiasing."""

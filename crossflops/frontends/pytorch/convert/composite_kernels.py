@@ -12,7 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute, patching_items
+from crossflops.patches.patching import (
+    original_attribute,
+    patch_owner,
+    patching_attribute,
+    patching_items,
+)
 
 
 class _OperatorKernels(NamedTuple):
@@ -49,9 +54,9 @@ class CompositeKernels:
         cached.
         """
         index = inventory.COMPOSITE_KERNELS
-        library = owner_of(index)
-        override = original(library, "_override_composite_implicit_decomp", index)
-        split = original(library, "_split_decomp_table_to_cia_and_python_decomp", index)
+        library = patch_owner(index)
+        override = original_attribute(library, "_override_composite_implicit_decomp", index)
+        split = original_attribute(library, "_split_decomp_table_to_cia_and_python_decomp", index)
 
         def replace(composite: Mapping[Any, Any]) -> Any:
             """Return a context that gives composite operators other kernels: the cached ones for

@@ -54,7 +54,7 @@ from crossflops.frontends.pytorch.record.operators import (
     write_argument_nodes,
 )
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 if TYPE_CHECKING:
     from torch import fx
@@ -1183,8 +1183,10 @@ def decomposing_by_signature(
         with surrounding():
             yield
         return
-    passes = owner_of(inventory.EXPORT_DECOMPOSITION)
-    decompose = original(passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION)
+    passes = patch_owner(inventory.EXPORT_DECOMPOSITION)
+    decompose = original_attribute(
+        passes, "decompose_with_registry", inventory.EXPORT_DECOMPOSITION
+    )
 
     def decompose_or_delegate(program: Any, registry: Any) -> Any:
         """Return the program decomposed by cached decompositions, or by PyTorch's own pass if that
@@ -1199,8 +1201,8 @@ def decomposing_by_signature(
         contexts.enter_context(surrounding())
         return decompose(program, registry)
 
-    interpreter = owner_of(inventory.EXPORT_PROMOTION)
-    run_node = original(interpreter, "run_node", inventory.EXPORT_PROMOTION)
+    interpreter = patch_owner(inventory.EXPORT_PROMOTION)
+    run_node = original_attribute(interpreter, "run_node", inventory.EXPORT_PROMOTION)
     with (
         ExitStack() as contexts,
         patching_attribute(

@@ -22,7 +22,7 @@ from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators, watch_dropped
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 # The table by which PyTorch's exporter looks up the ONNX form of an operator, built once.
 #
@@ -231,7 +231,7 @@ def translating_complex_operators(
     """
     from torch.onnx._internal.exporter import _dispatching
 
-    dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
+    dispatch = original_attribute(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
     def dispatch_known_form(node: Any, registry: Any) -> tuple[Any, str]:
         """Return the function that translates an FX node to ONNX (by stored nodes if they are
@@ -288,8 +288,8 @@ def promoting_scalar_operands() -> Iterator[None]:
     """
     import torch
 
-    interpreter = owner_of(inventory.EXPORT_NUMBERS)
-    promote = original(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
+    interpreter = patch_owner(inventory.EXPORT_NUMBERS)
+    promote = original_attribute(interpreter, "_maybe_promote_arg", inventory.EXPORT_NUMBERS)
 
     def promote_scalar_operand(self: Any, node: Any, fx_arg: Any, dtype: Any) -> Any:
         """Return a node with the number as a tensor of `dtype`, if the operator takes a tensor

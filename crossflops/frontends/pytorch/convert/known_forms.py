@@ -24,7 +24,7 @@ from crossflops.frontends.pytorch.convert.form_folding import (
 )
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 if TYPE_CHECKING:
     from torch import fx
@@ -67,12 +67,14 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     The notes that it makes for the ONNX nodes of an operator call are made once.
     """
     writing_place = WritingPlace()
-    exporter = owner_of(inventory.EXPORT_CALLS)
+    exporter = patch_owner(inventory.EXPORT_CALLS)
     names = inventory.EXPORT_CALLS.names
     if is_reference_export() or not all(hasattr(exporter, name) for name in names):
         yield writing_place
         return
-    translate, annotate = (original(exporter, name, inventory.EXPORT_CALLS) for name in names)
+    translate, annotate = (
+        original_attribute(exporter, name, inventory.EXPORT_CALLS) for name in names
+    )
     may_fold = _has_plain_names(source_program)
 
     def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
@@ -440,7 +442,7 @@ def _fold_form(
     is_unbiased = not _takes_bias(writing_place.node)
     key = used, is_unbiased
     if key not in form_record.replacement:
-        evaluator = owner_of(inventory.FOLDED_VALUES)()
+        evaluator = patch_owner(inventory.FOLDED_VALUES)()
         form_record.replacement[key] = fold_form(
             form_record.nodes,
             results,

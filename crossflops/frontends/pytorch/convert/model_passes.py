@@ -13,7 +13,7 @@ import numpy as np
 from crossflops.frontends.pytorch.convert.known_forms import REPLACED
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, owner_of, patching_attribute
+from crossflops.patches.patching import original_attribute, patch_owner, patching_attribute
 
 # Shapes and types of results, inferred once for nodes that are alike.
 
@@ -38,8 +38,8 @@ def reusing_shape_inference() -> Iterator[None]:
     if is_reference_export():
         yield
         return
-    folder = owner_of(inventory.FOLDED_SHAPES)
-    infer = original(folder, "_do_inference", inventory.FOLDED_SHAPES)
+    folder = patch_owner(inventory.FOLDED_SHAPES)
+    infer = original_attribute(folder, "_do_inference", inventory.FOLDED_SHAPES)
     keys = _NodeKeys()
 
     def infer_once(self: Any, node: Any) -> None:
@@ -68,8 +68,8 @@ def reusing_shape_inference() -> Iterator[None]:
                 _INFERRED.popitem(last=False)
         _set_results(node, results)
 
-    evaluator = owner_of(inventory.FOLDED_VALUES)
-    evaluate = original(evaluator, "evaluate", inventory.FOLDED_VALUES)
+    evaluator = patch_owner(inventory.FOLDED_VALUES)
+    evaluate = original_attribute(evaluator, "evaluate", inventory.FOLDED_VALUES)
 
     def evaluate_once(self: Any, *operator: Any, **attributes: Any) -> Any:
         """Return the result of an ONNX operator on constants, which is computed once for equal
@@ -232,8 +232,8 @@ def renumbering_opsets() -> Iterator[None]:
     if is_reference_export():
         yield
         return
-    library = owner_of(inventory.VERSION_CONVERTER)
-    convert = original(library, "convert_version", inventory.VERSION_CONVERTER)
+    library = patch_owner(inventory.VERSION_CONVERTER)
+    convert = original_attribute(library, "convert_version", inventory.VERSION_CONVERTER)
 
     def renumber(model: Any, target_version: int, *args: Any, **kwargs: Any) -> Any:
         """Convert an ONNX model to another opset version; if its operators do not change, only set

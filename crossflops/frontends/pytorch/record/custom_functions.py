@@ -20,7 +20,7 @@ from crossflops.frontends.pytorch.record.recorder import CUSTOM, AppliedFunction
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 GIVEN = "crossflops given"  # stands at nodes whose result a custom function is given
 
@@ -374,7 +374,7 @@ def running(watch: Running) -> Iterator[None]:
         else (base, inventory.CUSTOM_FUNCTION_BASE)
     )
     called = function_of(getattr_static(applies, "apply"))
-    kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
+    kept: Any = original_attribute(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
     def apply(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply an autograd function and return its result, by `watch` unless function transforms

@@ -27,7 +27,7 @@ from crossflops.frontends.pytorch.record.python_steps import READ, using_real_va
 from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_torch_random_state
 from crossflops.ir.trace import Call
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -59,7 +59,7 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
     from torch._subclasses import meta_utils
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    usual = original(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
+    usual = original_attribute(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
     check = "_maybe_infer_fake_kernel_from_pytree_out"
 
     def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -227,7 +227,7 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
     """
     from torch.fx import Interpreter
 
-    usual = original(Interpreter, "run_node", inventory.RUN_NODE)
+    usual = original_attribute(Interpreter, "run_node", inventory.RUN_NODE)
 
     def run_node(self: Any, n: Any) -> Any:
         """Run an FX node and return its result, with the values of the first run if it drew

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 
 class DroppedOperator(NamedTuple):
@@ -82,7 +82,9 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
     import torch
 
     graph: Any = torch.fx.Graph
-    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+    eliminate_dead_code = original_attribute(
+        graph, "eliminate_dead_code", inventory.DEAD_OPERATORS
+    )
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call `note` with the graph, then let PyTorch remove its dead nodes; return what that
@@ -101,7 +103,9 @@ def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
     import torch
 
     graph: Any = torch.fx.Graph
-    eliminate_dead_code = original(graph, "eliminate_dead_code", inventory.DEAD_OPERATORS)
+    eliminate_dead_code = original_attribute(
+        graph, "eliminate_dead_code", inventory.DEAD_OPERATORS
+    )
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Let PyTorch remove the dead nodes of a graph, and add them to `dropped`; return what

@@ -15,7 +15,7 @@ from crossflops.frontends.pytorch.record.function_references import (
     replacing_functions_everywhere,
 )
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 READ = "crossflops read"  # stands at nodes behind a place where values left PyTorch
 _LOOP = "torch._higher_order_ops.while_loop"
@@ -40,7 +40,7 @@ def using_real_values() -> Iterator[Arrays]:
     from torch.utils._python_dispatch import _disable_current_modes
 
     loop = importlib.import_module(_LOOP).while_loop
-    usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
+    usual, arrays = original_attribute(torch.Tensor, "numpy", inventory.NUMPY), Arrays()
 
     def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the NumPy array of a tensor, for a fake tensor that of its real values."""
@@ -52,7 +52,7 @@ def using_real_values() -> Iterator[Arrays]:
             return usual(stored.detach(), *args, **kwargs)
 
     primitives, packed = torch._VF, "_pad_packed_sequence"
-    unpacked = original(primitives, packed, inventory.PACKED)
+    unpacked = original_attribute(primitives, packed, inventory.PACKED)
     with (
         replacing_functions_everywhere({id(loop): _run_while_loop}),
         patching_attribute(torch.Tensor, "numpy", numpy, inventory.NUMPY),

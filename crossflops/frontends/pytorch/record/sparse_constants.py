@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -33,7 +33,7 @@ def sparse_constants() -> Iterator[None]:
     from torch._guards import detect_fake_mode
     from torch.fx.experimental import proxy_tensor
 
-    usual = original(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
+    usual = original_attribute(proxy_tensor, "extract_val", inventory.SYMBOLIC_VALUES)
 
     def extract_val(value: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a sparse constant as a fake tensor; for another value what PyTorch's tracer

@@ -14,7 +14,7 @@ from typing import Any
 
 from crossflops.frontends.pytorch.record.custom_functions import are_transforms_active
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def transforms_first() -> Iterator[None]:
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
     operator: Any = autograd_function.CustomFunctionHigherOrderOperator
-    call = original(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
+    call = original_attribute(operator, "__call__", inventory.TRANSFORMED_FUNCTIONS)
 
     def run(self: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the operator of a custom function and return its result, through the transforms if
@@ -39,7 +39,7 @@ def transforms_first() -> Iterator[None]:
 
     transforms: Any = vmap
     remove = transforms._remove_batch_dim
-    unwrap = original(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
+    unwrap = original_attribute(vmap, "unwrap_batched", inventory.TRANSFORMED_RESULTS)
 
     def take_out(results: Any, level: int) -> tuple[Any, Any]:
         """Return the results without the batch axis of a `vmap` level, and the position that this

@@ -21,7 +21,7 @@ from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
 from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
 from crossflops.patches import inventory
-from crossflops.patches.patching import owner_of, patching_attribute, patching_items
+from crossflops.patches.patching import patch_owner, patching_attribute, patching_items
 
 # What tf2onnx writes, tidied: loops whose trips and shapes follow, operators that ONNX has.
 
@@ -316,7 +316,7 @@ def importing_definition_as_graph(
         _supporting_bfloat16(),
         giving_function_inputs_shapes(tfonnx),
         nullcontext() if keeps_weights else _omitting_weight_copies(),
-        patching_attribute(owner_of(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
+        patching_attribute(patch_owner(inventory.NAMES), "INTERNAL_NAME", 1, inventory.NAMES),
         _keeping_recurrent_layers_separate(tfonnx),
         _keeping_shared_products(),
         _recording_nodes(tfonnx, notes, unconverted_kinds, result_counts),

@@ -9,7 +9,7 @@ from crossflops.errors import NormalizeError
 from crossflops.frontends.tensorflow.load.messages import short_error_text
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 _LARGE = 1024  # elements from which on a variable of floats is there by shape
 _STORES = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
@@ -84,7 +84,7 @@ def _freezing_without_copies() -> Iterator[None]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     kind, write = module._FunctionConverterDataInEager, module.tensor_util.make_tensor_proto
-    read = original(kind, "_eval", inventory.VARIABLE_COPIES)
+    read = original_attribute(kind, "_eval", inventory.VARIABLE_COPIES)
 
     def variable_array(self: Any, tensor: Any) -> Any:
         """Return the array of a variable; a large one of floats repeats one stored number."""
@@ -130,7 +130,7 @@ def keeping_case_operations() -> AbstractContextManager[object]:
     return patching_attribute(
         module,
         name,
-        original(module, name, inventory.CONTROL_FLOW) | _LACKING,
+        original_attribute(module, name, inventory.CONTROL_FLOW) | _LACKING,
         inventory.CONTROL_FLOW,
     )
 
@@ -144,7 +144,7 @@ def freezing_gathers_in_functions() -> AbstractContextManager[object]:
     """
     module: Any = importlib.import_module("tensorflow.python.framework.convert_to_constants")
     kind, name = module._ResourceGather, "convert_variable_to_constant"
-    convert = original(kind, name, inventory.GATHERS)
+    convert = original_attribute(kind, name, inventory.GATHERS)
 
     def convert_gather(self: Any, edge: Any, tensor: Any) -> None:
         """Convert a gather of a variable to a gather of a constant, in place."""

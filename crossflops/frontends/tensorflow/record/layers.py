@@ -9,7 +9,7 @@ from crossflops.frontends.converted import plain_layer_settings
 from crossflops.frontends.onnx.modules import build_module_table, place_from_name
 from crossflops.ir.trace import Module, Parameter
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 # Which Keras layer opened which name scope: seen while the model is traced, not guessed.
 
@@ -30,7 +30,7 @@ def recording_scopes(scopes: dict[str, Any]) -> Iterator[None]:
     from keras.src.backend.tensorflow.core import name_scope
     from tensorflow.compat.v1 import get_default_graph
 
-    enter = original(name_scope, "__enter__", inventory.NAME_SCOPES)
+    enter = original_attribute(name_scope, "__enter__", inventory.NAME_SCOPES)
 
     def enter_scope(self: Any) -> Any:
         """Enter a name scope, record the layer that opened it, and return the scope's name."""

@@ -58,7 +58,7 @@ class OnnxOpcounter:
         counter = importlib.import_module("onnx_opcounter")
         path = Path(model).absolute()
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            loaded = _loaded(path)
+            loaded = _load_onnx_model(path)
             total = counter.calculate_macs(loaded)
             params = counter.calculate_params(loaded)
         return Profile(
@@ -75,7 +75,7 @@ _COPY = "weights.bin"
 _LARGE = 100_000_000  # bytes from which on weights stay in a file: the tool holds six copies
 
 
-def _loaded(path: Path) -> Any:
+def _load_onnx_model(path: Path) -> Any:
     """Return the ONNX model as a ModelProto; large weights are external data in a copy of the file
     in the current folder.
 
