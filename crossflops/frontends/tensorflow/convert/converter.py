@@ -17,7 +17,7 @@ from crossflops.frontends.tensorflow.convert.beside import model_inputs
 from crossflops.frontends.tensorflow.convert.branches import shaping_functions
 from crossflops.frontends.tensorflow.convert.lost_attributes import mend_handlers
 from crossflops.load.order import node_subgraphs
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
 from crossflops.patches import inventory
 from crossflops.patches.patching import owner_of, patching_attribute, patching_items
 
@@ -609,7 +609,7 @@ def _omitting_weight_copies() -> Iterator[None]:
 
     def proto(values: Any, name: str | None = None) -> Any:
         """Return an array as a TensorProto, without data if its elements are all `NUMBER`."""
-        if not is_uniform(np.asanyarray(values)):
+        if not is_filled_array(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))
