@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crossflops.frontends import load_with_retry
-from crossflops.frontends.pytorch.convert.exporter import DOMAIN, to_onnx
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, convert_to_onnx_program
 from crossflops.frontends.pytorch.convert.ignored_arguments import BY_OPERATOR, MENDED, outcome
 from crossflops.frontends.pytorch.load.model import quiet
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
@@ -161,7 +161,9 @@ def differences(lines):
     with quiet(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = calls(*(tensor.clone() for tensor in given))
-        program = to_onnx(torch.export.export(calls, given, strict=False), DroppedOperators())
+        program = convert_to_onnx_program(
+            torch.export.export(calls, given, strict=False), DroppedOperators()
+        )
     assert [node.op_type for node in program.model.graph if node.domain == DOMAIN] == []
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -339,11 +339,11 @@ class PyTorch(Frontend):
 
     def add_function_bodies(self, model: Any) -> None:
         """Add to an ONNX model the bodies of operators without an ONNX form: see
-        `function_bodies.add_bodies`.
+        `function_bodies.add_opaque_node_bodies`.
         """
-        from crossflops.frontends.pytorch.convert.function_bodies import add_bodies
+        from crossflops.frontends.pytorch.convert.function_bodies import add_opaque_node_bodies
 
-        add_bodies(model)
+        add_opaque_node_bodies(model)
 
     def outputs(self, source: Source, setting: Setting) -> ModelRun:
         """Run copies of the model and return their outputs: see `outputs.run_torch_copies`."""

@@ -23,7 +23,10 @@ from crossflops.frontends.passes import (
     look_at,
 )
 from crossflops.frontends.pytorch.convert import gradients
-from crossflops.frontends.pytorch.convert.exporter import cast_indices_to_int64, to_onnx
+from crossflops.frontends.pytorch.convert.exporter import (
+    cast_indices_to_int64,
+    convert_to_onnx_program,
+)
 from crossflops.frontends.pytorch.convert.graph import (
     model_input_names,
     parameter_aliases,
@@ -213,7 +216,7 @@ def _write_torch_onnx(state: Conversion) -> Conversion:
     dropped = DroppedOperators()
     surrounding = carrying_real_tensors if state.trace.runtime else nullcontext
     with replaying_random_values(state.known):
-        exported = to_onnx(state.functional, dropped, state.forms, surrounding)
+        exported = convert_to_onnx_program(state.functional, dropped, state.forms, surrounding)
     return _with_torch_fields(state, exported=exported, dropped=dropped)
 
 

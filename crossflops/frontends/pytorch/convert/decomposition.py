@@ -113,21 +113,21 @@ class Decomposer:
 
         PyTorch's own decompositions run in the context `aside`.
         """
-        runs = list(self._runs(program))
+        runs = list(self._iterate_call_runs(program))
         with aside():
-            self._take_apart(runs)
+            self._cache_decompositions(runs)
         return self._apply_pieces(program, runs)
 
-    def _stays_whole(self, target: Any) -> bool:
+    def _is_operator_kept(self, target: Any) -> bool:
         """Return True if the decomposition keeps calls of the operator `target` as they are;
         cached.
         """
         known = self._stays.get(target)
         if known is None:
-            known = self._stays[target] = self._is_left(target)
+            known = self._stays[target] = self._has_no_decomposition(target)
         return known
 
-    def _is_left(self, target: Any) -> bool:
+    def _has_no_decomposition(self, target: Any) -> bool:
         """Return True if no decomposition rule would replace calls of the operator `target`."""
         from torch._export.utils import _is_cia_op, _special_op_to_preserve_cia
 
@@ -139,7 +139,7 @@ class Decomposer:
             return self._composite.get(target) is _special_op_to_preserve_cia
         return True
 
-    def _runs(self, program: "ExportedProgram") -> Iterator[CallRun]:
+    def _iterate_call_runs(self, program: "ExportedProgram") -> Iterator[CallRun]:
         """Yield the calls of a program in order, each as a run; calls that a write in place
         affects are one run.
         """
@@ -153,10 +153,10 @@ class Decomposer:
             if end > index:
                 yield _build_call_run(nodes[index : end + 1])
             elif node.op == "call_function" and node.target is not operator.getitem:
-                yield self._call(node, writes)
+                yield self._single_call_run(node, writes)
             index = end + 1
 
-    def _call(self, node: "fx.Node", writes: "_Writes") -> CallRun:
+    def _single_call_run(self, node: "fx.Node", writes: "_Writes") -> CallRun:
         """Return the call of an operator as a run of one node. Raises NotUnderstoodError for a
         node that calls no ATen operator.
         """
@@ -164,11 +164,11 @@ class Decomposer:
         if not is_plain_operator(target) and not _is_functional_extension(target):
             raise NotUnderstoodError(target)
         if target._schema.is_mutable:
-            written = writes.target_of(node)
+            written = writes.written_tensor_node(node)
             target = out_of_place_operator(target)
-        full = self._stays_whole(target)
+        full = self._is_operator_kept(target)
         if written is not None and full:
-            full = _has_same_layout(node, written)
+            full = _keeps_layout_out_of_place(node, written)
         operands = tuple(node.all_input_nodes)
         if str(target) in _POSITIONS:
             known = (nested_layouts(node.meta["val"]), *call_run_signature((node,), (target,), ()))
@@ -185,7 +185,7 @@ class Decomposer:
             written,
         )
 
-    def _take_apart(self, runs: Sequence[CallRun]) -> None:
+    def _cache_decompositions(self, runs: Sequence[CallRun]) -> None:
         """Store in the cache the decompositions of these runs that are not in it yet."""
         asked: dict[Signature, CallRun] = {}
         similar: dict[Any, list[CallRun]] = {}  # behind the first of a kind, which is asked
@@ -208,8 +208,8 @@ class Decomposer:
                 if kind is not None:
                     similar[kind] = []
         several = {key: run for key, run in asked.items() if len(run.nodes) > 1}
-        self._ask({key: run for key, run in asked.items() if key not in several})
-        rest = self._functionalize(several)
+        self._decompose_by_pytorch({key: run for key, run in asked.items() if key not in several})
+        rest = self._cache_decompositions_of_long_runs(several)
         for kind, others in similar.items():
             for run in others:
                 assert run.signature is not None
@@ -217,11 +217,13 @@ class Decomposer:
                     self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
                 else:
                     rest[run.signature] = run
-        self._ask(rest)
+        self._decompose_by_pytorch(rest)
         while len(self._pieces) > _KEPT_PIECES + len(runs):
             self._pieces.popitem(last=False)
 
-    def _functionalize(self, runs: Mapping[Signature, CallRun]) -> dict[Signature, CallRun]:
+    def _cache_decompositions_of_long_runs(
+        self, runs: Mapping[Signature, CallRun]
+    ) -> dict[Signature, CallRun]:
         """Store in the cache the decompositions of runs of several calls, made of those of their
         single calls; return the runs for which that is not possible.
         """
@@ -230,13 +232,15 @@ class Decomposer:
         single: dict[Signature, CallRun] = {}
         for signature, run in runs.items():
             try:
-                plan = plans[signature] = FunctionalRun(run, self._stays_whole)
+                plan = plans[signature] = FunctionalRun(run, self._is_operator_kept)
             except NotUnderstoodError as error:
                 _LOG.debug("PyTorch decomposes calls together: %s", error)
                 rest[signature] = run
             else:
-                single |= plan.single_calls()
-        self._ask({key: run for key, run in single.items() if key not in self._pieces})
+                single |= plan.single_call_runs()
+        self._decompose_by_pytorch(
+            {key: run for key, run in single.items() if key not in self._pieces}
+        )
         for signature, plan in plans.items():
             try:
                 self._pieces[signature] = plan.build_piece(self._pieces)
@@ -245,13 +249,13 @@ class Decomposer:
                 rest[signature] = runs[signature]
         return rest
 
-    def _ask(self, runs: Mapping[Signature, CallRun]) -> None:
+    def _decompose_by_pytorch(self, runs: Mapping[Signature, CallRun]) -> None:
         """Let PyTorch decompose these runs, given by signature, and store the results in the
         cache.
         """
         if not runs:
             return
-        with self._kernels.used():
+        with self._kernels.decomposing_with_cached_kernels():
             pieces = _operator_pieces([*runs.values()], self._table)
         for (signature, run), piece in zip(runs.items(), pieces, strict=True):
             self._pieces[signature] = piece
@@ -268,24 +272,24 @@ class Decomposer:
         """
         by_node = {run.nodes[-1]: run for run in runs}
         inside = {node for run in runs for node in run.nodes[:-1]}
-        stamp = _Stamp(program)
+        builder = _DecomposedGraphBuilder(program)
         for node in program.graph.nodes:
             if node.op == "placeholder":
-                stamp.add_placeholder(node)
+                builder.add_placeholder(node)
             elif node.op == "output":
-                stamp.add_output(node)
+                builder.add_output(node)
             elif node in by_node:
                 run = by_node[node]
                 if run.signature is None:
-                    stamp.add_whole(run)
+                    builder.add_kept_call(run)
                 else:
                     piece = self._pieces[run.signature]
                     if piece is None:
                         raise NotUnderstoodError(node.target)
-                    stamp.add_piece(run, piece)
+                    builder.add_piece(run, piece)
             elif node not in inside:
-                stamp.pick(node)
-        return stamp.program()
+                builder.add_getitem(node)
+        return builder.to_exported_program()
 
 
 # What is understood.
@@ -365,7 +369,7 @@ def _call_run_kind(run: CallRun) -> Any:
     assert run.signature is not None
     (target, args, named), _, layouts = run.signature
     result = fake_tensor_layout(run.values[0])
-    if not all(map(_is_in_rows, (*layouts, result))):
+    if not all(map(_is_contiguous_layout, (*layouts, result))):
         return None
     if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
         return None
@@ -373,10 +377,10 @@ def _call_run_kind(run: CallRun) -> Any:
         args = args[:2]  # what follows, or stands in a list, is there in the result alone
     shapes = [layout.shape for layout in (*layouts, result)]
     same = tuple(shapes.index(shape) for shape in shapes)
-    return target, args, named, tuple(map(_without_sizes, (*layouts, result))), same
+    return target, args, named, tuple(map(_layout_without_sizes, (*layouts, result))), same
 
 
-def _is_in_rows(layout: TensorLayout) -> bool:
+def _is_contiguous_layout(layout: TensorLayout) -> bool:
     """Return True if a tensor with this layout is not empty and is contiguous, the last axis the
     fastest.
     """
@@ -387,7 +391,7 @@ def _is_in_rows(layout: TensorLayout) -> bool:
     return expected > 0 and layout.stride == tuple(reversed(strides))
 
 
-def _without_sizes(layout: TensorLayout) -> Any:
+def _layout_without_sizes(layout: TensorLayout) -> Any:
     """Return the parts of a layout that do not depend on sizes: dtype, device, `requires_grad`,
     and True for each axis of size 1.
     """
@@ -403,14 +407,14 @@ def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
     result = fake_tensor_layout(run.values[0])
 
-    def like(layout: Any) -> Any:
+    def layout_reference(layout: Any) -> Any:
         """Return a reference to the operand or result that has this layout; for a tuple a tuple of
         them.
         """
         if layout is None:
             return None
         if not isinstance(layout, TensorLayout):
-            return tuple(map(like, layout))
+            return tuple(map(layout_reference, layout))
         if layout in operands:
             return _Like(operands.index(layout))
         if layout == result:
@@ -435,11 +439,11 @@ def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
         step._replace(
             args=tuple(map(generalize_sizes, step.args)),
             kwargs={name: generalize_sizes(value) for name, value in step.kwargs.items()},
-            layout=like(step.layout),
+            layout=layout_reference(step.layout),
         )
         for step in piece.steps
     )
-    return piece._replace(steps=steps, layouts=tuple(map(like, piece.layouts)))
+    return piece._replace(steps=steps, layouts=tuple(map(layout_reference, piece.layouts)))
 
 
 def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
@@ -521,7 +525,7 @@ _ALIKE = {
 }  # fmt: skip
 
 
-def _has_same_layout(node: "fx.Node", written: "fx.Node") -> bool:
+def _keeps_layout_out_of_place(node: "fx.Node", written: "fx.Node") -> bool:
     """Return True if an out-of-place form of `node` returns a tensor with the memory layout of
     `written`, the tensor that it writes in place.
     """
@@ -531,10 +535,10 @@ def _has_same_layout(node: "fx.Node", written: "fx.Node") -> bool:
     others = (
         fake_tensor_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written
     )
-    return _is_dense(own) and all(other == own for other in others)
+    return _is_dense_layout(own) and all(other == own for other in others)
 
 
-def _is_dense(layout: TensorLayout) -> bool:
+def _is_dense_layout(layout: TensorLayout) -> bool:
     """Return True if a tensor with this layout has neither gaps nor overlapping elements in
     memory.
     """
@@ -574,9 +578,9 @@ class _Writes:
                 self._sharing.setdefault(memory, []).append(node)
         ranges: list[tuple[int, int]] = []
         for node in writing:
-            target = self._find_target(node)
+            target = self._find_written_tensor_node(node)
             if target is None:
-                ranges.append(self._range_of(node))
+                ranges.append(self._write_index_range(node))
             else:
                 self._targets[node] = target
         for begin, end in sorted(ranges):
@@ -585,11 +589,11 @@ class _Writes:
             else:
                 self.ranges.append((begin, end))
 
-    def target_of(self, node: "fx.Node") -> "fx.Node":
+    def written_tensor_node(self, node: "fx.Node") -> "fx.Node":
         """Return the node of the tensor that the operator of `node` writes in place."""
         return self._targets[node]
 
-    def _range_of(self, node: "fx.Node") -> tuple[int, int]:
+    def _write_index_range(self, node: "fx.Node") -> tuple[int, int]:
         """Return the indices of the first and the last node that the in-place write of `node`
         affects.
         """
@@ -599,11 +603,13 @@ class _Writes:
             for memory in storage_ids(at.meta.get("val"))
         )
         if memories not in self._ranges:
-            self._ranges[memories] = self._range_of_memories(node, memories)
+            self._ranges[memories] = self._memories_write_index_range(node, memories)
         begin, end = self._ranges[memories]
         return begin, max(end, self._position[node])
 
-    def _range_of_memories(self, node: "fx.Node", memories: tuple[Any, ...]) -> tuple[int, int]:
+    def _memories_write_index_range(
+        self, node: "fx.Node", memories: tuple[Any, ...]
+    ) -> tuple[int, int]:
         """Return the indices of the first and the last node that writes into these memories
         affect. Raises NotUnderstoodError if a result of the program has such a memory.
         """
@@ -622,7 +628,7 @@ class _Writes:
             )
         return min(index[other] for other in shared), max(ends)
 
-    def _find_target(self, node: "fx.Node") -> "fx.Node | None":
+    def _find_written_tensor_node(self, node: "fx.Node") -> "fx.Node | None":
         """Return the node of the tensor that `node` writes in place; None if a view of it may be
         read later.
         """
@@ -696,7 +702,7 @@ def _operator_pieces(
         for index, value in zip(indices, values, strict=True):
             index.meta["val"] = value
         provided.append(indices)
-    fakes = _Fakes(mode)
+    fakes = _FakeTensorCache(mode)
     made = [
         _copy_run_calls(graph, run, operands, fakes)
         for run, operands in zip(runs, provided, strict=True)
@@ -707,9 +713,9 @@ def _operator_pieces(
         graph, [index for indices in provided for index in indices], flat
     )
     traced = _TraceRecord()
-    with torch.no_grad(), traced.watching():
+    with torch.no_grad(), traced.recording_first_graph():
         separate = program.run_decompositions(dict(table))
-    return traced.pieces(separate, runs, provided, made)
+    return traced.decompositions_of_runs(separate, runs, provided, made)
 
 
 class _CopiedCalls(NamedTuple):
@@ -719,7 +725,7 @@ class _CopiedCalls(NamedTuple):
     results: list["fx.Node"]
 
 
-class _Fakes:
+class _FakeTensorCache:
     """A cache of tensors without values, one for each layout."""
 
     def __init__(self, mode: Any) -> None:
@@ -742,7 +748,7 @@ class _Fakes:
 
 
 def _copy_run_calls(
-    graph: "fx.Graph", run: CallRun, operands: Sequence["fx.Node"], fakes: _Fakes
+    graph: "fx.Graph", run: CallRun, operands: Sequence["fx.Node"], fakes: _FakeTensorCache
 ) -> _CopiedCalls:
     """Copy the calls of a run into an FX graph, with these nodes as operands; return names and
     results of the copies.
@@ -836,13 +842,13 @@ class _TraceRecord:
         self.nodes: list[_TracedNode] = []
         self.outputs: tuple[Any, ...] = ()
 
-    def watching(self) -> Any:
+    def recording_first_graph(self) -> Any:
         """Return a context that records the first decomposed graph before its dead nodes are
         removed.
         """
-        return watch_dead(self._note)
+        return watch_dead(self._record_first_graph)
 
-    def _note(self, graph: "fx.Graph") -> None:
+    def _record_first_graph(self, graph: "fx.Graph") -> None:
         """Record inputs, operator calls and outputs of a graph, if it is the first that PyTorch
         decomposed.
         """
@@ -860,7 +866,7 @@ class _TraceRecord:
             for node in nodes
         ]  # fmt: skip
 
-    def pieces(
+    def decompositions_of_runs(
         self,
         separate: "ExportedProgram",
         runs: Sequence[CallRun],
@@ -907,13 +913,13 @@ class _TraceRecord:
             try:
                 if number in broken or any(index.name in written for index in indices):
                     raise NotUnderstoodError("a write into an operand")
-                pieces.append(_piece(run, nodes, operands, outputs))
+                pieces.append(_piece_from_traced_nodes(run, nodes, operands, outputs))
             except NotUnderstoodError:
                 pieces.append(None)
         return pieces
 
 
-def _piece(
+def _piece_from_traced_nodes(
     run: CallRun,
     nodes: Sequence[tuple[int, _TracedNode]],
     operands: dict["fx.Node", Any],
@@ -964,7 +970,7 @@ def _piece(
 # The program, with the pieces put in.
 
 
-class _Stamp:
+class _DecomposedGraphBuilder:
     """A writer of the decomposed program: node after node, with the names that PyTorch's own trace
     gives.
 
@@ -980,7 +986,7 @@ class _Stamp:
         self._graph = torch.fx.Graph()
         self._cells: dict[fx.Node, list[Any]] = {}
         self._inputs: dict[fx.Node, str] = {}
-        self._fakes = _Fakes(_program_fake_mode(program))
+        self._fakes = _FakeTensorCache(_program_fake_mode(program))
 
     def add_placeholder(self, node: "fx.Node") -> None:
         """Add a copy of an input node of the program to the new graph."""
@@ -989,27 +995,30 @@ class _Stamp:
         self._cells[node] = [own]
         self._inputs[own] = node.name
 
-    def pick(self, node: "fx.Node") -> None:
+    def add_getitem(self, node: "fx.Node") -> None:
         """Set the value of a `getitem` node in the new graph: one of several results of a call."""
-        several = self._value(node.args[0])
+        several = self._new_graph_node(node.args[0])
         if not isinstance(several, tuple):
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
-    def add_whole(self, run: CallRun) -> None:
+    def add_kept_call(self, run: CallRun) -> None:
         """Add the call of a run that the decomposition keeps as it is to the new graph."""
         (node,) = run.nodes
-        value, meta = node.meta.get("val"), _meta(node)
-        args, kwargs = self._with_stamp_values(node.args), self._with_stamp_values(node.kwargs)
-        own = self._add(run.target, args, kwargs, meta, value)
+        value, meta = node.meta.get("val"), _copy_node_metadata(node)
+        args, kwargs = (
+            self._with_new_graph_nodes(node.args),
+            self._with_new_graph_nodes(node.kwargs),
+        )
+        own = self._append_call(run.target, args, kwargs, meta, value)
         if not isinstance(value, list | tuple):
-            self._set(run, own)
+            self._set_call_value(run, own)
             return
         picked = [
-            self._add(operator.getitem, (own, index), {}, meta, item)
+            self._append_call(operator.getitem, (own, index), {}, meta, item)
             for index, item in enumerate(value)
         ]
-        self._set(run, tuple(picked))
+        self._set_call_value(run, tuple(picked))
 
     def add_piece(self, run: CallRun, piece: OperatorPiece) -> None:
         """Add the operators of a run's decomposition to the new graph."""
@@ -1019,13 +1028,13 @@ class _Stamp:
             raise NotUnderstoodError("a result that lies in another way")
         if piece.is_placed and any(at.meta["val"].storage_offset() for at in run.operands):
             raise NotUnderstoodError("a tensor that begins elsewhere")
-        operands = [self._value(at) for at in run.operands]
+        operands = [self._new_graph_node(at) for at in run.operands]
         made_of = zip(piece.results, values, strict=True)
         own = {at.step: value for at, value in made_of if isinstance(at, PieceResult)}
-        metas = [_meta(node) for node in run.nodes]
+        metas = [_copy_node_metadata(node) for node in run.nodes]
         made: list[fx.Node] = []
 
-        def stamp_argument(argument: Any) -> Any:
+        def to_new_graph_argument(argument: Any) -> Any:
             """Return the node of the new graph that a reference to an operand or a step means;
             another argument as it is.
             """
@@ -1035,12 +1044,12 @@ class _Stamp:
 
         for number, step in enumerate(piece.steps):
             args, kwargs = (
-                map_leaves(step.args, stamp_argument),
-                map_leaves(step.kwargs, stamp_argument),
+                map_leaves(step.args, to_new_graph_argument),
+                map_leaves(step.kwargs, to_new_graph_argument),
             )
             value = own[number] if number in own else self._fakes.tensor_with_layout(step.layout)
-            made.append(self._add(step.target, args, kwargs, metas[step.origin], value))
-        results = list(map(stamp_argument, piece.results))
+            made.append(self._append_call(step.target, args, kwargs, metas[step.origin], value))
+        results = list(map(to_new_graph_argument, piece.results))
         if len(run.nodes) > 1:
             outlets = zip(run.outlets, results, strict=True)
             self._cells.update((at, [result]) for at, result in outlets)
@@ -1050,14 +1059,14 @@ class _Stamp:
         if isinstance(first, PieceOperand) and not others and run.written is None and not several:
             self._cells[run.nodes[0]] = self._cells[run.operands[first.place]]  # it is the same
             return
-        self._set(run, tuple(results) if several else results[0] if results else None)
+        self._set_call_value(run, tuple(results) if several else results[0] if results else None)
 
     def add_output(self, node: "fx.Node") -> None:
         """Add a copy of the program's output node to the new graph."""
-        own = self._graph.output(self._with_stamp_values(node.args[0]))
+        own = self._graph.output(self._with_new_graph_nodes(node.args[0]))
         own.meta = dict(node.meta)
 
-    def program(self) -> "ExportedProgram":
+    def to_exported_program(self) -> "ExportedProgram":
         """Return the exported program with the new graph, its dead nodes removed. Raises
         NotUnderstoodError if an output is of an unknown kind.
         """
@@ -1067,7 +1076,7 @@ class _Stamp:
 
         graph = self._graph
         graph.eliminate_dead_code()
-        self._name_inputs()
+        self._restore_input_names()
         program = copy.copy(self._program)
         with _use_lazy_graph_module(True):
             program._graph_module = _make_graph_module({}, graph)
@@ -1086,7 +1095,7 @@ class _Stamp:
         program._graph_signature = signature
         return program
 
-    def _name_inputs(self) -> None:
+    def _restore_input_names(self) -> None:
         """Give the inputs of the new graph their names in the program, and rename other nodes that
         have such names.
 
@@ -1107,7 +1116,9 @@ class _Stamp:
         for node, name in self._inputs.items():
             node.name = node.target = name
 
-    def _add(self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any) -> "fx.Node":
+    def _append_call(
+        self, target: Any, args: Any, kwargs: Any, meta: Any, value: Any
+    ) -> "fx.Node":
         """Append the call of an operator to the new graph, with this metadata and fake tensor;
         return its node.
         """
@@ -1117,7 +1128,7 @@ class _Stamp:
         node.meta = {**meta, "val": value}
         return node
 
-    def _set(self, run: CallRun, value: Any) -> None:
+    def _set_call_value(self, run: CallRun, value: Any) -> None:
         """Set the value of a run's call in the new graph, also for the tensor that it wrote in
         place.
         """
@@ -1127,22 +1138,22 @@ class _Stamp:
             cell = self._cells[run.nodes[0]] = self._cells[run.written]
             cell[0] = value
 
-    def _value(self, node: Any) -> Any:
+    def _new_graph_node(self, node: Any) -> Any:
         """Return the node of the new graph, or a tuple of nodes, that has the current value of a
         node of the old graph.
         """
         return self._cells[node][0]
 
-    def _with_stamp_values(self, arguments: Any) -> Any:
+    def _with_new_graph_nodes(self, arguments: Any) -> Any:
         """Return arguments in which each node of the old graph is replaced by its node in the new
         one.
         """
         from torch.fx.node import map_arg
 
-        return map_arg(arguments, self._value)
+        return map_arg(arguments, self._new_graph_node)
 
 
-def _meta(node: "fx.Node") -> dict[str, Any]:
+def _copy_node_metadata(node: "fx.Node") -> dict[str, Any]:
     """Return a copy of a node's metadata for a node that its decomposition makes."""
     from torch.fx.traceback import NodeSource
 
@@ -1191,7 +1202,7 @@ def decomposing_by_signature(
         is not possible.
         """
         try:
-            return _decomposer(registry).decompose(program, dropped.pausing_notes)
+            return _cached_decomposer(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
             _LOG.debug("PyTorch decomposes the program as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for
@@ -1210,13 +1221,16 @@ def decomposing_by_signature(
             inventory.EXPORT_DECOMPOSITION,
         ),
         patching_attribute(
-            interpreter, "run_node", _promoting_run_node(run_node), inventory.EXPORT_PROMOTION
+            interpreter,
+            "run_node",
+            _run_node_with_cached_promotion(run_node),
+            inventory.EXPORT_PROMOTION,
         ),
     ):
         yield
 
 
-def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
+def _run_node_with_cached_promotion(run_node: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement of PyTorch's `run_node`: for a program made of cached decompositions it
     only promotes dtypes.
 
@@ -1240,7 +1254,7 @@ def _promoting_run_node(run_node: Callable[..., Any]) -> Callable[..., Any]:
     return promote_node_types
 
 
-def _decomposer(registry: Any) -> Decomposer:
+def _cached_decomposer(registry: Any) -> Decomposer:
     """Return the decomposer for a registry of ONNX translations, cached by its operators and by
     torch settings.
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch.convert.exporter import DOMAIN, node_schema
+from crossflops.frontends.pytorch.convert.exporter import DOMAIN, single_result_node_schema
 from crossflops.frontends.pytorch.load.fakes import is_fake
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.data_dependence import program_arguments
@@ -417,5 +417,5 @@ def _translate(operands: Any, operator: str, size: Any, dtype: Any, *facts: Any)
         "beta": float(scales[0]),
         "alpha": float(scales[1]),
     }
-    schema = node_schema(name, bool(operands), attributes)
+    schema = single_result_node_schema(name, bool(operands), attributes)
     return values.Op(values.Opset(DOMAIN, 1), name, schema)(*operands, **attributes)

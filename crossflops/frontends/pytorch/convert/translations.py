@@ -12,7 +12,7 @@ from typing import Any
 
 from onnxscript.onnx_opset import opset23
 
-from crossflops.frontends.pytorch.convert.exporter import opaque
+from crossflops.frontends.pytorch.convert.exporter import opaque_node_translation
 
 
 @functools.cache
@@ -484,7 +484,7 @@ def resize_form(
     provided = list(zip(list(x.shape)[2:], size, scales, strict=False))
     changes = any(old != new for old, new in zip(x.shape[2:], size, strict=True))
     if smooth and align_corners and changes:
-        return opaque(operator)(x, size, align_corners, *scales)
+        return opaque_node_translation(operator)(x, size, align_corners, *scales)
     separate = any(
         scale is not None and not math.isclose(old * scale, new) for old, new, scale in provided
     )
@@ -493,7 +493,7 @@ def resize_form(
         return form(x, integer_list_constant(*size), align_corners)
     factors = [new / old if scale is None else scale for old, new, scale in provided]
     if any(math.floor(old * scale) != new for old, new, scale in provided if scale is not None):
-        return opaque(operator)(x, size, align_corners, *scales)
+        return opaque_node_translation(operator)(x, size, align_corners, *scales)
     return opset23.Resize(
         x,
         None,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from operator import getitem
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from crossflops.frontends.pytorch.convert.exporter import opaque
+from crossflops.frontends.pytorch.convert.exporter import opaque_node_translation
 from crossflops.frontends.pytorch.record.operators import (
     is_third_party_operator,
     write_and_return_node,
@@ -207,7 +207,7 @@ def _opaque_writing_form(call: WritingCall, *provided: Any) -> Any:
     written tensors.
     """
     args, kwargs = call.arguments_with_values(provided)
-    return opaque(call.target, results=call.results)(*args, **kwargs)
+    return opaque_node_translation(call.target, results=call.results)(*args, **kwargs)
 
 
 def _replace_writing_node(
