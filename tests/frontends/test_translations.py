@@ -12,7 +12,11 @@ import pytest
 
 from crossflops.frontends import load_with_retry
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN, convert_to_onnx_program
-from crossflops.frontends.pytorch.convert.ignored_arguments import BY_OPERATOR, MENDED, outcome
+from crossflops.frontends.pytorch.convert.ignored_arguments import (
+    BY_OPERATOR,
+    MENDED,
+    ignored_argument_effect,
+)
 from crossflops.frontends.pytorch.load.model import quiet
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
 from tests.frontends.operator_calls import FILE, Calls, operator
@@ -107,7 +111,7 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
             if name in names and name not in ignored(function):
                 continue
             found.add((str(target), argument.name))
-            if outcome(str(target), argument.name) is None:
+            if ignored_argument_effect(str(target), argument.name) is None:
                 missing.append(f"{target}: {argument.name}")
     assert missing == []
     assert len(found) > 150  # the sources were read
@@ -117,9 +121,9 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
 
 def test_a_mended_argument_has_a_form_of_our_own():
     """The list and the forms name the same operators."""
-    from crossflops.frontends.pytorch.convert.translations import replacement_forms
+    from crossflops.frontends.pytorch.convert.translations import replacement_translations
 
-    forms = set(map(str, replacement_forms()))
+    forms = set(map(str, replacement_translations()))
     named = {target for target, names in BY_OPERATOR.items() if MENDED in names.values()}
     assert named <= forms
 

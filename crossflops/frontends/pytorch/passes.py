@@ -28,13 +28,16 @@ from crossflops.frontends.pytorch.convert.exporter import (
     convert_to_onnx_program,
 )
 from crossflops.frontends.pytorch.convert.graph import (
+    fold_shape_arithmetic,
     model_input_names,
     parameter_aliases,
-    simplify,
     to_graph,
-    with_sparse,
+    with_sparse_marks,
 )
-from crossflops.frontends.pytorch.convert.sparse import translations, write_out_sparse
+from crossflops.frontends.pytorch.convert.sparse import (
+    replace_sparse_operators,
+    sparse_operator_translations,
+)
 from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_writes
 from crossflops.frontends.pytorch.load.fakes import faking_grouped_products
 from crossflops.frontends.pytorch.load.model import quiet, spelling_module_names
@@ -198,8 +201,8 @@ def _write_out_sparse(state: Conversion) -> Conversion:
     """
     if not has_sparse(state.recording.program):
         return state
-    write_out_sparse(state.recording.program)
-    return _with_torch_fields(state, forms={**state.forms, **translations()})
+    replace_sparse_operators(state.recording.program)
+    return _with_torch_fields(state, forms={**state.forms, **sparse_operator_translations()})
 
 
 def _without_writing(state: Conversion, run: Callable[[Conversion], Conversion]) -> Conversion:
@@ -222,7 +225,7 @@ def _write_torch_onnx(state: Conversion) -> Conversion:
 
 def _fold(state: Conversion) -> Conversion:
     """Fold the shape arithmetic of the ONNX program, and return the state."""
-    simplify(state.exported)
+    fold_shape_arithmetic(state.exported)
     return state
 
 
@@ -301,7 +304,7 @@ def _mark_sparse(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with a mark at each node that has a sparse operand or result in the
     program.
     """
-    return with_sparse(graph, state.recording.program, state.recording.operators)
+    return with_sparse_marks(graph, state.recording.program, state.recording.operators)
 
 
 def _group_custom_calls(state: Conversion) -> Conversion:
@@ -348,7 +351,7 @@ def _add_windows(graph: Graph, state: Conversion) -> Graph:
 def _mark_hooked(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with a mark at each node that reads a parameter with a gradient hook."""
     stored = state.model.named_parameters(remove_duplicate=False)
-    return gradients.with_hook_marks(
+    return gradients.mark_readers_of_hooked_weights(
         graph, {name for name, kept in stored if kept._backward_hooks}
     )
 
@@ -357,7 +360,7 @@ def _mark_turned(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with a mark at each node that reads a parameter whose `requires_grad` the
     model changes in a run.
     """
-    return gradients.with_trainability_marks(graph, state.recording.turned)
+    return gradients.mark_readers_of_changed_weights(graph, state.recording.turned)
 
 
 def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
@@ -425,33 +428,43 @@ _GRADIENTS: tuple[Pass[Conversion], ...] = (
     ),
     Pass(
         "mark starts",
-        _rewrite_by_calls(gradients.mark_starts),
+        _rewrite_by_calls(gradients.mark_gradient_starts),
         fact_set(GRAPH, GROUPED),
         fact_set(STARTS),
     ),
     Pass(
         "mark lost starts",
-        _on_program(gradients.mark_lost_starts),
+        _on_program(gradients.add_gradient_starts_without_nodes),
         fact_set(GROUPED, PROGRAM_NAMES),
         fact_set(LOST_STARTS),
     ),
-    Pass("mark hooks", _on_program(gradients.mark_hooks), fact_set(LOST_STARTS), fact_set(HOOKS)),
+    Pass(
+        "mark hooks",
+        _on_program(gradients.mark_hooked_tensors),
+        fact_set(LOST_STARTS),
+        fact_set(HOOKS),
+    ),
     Pass(
         "mark handed out",
-        _on_program(gradients.mark_handed_out),
+        _on_program(gradients.mark_reentrant_checkpoint_outputs),
         fact_set(HOOKS),
         fact_set(HANDED_OUT),
     ),
-    Pass("mark views", _on_program(gradients.mark_views), fact_set(HANDED_OUT), fact_set(VIEWS)),
+    Pass(
+        "mark views",
+        _on_program(gradients.mark_readers_of_no_grad_views),
+        fact_set(HANDED_OUT),
+        fact_set(VIEWS),
+    ),
     Pass(
         "restore pasts",
-        _on_program(gradients.restore_pasts),
+        _on_program(gradients.restore_overwritten_inputs),
         fact_set(LOST_STARTS, PROGRAM_NAMES),
         fact_set(PASTS),
     ),
     Pass(
         "sever inputs",
-        _on_program(gradients.sever_inputs),
+        _on_program(gradients.mark_detached_inputs),
         fact_set(PASTS, PROGRAM_NAMES),
         fact_set(SEVERED),
     ),

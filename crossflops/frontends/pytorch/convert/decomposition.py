@@ -38,7 +38,7 @@ from crossflops.frontends.pytorch.convert.operator_pieces import (
     is_plain_operator,
     is_writing,
     map_leaves,
-    nested_layouts,
+    nested_tensor_layouts,
     out_of_place_operator,
     storage_ids,
     tensor_from_layout,
@@ -171,10 +171,13 @@ class Decomposer:
             full = _keeps_layout_out_of_place(node, written)
         operands = tuple(node.all_input_nodes)
         if str(target) in _POSITIONS:
-            known = (nested_layouts(node.meta["val"]), *call_run_signature((node,), (target,), ()))
+            known = (
+                nested_tensor_layouts(node.meta["val"]),
+                *call_run_signature((node,), (target,), ()),
+            )
             return CallRun((node,), target, known, operands, (node,))
         if full:
-            nested_layouts(node.meta.get("val"))
+            nested_tensor_layouts(node.meta.get("val"))
             return CallRun((node,), target, None, operands, (node,), written)
         return CallRun(
             (node,),
@@ -762,7 +765,7 @@ def _copy_run_calls(
         args, kwargs = map_arg(node.args, own.__getitem__), map_arg(node.kwargs, own.__getitem__)
         copied = graph.call_function(run.target or node.target, args, kwargs)
         value = node.meta.get("val")
-        copied.meta = {**meta, "val": fakes.tensor_with_layout(nested_layouts(value))}
+        copied.meta = {**meta, "val": fakes.tensor_with_layout(nested_tensor_layouts(value))}
         names.append(copied.name)
         own[node] = copied
     for node in run.outlets:
@@ -952,7 +955,9 @@ def _piece_from_traced_nodes(
             map_leaves(node.args, piece_argument),
             map_leaves(node.kwargs, piece_argument),
         )
-        steps.append(PieceStep(origin, node.target, args, kwargs, nested_layouts(node.value)))
+        steps.append(
+            PieceStep(origin, node.target, args, kwargs, nested_tensor_layouts(node.value))
+        )
     assert run.signature is not None
     operand_layouts = run.signature[-1]
     indices = tuple(map(piece_argument, outputs))

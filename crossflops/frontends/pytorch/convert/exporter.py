@@ -11,11 +11,11 @@ from typing import Any
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.convert.decomposition import decomposing_by_signature
-from crossflops.frontends.pytorch.convert.ignored_arguments import loses_argument
+from crossflops.frontends.pytorch.convert.ignored_arguments import is_argument_ignored
 from crossflops.frontends.pytorch.convert.known_forms import (
     WritingPlace,
-    form_of,
-    noting_places,
+    tracking_writing_place,
+    translation_from_stored_nodes,
 )
 from crossflops.frontends.pytorch.convert.model_passes import renumbering_opsets
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
@@ -240,7 +240,7 @@ def translating_complex_operators(
         if is_reference_export():
             return dispatch_own_table_first(node, registry)
         flags = node.target in table, node.target in forms, registry.opset_version
-        return form_of(
+        return translation_from_stored_nodes(
             node, flags, functools.partial(dispatch_own_table_first, node, registry), writing_place
         )
 
@@ -248,7 +248,7 @@ def translating_complex_operators(
         """Return the function that translates an FX node to ONNX (ours if there is one, else
         PyTorch's), or None, and a message.
         """
-        if loses_argument(node):
+        if is_argument_ignored(node):
             return opaque_node_translation(node.target), ""
         known, other = table.get(node.target), str(node.target).startswith((*_KEPT, *_OF_REALS))
         if known is not None and not (other and _has_complex_operand(node)):
@@ -531,7 +531,7 @@ def convert_to_onnx_program(
     """
     import torch
 
-    from crossflops.frontends.pytorch.convert.translations import replacement_forms
+    from crossflops.frontends.pytorch.convert.translations import replacement_translations
 
     aten = torch.ops.aten
     _replace_alias_operators(exported)
@@ -542,7 +542,7 @@ def convert_to_onnx_program(
         for operator in _operators_without_onnx_form(exported)
     }
     table.update(forms)
-    table.update(replacement_forms())
+    table.update(replacement_translations())
     table[torch.ops.aten.affine_grid_generator.default] = _write_affine_grid
     table[torch.ops.aten.conv_tbc.default] = _write_conv_tbc
     if _has_only_real_vecdots(exported):
@@ -568,7 +568,7 @@ def convert_to_onnx_program(
             # right for the strides of one kernel is wrong for those of the other.
             with (
                 torch.no_grad(),
-                noting_places(exported) as writing_place,
+                tracking_writing_place(exported) as writing_place,
                 translating_complex_operators(table, forms, writing_place),
                 promoting_scalar_operands(),
                 reusing_export_registry(),

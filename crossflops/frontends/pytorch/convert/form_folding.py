@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-_SMALL = 64  # elements of a constant of floats that `graph.simplify` takes for a shape or a scale
+# elements of a constant of floats that `graph.fold_shape_arithmetic` takes for a shape or a scale
+_SMALL = 64
 _LARGEST = 1024  # elements of a constant that is kept with a form
 _SHAPE = 10  # elements of a constant that onnxscript looks at as at a shape
 

@@ -60,7 +60,7 @@ class WritingPlace:
 
 
 @contextmanager
-def noting_places(source_program: Any) -> Iterator[WritingPlace]:
+def tracking_writing_place(source_program: Any) -> Iterator[WritingPlace]:
     """Yield an object that says, inside the block, at which FX node and ONNX graph the exporter
     is.
 
@@ -75,7 +75,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
     translate, annotate = (original(exporter, name, inventory.EXPORT_CALLS) for name in names)
     may_fold = _has_plain_names(source_program)
 
-    def translate_here(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
+    def translate_at_place(model: Any, node: Any, *args: Any, **kwargs: Any) -> Any:
         """Translate an FX node to ONNX, with this node and graph in `writing_place`."""
         graph = kwargs.get("graph_like")
         writing_place.graph = graph if may_fold and graph is model.graph else None
@@ -95,7 +95,7 @@ def noting_places(source_program: Any) -> Iterator[WritingPlace]:
         ir_node.metadata_props.update(noted[1])
 
     with (
-        patching_attribute(exporter, names[0], translate_here, inventory.EXPORT_CALLS),
+        patching_attribute(exporter, names[0], translate_at_place, inventory.EXPORT_CALLS),
         patching_attribute(exporter, names[1], annotate_once, inventory.EXPORT_CALLS),
     ):
         yield writing_place
@@ -118,7 +118,7 @@ def _has_plain_names(source_program: Any) -> bool:
     return not any(map(_NUMBERED.fullmatch, names))
 
 
-def form_of(
+def translation_from_stored_nodes(
     node: "fx.Node",
     flags: tuple[Any, ...],
     find: Callable[[], tuple[Any, str]],
@@ -136,7 +136,7 @@ def form_of(
     form_record = _KNOWN.get(key)
     if form_record is not None:
         _KNOWN.move_to_end(key)
-        return partial(_write_again, form_record, find, writing_place), ""
+        return partial(_write_stored_form, form_record, find, writing_place), ""
     form, why = find()
     if form is None:
         return None, why
@@ -161,7 +161,7 @@ def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     known: dict[Any, int] = {}
     args = _form_argument_key(node.args, known)
     named = tuple((name, _form_argument_key(value, known)) for name, value in node.kwargs.items())
-    tensors = tuple(_tensor_key(at.meta.get("val")) for at in known)
+    tensors = tuple(_dtype_and_shape_key(at.meta.get("val")) for at in known)
     return target, flags, args, named, tensors, torch.get_default_dtype()
 
 
@@ -182,12 +182,12 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
     raise _NotPlainError
 
 
-def _tensor_key(value: Any) -> Any:
+def _dtype_and_shape_key(value: Any) -> Any:
     """Return dtype and shape of a tensor as a key; for a list a tuple of keys."""
     import torch
 
     if isinstance(value, list | tuple):
-        return tuple(map(_tensor_key, value))
+        return tuple(map(_dtype_and_shape_key, value))
     if not isinstance(value, torch.Tensor):
         raise _NotPlainError
     if not all(type(extent) is int for extent in value.shape):
@@ -195,7 +195,7 @@ def _tensor_key(value: Any) -> Any:
     return value.dtype, tuple(value.shape)
 
 
-def _value_key(value: Any) -> Any:
+def _onnx_type_and_shape_key(value: Any) -> Any:
     """Return the type and the shape of an ONNX value as a hashable key of texts."""
     kind, shape = value.type, value.shape
     return str(kind), None if shape is None else tuple(map(str, shape))
@@ -216,7 +216,7 @@ def _onnx_values_by_id(arguments: Any, stored: dict[int, Any]) -> dict[int, Any]
     return stored
 
 
-def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
+def _replace_onnx_values(arguments: Any, others: dict[int, Any]) -> Any:
     """Return nested arguments in which each ONNX value is replaced by that of its id in
     `others`.
     """
@@ -225,9 +225,9 @@ def _with_other_values(arguments: Any, others: dict[int, Any]) -> Any:
     if isinstance(arguments, ir.Value):
         return others[id(arguments)]
     if isinstance(arguments, list | tuple):
-        return type(arguments)([_with_other_values(item, others) for item in arguments])
+        return type(arguments)([_replace_onnx_values(item, others) for item in arguments])
     if isinstance(arguments, dict):
-        return {name: _with_other_values(item, others) for name, item in arguments.items()}
+        return {name: _replace_onnx_values(item, others) for name, item in arguments.items()}
     return arguments
 
 
@@ -251,7 +251,7 @@ def _write_and_store_form(
     return _replay_form_nodes(form_record, values, writing_place)
 
 
-def _write_again(
+def _write_stored_form(
     form_record: _WrittenForm,
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
@@ -262,7 +262,7 @@ def _write_again(
     types; return the results.
     """
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
-    if tuple(map(_value_key, values)) != form_record.given:
+    if tuple(map(_onnx_type_and_shape_key, values)) != form_record.given:
         form, _ = find()
         return form(*args, **kwargs)
     return _replay_form_nodes(form_record, values, writing_place)
@@ -288,7 +288,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     others = {id(value): other for value, other in zip(values, own, strict=True)}
     recorder: Any = _building.OpRecorder(tracer.opset, {})
     with evaluator.default_as(recorder):
-        outputs = form(*_with_other_values(args, others), **_with_other_values(kwargs, others))
+        outputs = form(*_replace_onnx_values(args, others), **_replace_onnx_values(kwargs, others))
     nodes, constants = recorder.nodes, recorder.constant_farm
     if recorder.functions:
         raise _NotPlainError
@@ -320,12 +320,12 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     several = isinstance(outputs, list | tuple)
     results = [known[id(value)] for value in (outputs if several else [outputs])]
     outputs = type(outputs)(results) if several else results[0]
-    provided = tuple(map(_value_key, values))
-    types = tuple(map(_type_and_extents, values))
+    provided = tuple(map(_onnx_type_and_shape_key, values))
+    types = tuple(map(_element_type_and_shape, values))
     return _WrittenForm(provided, types, tuple(form_record), outputs, {})
 
 
-def _type_and_extents(value: Any) -> tuple[Any, tuple[int, ...] | None]:
+def _element_type_and_shape(value: Any) -> tuple[Any, tuple[int, ...] | None]:
     """Return the element type of an ONNX value, and its shape, None if a size is unknown."""
     extents = None if value.shape is None else tuple(value.shape.dims)
     is_known = extents is not None and all(type(extent) is int for extent in extents)
@@ -349,7 +349,9 @@ def _replay_form_nodes(
 
     tracer: Any = _core.current_tracer
     replacement = (
-        None if writing_place.graph is None else _fold_form(form_record, tracer, writing_place)
+        None
+        if writing_place.graph is None
+        else _folded_stored_form(form_record, tracer, writing_place)
     )
     if replacement is not None:
         return _replay_folded_form(form_record, replacement, values, tracer, writing_place)
@@ -359,19 +361,23 @@ def _replay_form_nodes(
         if shared is not None:
             node_outputs.append((shared,))
             continue
-        outputs = _new_results(node, tracer)
+        outputs = _new_output_values(node, tracer)
         tracer.nodes.append(
             _new_form_node(
-                node, [_value_at(at, values, node_outputs) for at in node.inputs], outputs
+                node,
+                [_resolve_stored_reference(at, values, node_outputs) for at in node.inputs],
+                outputs,
             )
         )
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
         node_outputs.append(outputs)
-    return _form_results(form_record, values, node_outputs)
+    return _resolve_form_results(form_record, values, node_outputs)
 
 
-def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) -> Any:
+def _resolve_stored_reference(
+    index: Any, values: Sequence[Any], node_outputs: Sequence[Any]
+) -> Any:
     """Return the ONNX value that a stored reference means: one of `values`, or an output of a new
     node; None for None.
     """
@@ -380,7 +386,7 @@ def _value_at(index: Any, values: Sequence[Any], node_outputs: Sequence[Any]) ->
     return None if index is None else values[index.place]
 
 
-def _form_results(
+def _resolve_form_results(
     form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
 ) -> Any:
     """Return the ONNX values of the results of a stored translation: one value, or a list or tuple
@@ -388,12 +394,12 @@ def _form_results(
     """
     if isinstance(form_record.outputs, list | tuple):
         return type(form_record.outputs)(
-            [_value_at(at, values, node_outputs) for at in form_record.outputs]
+            [_resolve_stored_reference(at, values, node_outputs) for at in form_record.outputs]
         )
-    return _value_at(form_record.outputs, values, node_outputs)
+    return _resolve_stored_reference(form_record.outputs, values, node_outputs)
 
 
-def _new_results(node: FormNode, tracer: Any) -> list[Any]:
+def _new_output_values(node: FormNode, tracer: Any) -> list[Any]:
     """Return new ONNX values with the types and shapes of a stored node's outputs."""
     from torch.onnx._internal.exporter import _tensors
 
@@ -426,7 +432,7 @@ MAKER = "crossflops.maker"  # of a number: the name of the operator call that it
 REPLACED = "crossflops.replaced"  # nodes that a folder would have written before this
 
 
-def _fold_form(
+def _folded_stored_form(
     form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
 ) -> FoldedForm | None:
     """Return which stored nodes of a translation remain after constant folding; None if all do."""
@@ -436,8 +442,8 @@ def _fold_form(
         if isinstance(form_record.outputs, list | tuple)
         else [form_record.outputs]
     )
-    used = _used_results(writing_place.node, len(results))
-    is_unbiased = not _takes_bias(writing_place.node)
+    used = _used_result_indices(writing_place.node, len(results))
+    is_unbiased = not _has_third_argument(writing_place.node)
     key = used, is_unbiased
     if key not in form_record.replacement:
         evaluator = owner_of(inventory.FOLDED_VALUES)()
@@ -461,12 +467,12 @@ def _fold_form(
     return replacement
 
 
-def _takes_bias(node: "fx.Node") -> bool:
+def _has_third_argument(node: "fx.Node") -> bool:
     """Return True if an FX node has a third argument, the bias of a convolution."""
     return len(node.args) > 2 and node.args[2] is not None
 
 
-def _used_results(node: "fx.Node", number: int) -> frozenset[int]:
+def _used_result_indices(node: "fx.Node", number: int) -> frozenset[int]:
     """Return the indices of the results of an operator that other nodes read; all if that is
     unknown.
     """
@@ -506,12 +512,14 @@ def _replay_folded_form(
             free = [names._unique_value_name() for at in results if at not in named_later]
             number = replacement.constants.get(results[0])
             if number is not None:
-                node_outputs.append([_new_number(free[0], number, writing_place)])
+                node_outputs.append([_add_constant_initializer(free[0], number, writing_place)])
             else:
-                node_outputs.append(_new_results(node, tracer) if is_unnamed else ())
+                node_outputs.append(_new_output_values(node, tracer) if is_unnamed else ())
             continue
-        outputs = _new_results(node, tracer)
-        new = _new_form_node(node, [_value_at(at, values, node_outputs) for at in inputs], outputs)
+        outputs = _new_output_values(node, tracer)
+        new = _new_form_node(
+            node, [_resolve_stored_reference(at, values, node_outputs) for at in inputs], outputs
+        )
         if not is_unnamed:
             names.register_or_name_node(new)
         for at, value in zip(results, outputs, strict=True):
@@ -523,10 +531,10 @@ def _replay_folded_form(
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
         node_outputs.append(outputs)
-    return _form_results(form_record, values, node_outputs)
+    return _resolve_form_results(form_record, values, node_outputs)
 
 
-def _new_number(name: str, number: Any, writing_place: WritingPlace) -> Any:
+def _add_constant_initializer(name: str, number: Any, writing_place: WritingPlace) -> Any:
     """Add a constant of this name to the ONNX graph as an initializer, and return its value."""
     import onnx_ir as ir
 
