@@ -17,7 +17,7 @@ from crossflops.frontends.pytorch.convert.ignored_arguments import (
     MENDED,
     ignored_argument_effect,
 )
-from crossflops.frontends.pytorch.load.model import quiet
+from crossflops.frontends.pytorch.load.model import suppressing_output
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
 from tests.frontends.operator_calls import FILE, Calls, operator
 from tests.models import torch
@@ -162,7 +162,7 @@ def differences(lines):
     torch.manual_seed(0)
     calls = Calls(lines)
     given = tuple(calls.tensors)
-    with quiet(), torch.no_grad(), warnings.catch_warnings():
+    with suppressing_output(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = calls(*(tensor.clone() for tensor in given))
         program = convert_to_onnx_program(

@@ -168,13 +168,13 @@ class PyTorch(Frontend):
         from crossflops.frontends.pytorch.load.fakes import weights_kind
         from crossflops.frontends.pytorch.load.inputs import (
             check_model_call,
-            make,
+            make_model_arguments,
             tensors_from_npz,
         )
         from crossflops.frontends.pytorch.load.keras_models import (
-            as_arguments,
             build_keras_variables,
             is_torch_keras_layer,
+            to_keras_arguments,
         )
         from crossflops.frontends.pytorch.load.model import (
             prepare_torch_model,
@@ -189,12 +189,12 @@ class PyTorch(Frontend):
         if provided.file is not None:
             args, kwargs = tensors_from_npz(provided.file)
         elif provided.are_made_up:
-            args, kwargs = make(model, provided.specs, provided.known)
+            args, kwargs = make_model_arguments(model, provided.specs, provided.known)
         else:
             args, kwargs = to_call_arguments(provided.values)
         model = unwrap_data_parallel(model)
         if is_torch_keras_layer(model):
-            args, kwargs = as_arguments(model, args, kwargs)
+            args, kwargs = to_keras_arguments(model, args, kwargs)
             build_keras_variables(model, args, kwargs)
         check_model_call(model, args, kwargs)
         if is_sharded(model):
@@ -262,7 +262,7 @@ class PyTorch(Frontend):
         """Convert the exported program of a recording to a graph: see
         `program.convert_torch_recording`.
         """
-        from crossflops.frontends.pytorch.load.model import try_out
+        from crossflops.frontends.pytorch.load.model import check_model_copy_runs
         from crossflops.frontends.pytorch.program import convert_torch_recording
         from crossflops.frontends.pytorch.record.operators import type_mismatch_call
 
@@ -273,7 +273,7 @@ class PyTorch(Frontend):
                 raise ValuesNeededError(
                     "the dtypes of operands can be checked only in a run with values"
                 )
-            try_out(source.model, source.args, source.kwargs, recording.setting)
+            check_model_copy_runs(source.model, source.args, source.kwargs, recording.setting)
         return made
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
@@ -294,10 +294,14 @@ class PyTorch(Frontend):
         such in their modules), so the export's own way of copying is used. Caches of earlier runs
         are cleared.
         """
-        from crossflops.frontends.pytorch.load.model import clear_caches, copy_inputs, duplicate
+        from crossflops.frontends.pytorch.load.model import (
+            clear_caches,
+            copy_inputs,
+            copy_torch_model,
+        )
 
         clear_caches(model)
-        return (duplicate(model), *copy_inputs(args, kwargs))
+        return (copy_torch_model(model), *copy_inputs(args, kwargs))
 
     def to_fake_source(self, source: Source) -> Source:
         """Return a source with a copy of its model, if that is on the meta device, in fake CPU
@@ -325,10 +329,10 @@ class PyTorch(Frontend):
         """
         from crossflops.frontends.pytorch.load.fakes import (
             hiding_tool_replacements,
-            watching_values,
+            watching_value_reads,
         )
 
-        with hiding_tool_replacements(model), watching_values(model) as needed:
+        with hiding_tool_replacements(model), watching_value_reads(model) as needed:
             yield needed
 
     def prepare_run(self, source: Source, threads: int, setting: Setting) -> RunnableModel:

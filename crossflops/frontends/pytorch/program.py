@@ -20,25 +20,25 @@ from crossflops.frontends.pytorch.convert.sparse import (
 from crossflops.frontends.pytorch.load.compiled import running_uncompiled
 from crossflops.frontends.pytorch.load.fakes import (
     faking_grouped_products,
-    is_fake_model,
-    watching_values,
+    has_own_fake_tensor,
+    watching_value_reads,
 )
 from crossflops.frontends.pytorch.load.flexible_attention import (
     MaskedAttention,
-    describe_masks,
-    observe_masks,
+    masked_attention_sentence,
+    run_and_describe_masked_attention,
     unfusing_flex_attention,
 )
 from crossflops.frontends.pytorch.load.model import (
-    compiler_tables,
+    build_compiler_tables,
+    check_runs_without_observer,
     copy_inputs,
-    forget_compiled,
-    quiet,
+    reset_compiler,
     run_torch_model,
-    run_unwatched,
     running_model_copy,
     spelling_module_names,
-    without_stack_traces,
+    suppressing_output,
+    tracing_without_stack_traces,
 )
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
@@ -117,7 +117,7 @@ def convert_torch_recording(
     """
     with (
         seldom_collected(),
-        without_stack_traces(),
+        tracing_without_stack_traces(),
         forgetting_graph_code(),
         reusing_protocol_attributes(),
     ):
@@ -143,7 +143,7 @@ def _with_opened_operators(
         the model has no values.
         """
         args, kwargs = recording.program.example_inputs
-        if not has_values(model, args, kwargs) or is_fake_model(model, args, kwargs):
+        if not has_values(model, args, kwargs) or has_own_fake_tensor(model, args, kwargs):
             return {}
         with seeding_generators(), running_model_copy(model, setting.training) as own:
             return _observe_operator_arguments(own, args, kwargs, operators)
@@ -202,9 +202,10 @@ def record_torch_run(
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    compiler_tables()
+    build_compiler_tables()
     with (
-        seldom_collected(), without_stack_traces(), forgetting_graph_code(), generators(), quiet(),
+        seldom_collected(), tracing_without_stack_traces(), forgetting_graph_code(),
+        generators(), suppressing_output(),
         spelling_module_names(), faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):  # fmt: skip
@@ -262,13 +263,15 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
         recorded = trace_request(asked)
     if not masked or not has_values(asked.model, asked.args, asked.kwargs):
         return recorded
-    if is_fake_model(asked.model, asked.args, asked.kwargs):
+    if has_own_fake_tensor(asked.model, asked.args, asked.kwargs):
         raise ValuesNeededError(
             "the number of skipped blocks depends on the values of a FlexAttention mask"
         )
     with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
-        masked = observe_masks(lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False))
-    note = describe_masks(masked)
+        masked = run_and_describe_masked_attention(
+            lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False)
+        )
+    note = masked_attention_sentence(masked)
     return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
 
 
@@ -323,7 +326,7 @@ def observe_runs(
     """
     with (
         generators(),
-        quiet(),
+        suppressing_output(),
         spelling_module_names(),
         faking_grouped_products(),
         registering_input_containers((args, kwargs)),
@@ -356,7 +359,7 @@ def _runs_by_setting(
         if level == "module" and not is_asked(model):
             continue  # nothing in it makes nested tensors
         if compiles and "torch._dynamo" in sys.modules:
-            forget_compiled()  # a tool has compiled nothing before: its profiler sees all of it
+            reset_compiler()  # a tool has compiled nothing before: its profiler sees all of it
         try:
             if level in _DISPATCHED and similar.id in dispatched_runs:
                 run_calls, kernels = dispatched_runs[similar.id]
@@ -369,7 +372,7 @@ def _runs_by_setting(
         except (Exception, SystemExit) as error:
             if level == "module":
                 continue  # so it does for the tool, whose failure it is
-            run_unwatched(model, args, kwargs, setting, error)
+            check_runs_without_observer(model, args, kwargs, setting, error)
             run_calls, kernels = (
                 [WatchedCall(UNWATCHED, settings={"reason": brief_error_text(error)})],
                 None,
@@ -411,7 +414,7 @@ def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
     """Run and observe the model; return its operators and kernels. Raises ValuesNeededError if it
     reads values that it lacks.
     """
-    with running_uncompiled(), watching_values(model) as needed:
+    with running_uncompiled(), watching_value_reads(model) as needed:
         try:
             return _ran_afresh(model, *asked)
         finally:
@@ -426,7 +429,7 @@ def _ran_afresh(*asked: Any) -> Shown:
     try:
         return _run_and_observe(*asked)
     except Exception:
-        forget_compiled()
+        reset_compiler()
         return _run_and_observe(*asked)
 
 

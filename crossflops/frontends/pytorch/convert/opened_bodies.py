@@ -18,7 +18,7 @@ from crossflops.errors import CrossflopsError
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
 from crossflops.frontends.pytorch.convert.graph import fx_node_name, program_operator_nodes
 from crossflops.frontends.pytorch.convert.writing_operators import WritingCall, find_writing_call
-from crossflops.frontends.pytorch.load.fakes import without_values
+from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.ir.graph import Graph, Node
@@ -124,7 +124,7 @@ class _OperatorOpener:
         if any(spec is None or spec.shape is None for spec in node.inputs):
             return "its sizes are unknown"
         shapes = iter([spec.shape for spec in node.inputs if spec is not None])
-        plain = without_values()
+        plain = fake_tensor_factory()
 
         def to_fake_tensor(item: Any) -> Any:
             """Return a tensor without values that has the shape and dtype of an FX node's

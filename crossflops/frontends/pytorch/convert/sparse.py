@@ -118,7 +118,7 @@ def replace_sparse_operators(program: "ExportedProgram") -> None:
 
 
 class _ObservedResult(NamedTuple):
-    """The result of a sparse node in a run, and the facts of its call; None if it is not a call."""
+    """The result of a sparse node in a run, and the facts of its call, None for other nodes."""
 
     result: Any
     call_facts: dict[str, Any] | None
@@ -217,7 +217,7 @@ def _is_elementwise_on_stored_values(target: Any, tensors: list[Any], results: l
 
 
 class _SparseProductMacs(NamedTuple):
-    """MACs of a product with a sparse factor, and of the gradient of that factor; -1 if unknown."""
+    """MACs of a product with a sparse factor, and of the factor's gradient; -1 if unknown."""
 
     product: int
     factor_gradient: int

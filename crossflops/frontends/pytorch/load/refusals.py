@@ -50,7 +50,7 @@ _DERIVES = (
 _FALLBACK = "run torch.export.export(model, inputs, strict=False) to see the whole error"
 
 
-def not_traced(error: BaseException, derives: str = "") -> NormalizeError:
+def untraceable_model_error(error: BaseException, derives: str = "") -> NormalizeError:
     """Return the error for a model that runs, but that torch.export cannot trace.
 
     `derives` is the function by which the model differentiates while it runs, if any.

@@ -13,7 +13,7 @@ from crossflops.patches.patching import restore_attribute
 Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
-def owner_attributes() -> Own:
+def torch_owner_attributes() -> Own:
     """Return (owner, its attributes now) for each torch module and class whose functions tools
     replace; [] without torch.
     """
@@ -26,7 +26,7 @@ def replaceable_functions() -> dict[tuple[int, str], Any]:
     """Return the functions of PyTorch that tools may replace, by (id of the owner, name)."""
     return {
         (id(owner), name): value
-        for owner, names in owner_attributes()
+        for owner, names in torch_owner_attributes()
         for name, value in names.items()
         if callable(value)
     }
@@ -38,19 +38,19 @@ def restoring_torch_functions() -> Iterator[None]:
 
     Attributes that hide an inherited function of tensors are removed as well.
     """
-    before = owner_attributes()
+    before = torch_owner_attributes()
     try:
         yield
     finally:
-        _restore_replacements(before)
+        _restore_and_list_replacements(before)
 
 
 @contextmanager
-def without_replacements(before: Own) -> Iterator[None]:
+def restoring_original_functions(before: Own) -> Iterator[None]:
     """Restore the functions of `before` inside the block, and put the replacements back
     afterwards.
     """
-    replaced = _restore_replacements(before)
+    replaced = _restore_and_list_replacements(before)
     try:
         yield
     finally:
@@ -58,7 +58,7 @@ def without_replacements(before: Own) -> Iterator[None]:
             restore_attribute(owner, name, value)
 
 
-def _restore_replacements(before: Own) -> list[tuple[Any, str, Any]]:
+def _restore_and_list_replacements(before: Own) -> list[tuple[Any, str, Any]]:
     """Restore the replaced functions; return (owner, name, replacement) of each."""
     replaced = []
     for owner, own in before:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from crossflops.frontends.pytorch.load.tensors import plain_argument_settings, torch_tensor_specs
+from crossflops.frontends.pytorch.load.tensors import plain_arguments_by_name, torch_tensor_specs
 from crossflops.frontends.pytorch.observe.alignment import (
     BRANCH,
     RUN,
@@ -84,7 +84,7 @@ def observe_dispatched_calls(
             if result is NotImplemented:
                 result = func(*args, **(kwargs or {}))
             if str(func).startswith(_WORK):
-                facts = plain_argument_settings(args, kwargs or {})
+                facts = plain_arguments_by_name(args, kwargs or {})
                 facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)

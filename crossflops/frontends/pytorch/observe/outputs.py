@@ -10,8 +10,8 @@ from crossflops.frontends.frontend import ModelRun, Source
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
     model_run_error,
-    quiet,
     running_model_copy,
+    suppressing_output,
 )
 from crossflops.frontends.seeds import generators
 from crossflops.ir.trace import Setting
@@ -82,7 +82,11 @@ def _run_seeded_copy(source: Source, setting: Setting, seed: int, rounding: int 
     import torch
     from torch.utils._pytree import tree_map_only
 
-    with generators(), quiet(), running_model_copy(source.model, setting.training) as own:
+    with (
+        generators(),
+        suppressing_output(),
+        running_model_copy(source.model, setting.training) as own,
+    ):
         args, kwargs = copy_inputs(source.args, source.kwargs)
         if rounding:
             torch.manual_seed(rounding)

@@ -11,11 +11,11 @@ from crossflops.errors import InputError, ValuesNeededError, error_words
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
-    duplicate,
+    copy_torch_model,
     model_run_error,
-    quiet,
     restoring_module_variables,
-    switch,
+    set_training_mode,
+    suppressing_output,
 )
 from crossflops.frontends.pytorch.load.tensors import to_exportable_result
 from crossflops.frontends.seeds import generators
@@ -96,11 +96,16 @@ def torch_loss_dependence(
     )
     from torch.utils._pytree import tree_leaves
 
-    model = switch(duplicate(source.model), setting.training)
+    model = set_training_mode(copy_torch_model(source.model), setting.training)
     for parameter in model.parameters():
         parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
     args, kwargs = copy_inputs(source.args, source.kwargs)
-    with generators(), quiet(), restoring_module_variables(model), torch.enable_grad():
+    with (
+        generators(),
+        suppressing_output(),
+        restoring_module_variables(model),
+        torch.enable_grad(),
+    ):
         try:
             result = model(*args, **kwargs)
         except Exception as error:

@@ -9,7 +9,7 @@ import numpy as np
 
 from crossflops.errors import ValuesNeededError
 from crossflops.frontends.pytorch.load.fakes import is_fake
-from crossflops.frontends.pytorch.load.keras_models import without_weights
+from crossflops.frontends.pytorch.load.keras_models import non_weight_tensor_ids
 from crossflops.frontends.pytorch.load.tensors import dtype_name
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.trace import Call, Module, Parameter, Scalar, Trace
@@ -46,7 +46,7 @@ class ModuleIndex:
             self._objects.setdefault(module_identity(module), module)
         self._ids = {key: number for number, key in enumerate(names)}
         self._storages: dict[int, int] = {}
-        self._no_weights = without_weights(model)
+        self._no_weights = non_weight_tensor_ids(model)
         self._rows = [self._row(key, tuple(paths)) for key, paths in names.items()]
 
     @property

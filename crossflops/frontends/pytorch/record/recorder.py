@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.frontends.pytorch.load.tensors import (
-    lists,
-    plain_argument_settings,
+    list_argument_names,
+    plain_arguments_by_name,
     to_exportable_result,
     torch_tensor_specs,
     torch_value_kind,
@@ -226,8 +226,8 @@ class Recorder:
                 target=name,
                 module=parent.module,
                 via="mode" if via == "attribute" and self._is_in_own_mode() else via,
-                settings={} if self.bare else plain_argument_settings(args, kwargs),
-                lists=() if self.bare else lists(args, kwargs),
+                settings={} if self.bare else plain_arguments_by_name(args, kwargs),
+                lists=() if self.bare else list_argument_names(args, kwargs),
                 inputs=self._inputs(args, kwargs),
                 arity=len(args),
                 keywords=len(kwargs),

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, NormalizeError, ValuesNeededError
-from crossflops.frontends.pytorch.load.fakes import is_fake_model, refuse_scripted
+from crossflops.frontends.pytorch.load.fakes import has_own_fake_tensor, reject_torchscript
 from crossflops.frontends.pytorch.load.model import (
-    callable_by_export,
-    duplicate,
+    copy_torch_model,
     restoring_module_variables,
     run_torch_model,
     running_model_copy,
-    switch,
+    set_training_mode,
+    wrap_for_export,
 )
 from crossflops.frontends.pytorch.load.quantized import (
     dequantize_tensors,
@@ -29,7 +29,7 @@ from crossflops.frontends.pytorch.load.refusals import (
     PIECES,
     REFUSED,
     brief_error_text,
-    not_traced,
+    untraceable_model_error,
 )
 from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.pytorch.record.data_dependence import (
@@ -260,7 +260,7 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    if is_fake_model(asked.model, asked.args, asked.kwargs):
+    if has_own_fake_tensor(asked.model, asked.args, asked.kwargs):
         return _trace_fake_model(asked)
     try:
         plain = _attempt_export(asked)
@@ -282,7 +282,7 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
     """Export a model without values and return the traced program. Raises ValuesNeededError if
     values would decide something.
     """
-    refuse_scripted(asked.model)
+    reject_torchscript(asked.model)
     if is_asked(asked.model):
         raise ValuesNeededError("it depends on the values of a mask whether the mask is causal")
     plain = _attempt_export(asked)
@@ -378,7 +378,9 @@ def _attempt_export(
     """Export a copy of the model once; return the traced program and what was recorded. Raises
     NormalizeError if it fails.
     """
-    own = switch(duplicate(asked.model, exported=not with_values), asked.setting.training)
+    own = set_training_mode(
+        copy_torch_model(asked.model, exported=not with_values), asked.setting.training
+    )
     dequantize_tensors(own)
     quantized = is_quantized(own)
     packed = unpack_weights(own) if quantized else (0, 0)
@@ -414,7 +416,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
     from torch.fx.traceback import preserve_node_meta
 
     args, kwargs = asked.args, asked.kwargs
-    full = callable_by_export(model)
+    full = wrap_for_export(model)
     training = asked.setting.training
     known = causal_mask_answers(model, args, kwargs, training) if is_asked(model) else []
     try:
@@ -435,15 +437,15 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
                 _refuse_tangents(program)
             return program
     except (Exception, SystemExit) as error:
-        if is_fake_model(model, args, kwargs):
+        if has_own_fake_tensor(model, args, kwargs):
             if PIECES in str(error):  # which values do not mend
-                raise not_traced(error) from error
+                raise untraceable_model_error(error) from error
             raise ValuesNeededError(
                 f"the model cannot be exported without weight values: {brief_error_text(error)}"
             ) from error
         # Told apart by asking the model itself: does it run on these inputs at all?
         run_torch_model(model, args, kwargs, asked.setting.grad)
-        raise not_traced(error, recorder.derives) from error
+        raise untraceable_model_error(error, recorder.derives) from error
 
 
 def _running_scripts_unoptimized(model: "nn.Module") -> Any:

@@ -16,13 +16,13 @@ import msgspec
 
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.frontend import Source
-from crossflops.frontends.pytorch.load.fakes import with_fake_tensors, without_values
+from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory, with_fake_tensors
 from crossflops.frontends.pytorch.load.model import (
     copy_inputs,
-    duplicate,
-    quiet,
+    copy_torch_model,
     restoring_module_variables,
-    switch,
+    set_training_mode,
+    suppressing_output,
 )
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
@@ -49,7 +49,7 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     )
 
     args, kwargs = copy_inputs(source.args, source.kwargs)
-    model = switch(duplicate(source.model, exported=True), setting.training)
+    model = set_training_mode(copy_torch_model(source.model, exported=True), setting.training)
     model, args, kwargs = with_fake_tensors(model, args, kwargs)
     watch = _Watch()
     for parameter in model.parameters():
@@ -58,7 +58,7 @@ def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
     try:
         with (
             seeding_generators(),
-            quiet(),
+            suppressing_output(),
             restoring_module_variables(model),
             torch.enable_grad(),
             running(watch),
@@ -560,7 +560,7 @@ def _kernel_calls_module(calls: Iterable[_Call]) -> tuple[Any, tuple[Any, ...]]:
             results = [kernel(own) for kernel, own in zip(self, provided, strict=True)]
             return _tensors_in_nest(results)
 
-    plain = without_values()
+    plain = fake_tensor_factory()
     model = Kernels(map(Kernel, calls))
     provided: list[list[Any]] = []
     for kernel in model.children():
