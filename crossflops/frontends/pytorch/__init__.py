@@ -118,11 +118,11 @@ class PyTorch(Frontend):
             generator.set_state(before)
 
     @contextmanager
-    def building_without_values(self, sure: bool) -> Iterator[None]:
+    def building_without_values(self, is_of_this_framework: bool) -> Iterator[None]:
         """Run a block that builds a model so that its tensors have no values, if PyTorch is
-        imported, or installed and `sure` to be used.
+        imported, or installed and `is_of_this_framework` is True.
         """
-        there = find_spec("torch") is not None if sure else "torch" in sys.modules
+        there = find_spec("torch") is not None if is_of_this_framework else "torch" in sys.modules
         if not there:
             yield
             return
@@ -278,11 +278,11 @@ class PyTorch(Frontend):
 
     def observe_runs(self, source: Source, views: Sequence[Setting]) -> Any:
         """Run the model once for each view, as a tool does; return what was observed: see
-        `program.observe_runs`.
+        `program.run_and_observe_torch`.
         """
-        from crossflops.frontends.pytorch.program import observe_runs
+        from crossflops.frontends.pytorch.program import run_and_observe_torch
 
-        return observe_runs(source.model, source.args, source.kwargs, views)
+        return run_and_observe_torch(source.model, source.args, source.kwargs, views)
 
     def copy_for_tool(
         self, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]

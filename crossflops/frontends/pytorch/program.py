@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET
@@ -44,12 +44,12 @@ from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.load.traced_code import forgetting_graph_code
 from crossflops.frontends.pytorch.observe.alignment import (
-    Ran,
+    KernelRun,
     WatchedCall,
     align_observed_calls,
-    hooks_matter,
-    is_fused,
-    kernel_by_fused_call,
+    depends_on_hooks,
+    is_fused_kernel,
+    kernel_name_by_fused_call,
     kernel_summary,
     observe_fused_kernels,
 )
@@ -57,21 +57,24 @@ from crossflops.frontends.pytorch.observe.dispatched_operators import (
     observe_dispatched_calls,
     observe_operator_events,
 )
-from crossflops.frontends.pytorch.observe.jit_graph import jit_nodes, observe_traced_nodes
-from crossflops.frontends.pytorch.observe.operator_bodies import with_bodies, with_custom_marks
+from crossflops.frontends.pytorch.observe.jit_graph import observe_jit_nodes, observe_traced_nodes
+from crossflops.frontends.pytorch.observe.operator_bodies import (
+    with_custom_operator_marks,
+    with_operator_bodies,
+)
 from crossflops.frontends.pytorch.passes import PIPELINE, Conversion
 from crossflops.frontends.pytorch.record.data_dependence import (
     has_values,
     with_dependence_marks,
 )
-from crossflops.frontends.pytorch.record.operators import operator_calls, write_out_casts
+from crossflops.frontends.pytorch.record.operators import insert_autocast_casts, operator_calls
 from crossflops.frontends.pytorch.record.recorder import call_tree
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.tracing import (
     ExportRequest,
     TracedProgram,
-    is_asked,
-    trace_request,
+    checks_for_causal_mask,
+    export_with_values_if_needed,
 )
 from crossflops.frontends.seeds import generators, seeding_generators
 from crossflops.ir.graph import Graph
@@ -81,16 +84,30 @@ if TYPE_CHECKING:
     from torch import nn
 
 _DISPATCHED = ("operator", "dispatch")  # the runs in which kernels are seen
-Shown: TypeAlias = tuple[list[WatchedCall], list[Ran] | None]
-Runs: TypeAlias = dict[Setting, Shown]  # what watched runs showed, by setting
+ObservedRunBySetting: TypeAlias = dict[Setting, "ObservedRun"]
 # Operators that hold functions, which PyTorch's compiler traces in every run.
 _COMPILED = {"associative_scan", "cond", "map_impl", "scan", "while_loop"}
 _RUNS = {
-    "jit": jit_nodes,
+    "jit": observe_jit_nodes,
     "traced": observe_traced_nodes,
     "event": observe_operator_events,
     "dispatch": observe_dispatched_calls,
 }
+
+
+class ObservedRun(NamedTuple):
+    """The operators of an observed run, and its fused kernels; None if these are not known."""
+
+    operators: list[WatchedCall]
+    fused_kernels: list[KernelRun] | None
+
+
+class _AlignedRuns(NamedTuple):
+    """The calls of an export with the kernels of observed runs, and the calls of those runs."""
+
+    calls: tuple[Call, ...]
+    view_calls: tuple[Call, ...]
+    kernels_by_setting: dict[str, tuple[Kernel, ...]]
 
 
 def record_and_convert_torch(
@@ -146,7 +163,7 @@ def _with_opened_operators(
         if not has_values(model, args, kwargs) or has_own_fake_tensor(model, args, kwargs):
             return {}
         with seeding_generators(), running_model_copy(model, setting.training) as own:
-            return _observe_operator_arguments(own, args, kwargs, operators)
+            return _run_and_copy_operator_arguments(own, args, kwargs, operators)
 
     return open_operator_bodies(results.current_graph, results.exported, convert, run)
 
@@ -160,7 +177,7 @@ def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
     return copied[0], copied[1]
 
 
-def _observe_operator_arguments(
+def _run_and_copy_operator_arguments(
     model: "nn.Module", args: Any, kwargs: Mapping[str, Any], operators: frozenset[Any]
 ) -> Mapping[Any, list[tuple[Any, Any]]]:
     """Run the model; return copies of the arguments of each call, in order, for each of these
@@ -190,7 +207,7 @@ def record_torch_run(
     kwargs: Mapping[str, Any],
     setting: Setting,
     views: Sequence[Setting] = (),
-    runs: Callable[[], Runs | None] | None = None,
+    runs: Callable[[], ObservedRunBySetting | None] | None = None,
 ) -> ExportedRun:
     """Run a model under torch.export; return the exported program, its recorded calls and other
     facts of the run.
@@ -215,17 +232,17 @@ def record_torch_run(
         operators = mark_sparsity_dependent_calls(exported, operators)
         if recorded.valued:
             operators = with_dependence_marks(exported, operators, recorded.known)
-        calls = with_custom_marks(call_tree(recorder.frames, operators))
+        calls = with_custom_operator_marks(call_tree(recorder.frames, operators))
         if recorder.autocast:
-            operators = write_out_casts(exported, operators)
+            operators = insert_autocast_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
         ran = runs() if runs else None
         if ran is None:
             compiles = any(call.level == "operator" and call.target in _COMPILED for call in calls)
-            ran = _runs_by_setting(model, args, kwargs, views, compiles)
+            ran = _run_and_observe_settings(model, args, kwargs, views, compiles)
         calls, seen, kernels = _align_observed_runs(views, ran, calls, functions)
         if views:
-            calls = with_bodies(calls, model, args, kwargs, setting)
+            calls = with_operator_bodies(calls, model, args, kwargs, setting)
     trace = Trace(
         calls=calls,
         modules=recorded.index.rows,
@@ -260,7 +277,7 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     """
     masked: list[MaskedAttention] = []
     with unfusing_flex_attention(masked):
-        recorded = trace_request(asked)
+        recorded = export_with_values_if_needed(asked)
     if not masked or not has_values(asked.model, asked.args, asked.kwargs):
         return recorded
     if has_own_fake_tensor(asked.model, asked.args, asked.kwargs):
@@ -284,10 +301,10 @@ def _torch_version_label() -> str:
 
 def _align_observed_runs(
     observed: Sequence[Setting],
-    runs: Runs,
+    runs: ObservedRunBySetting,
     calls: tuple[Call, ...],
     functions: set[str],
-) -> tuple[tuple[Call, ...], tuple[Call, ...], dict[str, tuple[Kernel, ...]]]:
+) -> _AlignedRuns:
     """Return the calls with the fused kernels that ran for them, the calls of other views, and the
     kernels by setting.
     """
@@ -303,22 +320,22 @@ def _align_observed_runs(
             continue
         if _setting_level(setting) != "module":
             ran[setting.id] = kernel_summary(kernels)
-        fused = kernel_by_fused_call(kernels, calls)
+        fused = kernel_name_by_fused_call(kernels, calls)
         calls = tuple(
             msgspec.structs.replace(call, fused={**call.fused, setting.id: fused[call.key]})
             if call.key in fused
             else call
             for call in calls
         )
-    return calls, tuple(seen), ran
+    return _AlignedRuns(calls, tuple(seen), ran)
 
 
-def observe_runs(
+def run_and_observe_torch(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     views: Sequence[Setting],
-) -> Runs:
+) -> ObservedRunBySetting:
     """Run the model in each of these settings as a tool does; return for each setting the observed
     operators and fused kernels.
 
@@ -331,16 +348,16 @@ def observe_runs(
         faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):
-        return _runs_by_setting(model, args, kwargs, views, compiles=True)
+        return _run_and_observe_settings(model, args, kwargs, views, compiles=True)
 
 
-def _runs_by_setting(
+def _run_and_observe_settings(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     observed: Sequence[Setting],
     compiles: bool,
-) -> Runs:
+) -> ObservedRunBySetting:
     """Return the observed operators and fused kernels by setting; settings with equal runs share
     one.
 
@@ -348,15 +365,15 @@ def _runs_by_setting(
 
     `compiles` says that PyTorch's compiler may trace functions in a run.
     """
-    runs: Runs = {}
-    dispatched_runs: dict[str, Shown] = {}  # under a mode that shows the kernels, too
-    known: dict[str, list[Ran]] = {}  # the kernels of runs that are alike
+    runs: ObservedRunBySetting = {}
+    dispatched_runs: dict[str, ObservedRun] = {}  # under a mode that shows the kernels, too
+    known: dict[str, list[KernelRun]] = {}  # the kernels of runs that are alike
     asked: set[str] = set()  # the settings whose kernels are there
-    hooks = hooks_matter(model)
+    hooks = depends_on_hooks(model)
     for setting in sorted(observed, key=_run_order):
         level = _setting_level(setting)
         similar = setting if hooks else msgspec.structs.replace(setting, hooked=False)
-        if level == "module" and not is_asked(model):
+        if level == "module" and not checks_for_causal_mask(model):
             continue  # nothing in it makes nested tensors
         if compiles and "torch._dynamo" in sys.modules:
             reset_compiler()  # a tool has compiled nothing before: its profiler sees all of it
@@ -379,13 +396,13 @@ def _runs_by_setting(
             )
         else:
             if level == "dispatch":
-                dispatched_runs[similar.id] = run_calls, kernels
+                dispatched_runs[similar.id] = ObservedRun(run_calls, kernels)
             if level not in ("module", *_DISPATCHED) and setting.id not in asked:
                 kernels = known.get(similar.id, kernels)
         if kernels is not None and level != "module":
             asked.add(setting.id)
             known[similar.id] = kernels
-        runs[setting] = run_calls, kernels
+        runs[setting] = ObservedRun(run_calls, kernels)
     return runs
 
 
@@ -402,27 +419,27 @@ def _run_order(setting: Setting) -> int:
     """
     if isinstance(setting, View) and setting.level == "dispatch":
         return 0
-    return 1 if _sees_kernels(setting) else 2
+    return 1 if _shows_kernels(setting) else 2
 
 
-def _sees_kernels(setting: Setting) -> bool:
+def _shows_kernels(setting: Setting) -> bool:
     """Return True if a run in this setting shows which kernels ran."""
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
-def _run_watching_values(model: "nn.Module", *asked: Any) -> Shown:
+def _run_watching_values(model: "nn.Module", *asked: Any) -> ObservedRun:
     """Run and observe the model; return its operators and kernels. Raises ValuesNeededError if it
     reads values that it lacks.
     """
     with running_uncompiled(), watching_value_reads(model) as needed:
         try:
-            return _ran_afresh(model, *asked)
+            return _run_and_retry_without_compiler(model, *asked)
         finally:
             if needed():  # also where whoever watches went on
                 raise ValuesNeededError(needed())
 
 
-def _ran_afresh(*asked: Any) -> Shown:
+def _run_and_retry_without_compiler(*asked: Any) -> ObservedRun:
     """Run and observe the model; if that raises, reset PyTorch's compiler and do it again. Return
     its operators and kernels.
     """
@@ -439,7 +456,7 @@ def _run_and_observe(
     kwargs: Mapping[str, Any],
     setting: Setting,
     ask: bool,
-) -> Shown:
+) -> ObservedRun:
     """Run the model; return its observed operators, and its fused kernels or None if these are not
     needed (`ask`).
 
@@ -450,10 +467,14 @@ def _run_and_observe(
     if isinstance(setting, View) and setting.level in _RUNS:
         with seeding_generators(), running_model_copy(model, setting.training) as own:
             seen = _RUNS[setting.level](own, *copy_inputs(args, kwargs), setting)
-        if _sees_kernels(setting):
+        if _shows_kernels(setting):
             forward = [call for call in seen if call.phase == "forward"]
-            return seen, [(call.frames, call.target) for call in forward if is_fused(call.target)]
+            kernels = [
+                (call.frames, call.target) for call in forward if is_fused_kernel(call.target)
+            ]
+            return ObservedRun(seen, kernels)
         if not ask:
-            return seen, None
+            return ObservedRun(seen, None)
     with seeding_generators(), running_model_copy(model, setting.training) as own:
-        return seen, observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)
+        kernels = observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)
+    return ObservedRun(seen, kernels)

@@ -46,8 +46,8 @@ from crossflops.frontends.pytorch.convert.operator_pieces import (
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
-    first_name,
-    watch_dead,
+    calling_before_dead_nodes_go,
+    original_node_name,
 )
 from crossflops.frontends.pytorch.record.operators import (
     write_and_return_node,
@@ -849,7 +849,7 @@ class _TraceRecord:
         """Return a context that records the first decomposed graph before its dead nodes are
         removed.
         """
-        return watch_dead(self._record_first_graph)
+        return calling_before_dead_nodes_go(self._record_first_graph)
 
     def _record_first_graph(self, graph: "fx.Graph") -> None:
         """Record inputs, operator calls and outputs of a graph, if it is the first that PyTorch
@@ -863,7 +863,7 @@ class _TraceRecord:
         self.nodes = [
             _TracedNode(
                 node, node.target, node.args, node.kwargs,
-                first_name(node.meta["from_node"]) if node.meta.get("from_node") else "",
+                original_node_name(node.meta["from_node"]) if node.meta.get("from_node") else "",
                 node.meta.get("val"),
             )
             for node in nodes

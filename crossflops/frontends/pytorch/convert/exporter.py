@@ -20,7 +20,10 @@ from crossflops.frontends.pytorch.convert.known_forms import (
 from crossflops.frontends.pytorch.convert.model_passes import renumbering_opsets
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
-from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators, watch_dropped
+from crossflops.frontends.pytorch.record.dropped_operators import (
+    DroppedOperators,
+    recording_dropped_operators,
+)
 from crossflops.patches import inventory
 from crossflops.patches.patching import original, owner_of, patching_attribute
 
@@ -573,7 +576,7 @@ def convert_to_onnx_program(
                 promoting_scalar_operands(),
                 reusing_export_registry(),
                 reusing_schema_signatures(),
-                watch_dropped(dropped),
+                recording_dropped_operators(dropped),
                 decomposing_by_signature(dropped, surrounding),
                 renumbering_opsets(),
             ):
@@ -591,14 +594,14 @@ def convert_to_onnx_program(
                 # An operator has an ONNX form, but not for these arguments (attention on three
                 # axes, for one): take all composite operators apart.
                 full, refused = exported, operator_with_failed_translation(error)
-                dropped.forget()
+                dropped.remove_all()
                 # It raises for a tied parameter that is changed in place, for one.
-                with suppress(Exception), watch_dropped(dropped), surrounding():
+                with suppress(Exception), recording_dropped_operators(dropped), surrounding():
                     exported = exported.run_decompositions()
                     continue
             if operator is None and full is not None:
                 exported, full, operator = full, None, refused
-                dropped.forget()
+                dropped.remove_all()
             if operator is None or operator in table:
                 reason = brief_error_text(_root_export_error(error))
                 raise NormalizeError(

@@ -16,8 +16,8 @@ import msgspec
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
 from crossflops.frontends.pytorch.record.operators import (
     HOOKED,
-    asks_for_gradient,
-    detaches,
+    is_detaching_call,
+    is_gradient_requested,
     is_third_party_operator,
     write_and_return_node,
     write_argument_nodes,
@@ -88,7 +88,7 @@ def mark_detached_inputs(
     for node in graph.nodes:
         begun = {index for index, spec in node.training.past.items() if spec.name in graph.starts}
         severed = tuple(index for index in indices.get(node.key, ()) if index not in begun)
-        if node.call in cut or detaches(calls.get(node.call)):
+        if node.call in cut or is_detaching_call(calls.get(node.call)):
             severed = tuple(range(len(node.inputs)))
         nodes.append(node.with_training(severed=severed))
     missing = tuple(index for index, is_cut in enumerate(ends) if is_cut)
@@ -166,7 +166,7 @@ def add_gradient_starts_without_nodes(
     """
     present = {node.call for node in graph.nodes}
     inputs = (node for node in program.graph.nodes if node.op == "placeholder")
-    starts = {node.name: True for node in inputs if asks_for_gradient(node)}
+    starts = {node.name: True for node in inputs if is_gradient_requested(node)}
     lost = {call.key for call in operators.values() if call.starts} - present
     if not lost:
         return msgspec.structs.replace(graph, starts=starts) if starts else graph
@@ -236,7 +236,9 @@ def _detached_values_by_lost_source(
         elif call is not None and len(provided) == 1 and provided[0] in roots:
             root = roots[provided[0]]
             hands_on = _passes_gradient_unchanged(provided[0], node)
-            if call.key in lost and (detaches(call) or (hands_on and root.startswith("="))):
+            if call.key in lost and (
+                is_detaching_call(call) or (hands_on and root.startswith("="))
+            ):
                 leaves.setdefault(root, set()).add(call.key)
             elif hands_on:
                 roots[node] = root
@@ -284,7 +286,7 @@ def _constants_with_gradients(
         dtype = str(made.dtype).removeprefix("torch.")
         if call.key in lost:
             stored[node.name] = _FoldedConstant(frozenset({call.key}), True, dtype)
-        elif provided and not detaches(call) and call.grad:
+        elif provided and not is_detaching_call(call) and call.grad:
             full = (
                 len(provided) == 1
                 and provided[0].whole
@@ -383,7 +385,7 @@ def mark_readers_of_no_grad_views(
             graded |= {node} if graded.intersection(provided) else set()
             leaves |= {node} if leaves.intersection(provided) else set()
         elif call.grad:
-            graded |= set() if detaches(call) else {node}
+            graded |= set() if is_detaching_call(call) else {node}
             takers |= {call.key} if leaves.intersection(provided) else set()
             leaves |= (
                 {node}
@@ -392,7 +394,7 @@ def mark_readers_of_no_grad_views(
             )
         elif (
             _is_view_of_first_argument(node)
-            and not detaches(call)
+            and not is_detaching_call(call)
             and graded.intersection(provided[:1])
         ):
             graded.add(node)
@@ -416,7 +418,7 @@ def _is_checkpoint_output(node: "fx.Node", operators: Mapping[str, Call]) -> boo
     the checkpoint.
     """
     call = operators.get(node.name)
-    if call is None or not detaches(call) or call.checkpoint is None:
+    if call is None or not is_detaching_call(call) or call.checkpoint is None:
         return False
     if call.checkpoint.kind != "reentrant":
         return False
@@ -534,7 +536,9 @@ def _trace_in_place_writes(
         bases[node] = (
             bases.get(first, "") if changes or _is_view_of_first_argument(node) else call.key
         )
-        if detaches(call) or (first in detached and (changes or _is_view_of_first_argument(node))):
+        if is_detaching_call(call) or (
+            first in detached and (changes or _is_view_of_first_argument(node))
+        ):
             detached.add(node)
     changed = {call: own for call, own in written.items() if call and any(own)}
     return _InPlaceWrites(changed, taken, sources)
@@ -663,7 +667,7 @@ def gradient_sources(
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
             before = {call.key: (False,)}
-        if detaches(call) and not _is_checkpoint_output(node, operators):
+        if is_detaching_call(call) and not _is_checkpoint_output(node, operators):
             before = {source: (True,) * len(flags) for source, flags in before.items()}
         reached[node] = before
     return reached

@@ -525,7 +525,7 @@ def write_copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
 
 
 def write_elu(x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    """Write ONNX nodes for `write_elu`, scale * x above 0 and an exponential below; return the
+    """Write ONNX nodes for `elu`, scale * x above 0 and an exponential below; return the
     result.
 
     The exporter scales x above 0 by both factors, and multiplies where they are 1, too.

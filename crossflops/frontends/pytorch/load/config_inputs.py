@@ -42,7 +42,7 @@ _WITHOUT_VALUES = (
 )
 
 
-class Usual(msgspec.Struct, frozen=True):
+class UsualInputs(msgspec.Struct, frozen=True):
     """The specs of inputs, the values of those that need values, and notes for the report."""
 
     specs: tuple[TensorSpec, ...]
@@ -50,14 +50,14 @@ class Usual(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
+def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> UsualInputs:
     """Return the usual inputs of a model of transformers with floats of `dtype`, the values that
     it reads, and notes.
     """
     if _image_token_id(config) is None:
         _reject_unnamed_image_token(model, config)
         specs = with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
-        return Usual(
+        return UsualInputs(
             specs,
             notes=(_WITHOUT_SOUND,) if _lacks_expected_sound_input(model, config, specs) else (),
         )
@@ -73,7 +73,9 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         raise
     except Exception as error:  # whatever a model makes of an image that it does not know
         if model.main_input_name == "pixel_values":  # it has no place for images in its text
-            return Usual(with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype))
+            return UsualInputs(
+                with_float_dtype(tuple(_config_input_specs(model, config, sizes)), dtype)
+            )
         text = tuple(
             spec
             for spec in _config_input_specs(model, config, sizes)
@@ -83,7 +85,7 @@ def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) 
         has_none = reads and next(model.parameters()).is_meta
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         note = _WITHOUT_VALUES if has_none else _WITHOUT_IMAGE.format(reason)
-        return Usual(with_float_dtype(text, dtype), notes=(note,))
+        return UsualInputs(with_float_dtype(text, dtype), notes=(note,))
 
 
 def _lacks_expected_sound_input(model: Any, config: Any, specs: tuple[TensorSpec, ...]) -> bool:
@@ -193,7 +195,9 @@ def _reject_unnamed_image_token(model: Any, config: Any) -> None:
         )
 
 
-def _image_and_text_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> Usual:
+def _image_and_text_inputs(
+    model: Any, config: Any, sizes: Mapping[str, int], dtype: str
+) -> UsualInputs:
     """Return the inputs of one image in each example, and of a text with as many image tokens as
     it needs.
     """
@@ -232,7 +236,7 @@ def _image_and_text_inputs(model: Any, config: Any, sizes: Mapping[str, int], dt
         for name, value in values.items()
     )
     ids, *others = full
-    return Usual((ids, pixels, *details, *others), values)
+    return UsualInputs((ids, pixels, *details, *others), values)
 
 
 def _nested_list_shape(rows: Any) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from crossflops.errors import TargetError, ValuesNeededError
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.load.tensors import tensor_attributes
 from crossflops.frontends.pytorch.load.tool_replacements import (
-    Own,
+    AttributesByOwner,
     restoring_original_functions,
     torch_owner_attributes,
 )
@@ -280,7 +280,7 @@ def _fake_mode_class() -> Any:
         of_crossflops = True
         asked = ""
         doing = "building"
-        own: Own = []  # the functions that kernels find, where they are said
+        own: AttributesByOwner = []  # the functions that kernels find, where they are said
 
         def __deepcopy__(self, memo: dict[int, Any]) -> Any:
             """Return the mode itself."""

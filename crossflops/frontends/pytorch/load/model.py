@@ -147,7 +147,7 @@ def spelling_module_names() -> Iterator[None]:
     """Make PyTorch write module names that are no identifiers as valid Python, inside the block.
 
     PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
-    without escaping: torch/fx/graph.py, `_attribute_path_source`.
+    without escaping: torch/fx/graph.py, `_format_target`.
     """
     import torch.fx.graph as written
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from crossflops.patches.patching import restore_attribute
 
-Own = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
+AttributesByOwner = list[tuple[Any, dict[str, Any]]]  # by owner, what stands in it by name
 
 
-def torch_owner_attributes() -> Own:
+def torch_owner_attributes() -> AttributesByOwner:
     """Return (owner, its attributes now) for each torch module and class whose functions tools
     replace; [] without torch.
     """
@@ -46,7 +46,7 @@ def restoring_torch_functions() -> Iterator[None]:
 
 
 @contextmanager
-def restoring_original_functions(before: Own) -> Iterator[None]:
+def restoring_original_functions(before: AttributesByOwner) -> Iterator[None]:
     """Restore the functions of `before` inside the block, and put the replacements back
     afterwards.
     """
@@ -58,7 +58,7 @@ def restoring_original_functions(before: Own) -> Iterator[None]:
             restore_attribute(owner, name, value)
 
 
-def _restore_and_list_replacements(before: Own) -> list[tuple[Any, str, Any]]:
+def _restore_and_list_replacements(before: AttributesByOwner) -> list[tuple[Any, str, Any]]:
     """Restore the replaced functions; return (owner, name, replacement) of each."""
     replaced = []
     for owner, own in before:

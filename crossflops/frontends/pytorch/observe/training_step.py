@@ -45,14 +45,14 @@ def run_torch_training_step(
         return
     import torch
 
-    train_as_said(model, setting.step)
+    set_requires_grad(model, setting.step)
     outputs = _torch_loss_outputs(model(*args, **kwargs), setting.step)
     if outputs:
         with going_back():
             torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 
-def train_as_said(model: "nn.Module", step: StepSetting) -> None:
+def set_requires_grad(model: "nn.Module", step: StepSetting) -> None:
     """Set `requires_grad` of each parameter as the step says; a parameter with several names by
     any of them.
     """

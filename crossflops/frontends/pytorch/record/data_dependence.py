@@ -21,7 +21,7 @@ import numpy as np
 
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
-from crossflops.frontends.pytorch.record.operators import generator_of
+from crossflops.frontends.pytorch.record.operators import generator_state_of_node
 from crossflops.frontends.pytorch.record.python_steps import READ, using_real_values
 from crossflops.frontends.seeds import RandomDraws, seeding_generators, setting_random_state
 from crossflops.ir.trace import Call
@@ -61,19 +61,21 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
     usual = original(FakeTensorMode, "_dispatch_impl", inventory.FAKE_DISPATCH)
     check = "_maybe_infer_fake_kernel_from_pytree_out"
 
-    def dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def dispatch_with_real_tensors(
+        mode: Any, func: Any, types: Any, args: Any, kwargs: Any
+    ) -> Any:
         """Run an operator on fake tensors and return the result; on the real ones where it depends
         on values.
         """
         if not mode.propagate_real_tensors:
             return usual(mode, func, types, args, kwargs)
-        if asks_for_values(func):
+        if needs_tensor_values(func):
             answer = _real_operator_result(mode, func, args, kwargs)
             if answer is not _UNKNOWN:
                 return answer
         try:
-            with _limiting_side_effects(func, args, kwargs):
-                return _settle_real_sizes(mode, lambda: usual(mode, func, types, args, kwargs))
+            with _applying_side_effects_once(func, args, kwargs):
+                return _run_with_real_sizes(mode, lambda: usual(mode, func, types, args, kwargs))
         except Exception:
             answer = (
                 _UNKNOWN
@@ -84,13 +86,17 @@ def carrying_real_tensors() -> Iterator[RandomDraws]:
                 raise
             return answer
 
-    def as_it_is(mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any) -> Any:
+    def keep_fake_result(
+        mode: Any, func: Any, fake: Any, real: Any, out: Any, real_out: Any
+    ) -> Any:
         """Return the fake result unchanged, without a check against the real one."""
         return out  # fake and real kernels may differ in what is a view, which is no work
 
     with (
-        patching_attribute(FakeTensorMode, "_dispatch_impl", dispatch, inventory.FAKE_DISPATCH),
-        patching_attribute(FakeTensorMode, check, as_it_is, inventory.FAKE_DISPATCH),
+        patching_attribute(
+            FakeTensorMode, "_dispatch_impl", dispatch_with_real_tensors, inventory.FAKE_DISPATCH
+        ),
+        patching_attribute(FakeTensorMode, check, keep_fake_result, inventory.FAKE_DISPATCH),
         patching_attribute(meta_utils, "_safe_copy", _copy_real_tensor, inventory.FAKE_COPIES),
         seeding_generators() as drawn,
         config.patch(fake_tensor_propagate_real_tensors=True),
@@ -111,7 +117,7 @@ def _copy_real_tensor(copy: Any, source: Any) -> None:
 _UNKNOWN = object()
 
 
-def asks_for_values(func: Any) -> bool:
+def needs_tensor_values(func: Any) -> bool:
     """Return True if an operator's result, or the shape of it, depends on values of tensors."""
     import torch
 
@@ -138,14 +144,16 @@ def _real_operator_result(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     import torch
     from torch.utils._pytree import tree_map_only
 
-    provided = _real(args, kwargs)
+    provided = _real_arguments(args, kwargs)
     if provided is None:
         return _UNKNOWN
     own, named = provided
-    return tree_map_only(torch.Tensor, lambda value: _fake(mode, value), func(*own, **named))
+    return tree_map_only(
+        torch.Tensor, lambda value: _fake_with_real_tensor(mode, value), func(*own, **named)
+    )
 
 
-def _real(args: Any, kwargs: Any) -> Any:
+def _real_arguments(args: Any, kwargs: Any) -> Any:
     """Return (positional, keyword arguments) in which real tensors replace fake ones; None if one
     has no real tensor.
     """
@@ -163,7 +171,7 @@ def _real(args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
+def _applying_side_effects_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     """Make the random draws and in-place writes of an operator happen once, although the block may
     run it several times.
 
@@ -174,7 +182,7 @@ def _limiting_side_effects(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     from torch.utils._pytree import tree_map_only
 
     writes = hasattr(func, "_schema") and func._schema.is_mutable
-    provided = _real(args, kwargs) if writes or draws(func) else None
+    provided = _real_arguments(args, kwargs) if writes or may_draw_random_numbers(func) else None
     if provided is None:
         yield
         return
@@ -209,7 +217,7 @@ def _operator_write_targets(func: Any, args: Any, kwargs: Any) -> Iterator[Any]:
             yield from (x for x in tree_leaves(value) if isinstance(x, torch.Tensor))
 
 
-def draws(func: Any) -> bool:
+def may_draw_random_numbers(func: Any) -> bool:
     """Return True if an operator may draw random numbers."""
     import torch
 
@@ -234,14 +242,14 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
         """
         result = usual(self, n)
         if n.name in drawn:
-            _overwrite(result, drawn[n.name])
+            _overwrite_real_tensors(result, drawn[n.name])
         return result
 
     with patching_attribute(Interpreter, "run_node", run_node, inventory.RUN_NODE):
         yield
 
 
-def _overwrite(result: Any, value: Any) -> None:
+def _overwrite_real_tensors(result: Any, value: Any) -> None:
     """Copy values into the real tensors of a result, where the shapes are equal."""
     import torch
     from torch._functorch._aot_autograd.functional_utils import from_fun
@@ -255,7 +263,7 @@ def _overwrite(result: Any, value: Any) -> None:
                 torch.ops.aten.copy_.default(stored, real)
 
 
-def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
+def _run_with_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
     """Run an operator by `run`; return its result with fake tensors of the real sizes where these
     are symbolic.
 
@@ -279,12 +287,12 @@ def _settle_real_sizes(mode: Any, run: Callable[[], Any]) -> Any:
         real = value.real_tensor
         if real is None or torch_tensor_spec("", value).shape == tuple(real.shape):
             return value
-        return _fake(mode, real)
+        return _fake_with_real_tensor(mode, real)
 
     return tree_map_only(FakeTensor, with_real_size, result)
 
 
-def _fake(mode: Any, real: Any) -> Any:
+def _fake_with_real_tensor(mode: Any, real: Any) -> Any:
     """Return a fake tensor with this real tensor in it."""
     import torch
 
@@ -299,10 +307,10 @@ def _fake(mode: Any, real: Any) -> Any:
 # Which operators of an exported program would be others, or of other sizes, for other values.
 
 # Of every operator that gives tensors, in order: its name, and whether a size of it is open.
-Known: TypeAlias = list[tuple[str, bool]]
+OperatorSizeFlags: TypeAlias = list[tuple[str, bool]]
 
 
-def loops(program: "ExportedProgram") -> bool:
+def has_while_loop(program: "ExportedProgram") -> bool:
     """Return True if a program has a `while_loop`, whose number of iterations depends on
     values.
     """
@@ -311,18 +319,19 @@ def loops(program: "ExportedProgram") -> bool:
     )
 
 
-def open_sizes(program: "ExportedProgram") -> Known:
+def tensor_operators_with_size_flags(program: "ExportedProgram") -> OperatorSizeFlags:
     """Return (operator, True if it or an operand has an unknown size) for each operator of a
     program that returns tensors.
     """
-    is_open = functools.cache(_is_open)  # each is asked for again by those that read it
+    is_open = functools.cache(_has_unknown_size)  # each is asked for again by those that read it
     return [
-        (str(node.target), _touches(node, is_open)) for node in _tensor_operator_nodes(program)
+        (str(node.target), _is_true_for_node_or_operands(node, is_open))
+        for node in _tensor_operator_nodes(program)
     ]
 
 
 def with_dependence_marks(
-    program: "ExportedProgram", calls: dict[str, Call], known: Known | None
+    program: "ExportedProgram", calls: dict[str, Call], known: OperatorSizeFlags | None
 ) -> dict[str, Call]:
     """Return the calls by node name, with `depends_on_inputs` set where work or size depends on
     values of tensors.
@@ -351,12 +360,12 @@ def _tensor_operator_nodes(program: "ExportedProgram") -> Iterator["fx.Node"]:
             yield node
 
 
-def _is_open(node: "fx.Node") -> bool:
+def _has_unknown_size(node: "fx.Node") -> bool:
     """Return True if a node's result has a size that is not known."""
     return any(tensor.shape is None for tensor in torch_tensor_specs((node.meta.get("val"),)))
 
 
-def _touches(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
+def _is_true_for_node_or_operands(node: "fx.Node", test: Callable[["fx.Node"], bool]) -> bool:
     """Return True if `test` is true of a node or of one of its operands."""
     return test(node) or any(map(test, node.all_input_nodes))
 
@@ -371,16 +380,16 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
-        if _has_open_size(node, sized):
+        if _may_have_value_dependent_size(node, sized):
             sized.add(node)
         read = read or READ in (node.meta.get("custom") or {})
-        if read or _touches(node, sized.__contains__):
+        if read or _is_true_for_node_or_operands(node, sized.__contains__):
             by_order.add(node.name)
         read = read or _passes_value_to_python(node.target) or _is_item(node)
     return by_order
 
 
-def reads_values(program: "ExportedProgram") -> bool:
+def reads_values_in_python(program: "ExportedProgram") -> bool:
     """Return True if the program reads values of tensors for Python code."""
     return any(
         _passes_value_to_python(node.target) or _is_item(node)
@@ -401,7 +410,7 @@ def _is_item(node: "fx.Node") -> bool:
     return str(node.target).startswith("aten.item.")
 
 
-def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
+def _may_have_value_dependent_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     """Return True if the output size of a node may depend on values; `sized` are the nodes before
     it for which this is so.
 
@@ -409,7 +418,7 @@ def _has_open_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
     """
     if str(node.target) in _OPEN_COMPOSITES:
         return True
-    if asks_for_values(node.target) and not _is_integer_indexing(node):
+    if needs_tensor_values(node.target) and not _is_integer_indexing(node):
         return not _passes_value_to_python(node.target)
     if not any(source in sized for source in node.all_input_nodes):
         return False
@@ -454,7 +463,7 @@ _RANDOM = ("Bernoulli", "Multinomial", "RandomNormalLike", "RandomUniformLike")
 _LARGEST = 1 << 24  # elements of a tensor that is still computed for its shape
 
 
-def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
+def set_unknown_onnx_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     """Set the unknown shapes in an ONNX program to those that a run on its inputs gives.
 
     `known` are random numbers, by the operator that drew them. A value stays unknown where the
@@ -472,7 +481,7 @@ def fill_shapes(program: "ONNXProgram", known: Mapping[str, Any]) -> None:
     real = _run_program_nodes(
         program.exported_program, lambda name, _: name in requested, known=known
     )
-    values = _Values(real)
+    values = _OnnxValueArrays(real)
     for node in unknown:
         for value in node.outputs:
             _fill_value_shape(value, values)
@@ -529,12 +538,12 @@ def _run_program_nodes(
             """Run an FX node with its random state and return its result; store it if
             requested.
             """
-            with setting_random_state(None if known else generator_of(n, states)):
+            with setting_random_state(None if known else generator_state_of_node(n, states)):
                 before = torch.get_rng_state()
                 result = super().run_node(n)
                 has_drawn = not torch.equal(before, torch.get_rng_state())
             provided = known.get(origins.get(n.name, ""))
-            result = provided if _is_like(result, provided) else result
+            result = provided if _has_same_shape_and_dtype(result, provided) else result
             if requested(n.name, has_drawn):
                 state[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
             return result
@@ -547,7 +556,7 @@ def _run_program_nodes(
     return state
 
 
-def _is_like(result: Any, provided: Any) -> bool:
+def _has_same_shape_and_dtype(result: Any, provided: Any) -> bool:
     """Return True if both values are tensors of the same shape and dtype."""
     import torch
 
@@ -578,7 +587,7 @@ def _has_known_shape(value: "ir.Value") -> bool:
     return value.shape is not None and all(isinstance(extent, int) for extent in value.shape)
 
 
-def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
+def _fill_value_shape(value: "ir.Value", values: "_OnnxValueArrays") -> None:
     """Set the shape of an ONNX value to that of its computed array, if it is not known."""
     import onnx_ir as ir
 
@@ -587,7 +596,7 @@ def _fill_value_shape(value: "ir.Value", values: "_Values") -> None:
         value.shape = ir.Shape(array.shape)
 
 
-class _Values:
+class _OnnxValueArrays:
     """The values of an ONNX graph, computed on request."""
 
     def __init__(self, real: dict[str, Any]) -> None:
@@ -600,13 +609,13 @@ class _Values:
         if value is None:
             return None
         if id(value) not in self._known:
-            self._known[id(value)] = self._read(value)
+            self._known[id(value)] = self._constant_or_recorded_array(value)
             node = value.producer()
             if self._known[id(value)] is None and node is not None:
-                self._evaluate(node)
+                self._compute_node_outputs(node)
         return self._known[id(value)]
 
-    def _read(self, value: "ir.Value") -> Any:
+    def _constant_or_recorded_array(self, value: "ir.Value") -> Any:
         """Return the array of an ONNX value that is a constant or was recorded in the run, else
         None.
         """
@@ -620,7 +629,7 @@ class _Values:
         plain = tensor.detach().resolve_conj().resolve_neg()
         return (plain.float() if plain.is_floating_point() else plain).cpu().numpy()
 
-    def _evaluate(self, node: "ir.Node") -> None:
+    def _compute_node_outputs(self, node: "ir.Node") -> None:
         """Compute and store the outputs of an ONNX node by ONNX's reference, if its inputs are
         known.
         """
@@ -640,7 +649,7 @@ class _Values:
                 self._known[id(value)] = result
 
 
-def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
+def _reference_input_shapes(kind: str, inputs: list[Any]) -> list[Any]:
     """Return the inputs of an ONNX operator `kind` in the shapes that ONNX's reference accepts."""
     if kind == "NonMaxSuppression":  # limits of one axis alone
         return [array if array is None else np.atleast_1d(array) for array in inputs]
@@ -659,7 +668,7 @@ def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
 
     proto = ir.to_proto(node)
     names = [f"input{index}" for index, array in enumerate(inputs)]
-    inputs = _as_reference_takes(node.op_type, inputs)
+    inputs = _reference_input_shapes(node.op_type, inputs)
     provided = {
         name: array for name, array in zip(names, inputs, strict=True) if array is not None
     }

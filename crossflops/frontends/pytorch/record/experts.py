@@ -30,7 +30,7 @@ _BATCHED = (
 )
 
 
-def idle_parameters(trace: Trace) -> int:
+def idle_parameter_count(trace: Trace) -> int:
     """Return the number of parameter elements in experts that a token does not choose.
 
     A parameter of several modules is counted once, by its storage. Where some tokens choose more
@@ -145,7 +145,7 @@ def _expert_choices(
                 break
 
 
-def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
+def expert_counts_by_call(trace: Trace) -> dict[str, tuple[int, int]]:
     """Return (number of chosen experts, number of all) for each call that computes all experts for
     each token, by call key.
 
@@ -165,7 +165,7 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
         shapes = {*stored, *((of, second, first) for of, first, second in stored)}
         for number in {holders[stored_value.storage] for stored_value in stacks}:
             for call in products[number]:
-                if _is_product_of_all(call, shapes, choice):
+                if _multiplies_all_experts(call, shapes, choice):
                     unchosen[call.key] = (choice.used, choice.experts)
     for experts, used, all_run in _expert_lists(trace, modules, calls):
         within = {number for expert in experts for number in _module_tree_ids(expert, modules)}
@@ -175,7 +175,9 @@ def unchosen_experts(trace: Trace) -> dict[str, tuple[int, int]]:
     return unchosen
 
 
-def _is_product_of_all(call: Call, shapes: Container[tuple[int, ...]], choice: _Choice) -> bool:
+def _multiplies_all_experts(
+    call: Call, shapes: Container[tuple[int, ...]], choice: _Choice
+) -> bool:
     """Return True if a call multiplies all tokens with the weights of every expert."""
     if call.target not in _BATCHED:
         return False
@@ -206,7 +208,7 @@ def _expert_weight_stacks(
             stored for stored in own if stored.shape[0] == experts and len(stored.shape) > 1
         )
         return
-    if any(_gets_numbers(call.inputs, used) for call in calls[module.id]):
+    if any(_has_expert_number_input(call.inputs, used) for call in calls[module.id]):
         below = [
             stored for stored in _module_tree_parameters(module, modules) if len(stored.shape) == 2
         ]
@@ -217,7 +219,7 @@ def _expert_weight_stacks(
         yield from _expert_weight_stacks(modules[number], modules, calls, experts, used)
 
 
-def _gets_numbers(inputs: Sequence[TensorSpec], used: int) -> bool:
+def _has_expert_number_input(inputs: Sequence[TensorSpec], used: int) -> bool:
     """Return True if an input after the first has `used` integers, numbers of experts, in each
     row.
     """

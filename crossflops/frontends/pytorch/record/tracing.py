@@ -33,12 +33,12 @@ from crossflops.frontends.pytorch.load.refusals import (
 )
 from crossflops.frontends.pytorch.record import executed_products
 from crossflops.frontends.pytorch.record.data_dependence import (
-    Known,
+    OperatorSizeFlags,
     carrying_real_tensors,
     has_values,
-    loops,
-    open_sizes,
-    reads_values,
+    has_while_loop,
+    reads_values_in_python,
+    tensor_operators_with_size_flags,
 )
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.function_references import (
@@ -50,8 +50,11 @@ from crossflops.frontends.pytorch.record.python_steps import (
     detaching_tensor_data,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
-from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, sparse_constants
-from crossflops.frontends.pytorch.record.transformed_functions import transforms_first
+from crossflops.frontends.pytorch.record.sparse_constants import (
+    accepting_sparse_constants,
+    has_sparse,
+)
+from crossflops.frontends.pytorch.record.transformed_functions import applying_transforms_first
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.trace import Setting
 
@@ -76,7 +79,7 @@ _QUESTIONS = {
 }
 
 
-class Answers:
+class TraceQuestionAnswers:
     """A record of whether code outside of PyTorch asked one of these questions and got True as the
     answer.
     """
@@ -87,11 +90,11 @@ class Answers:
 
 
 @contextmanager
-def watching_trace_questions(denied: bool) -> Iterator[Answers]:
+def watching_trace_questions(denied: bool) -> Iterator[TraceQuestionAnswers]:
     """Record whether the model calls functions such as `is_exporting` inside the block, and if
     they return True; yield the record. With `denied` these functions return False to the model.
     """
-    asked = Answers()
+    asked = TraceQuestionAnswers()
     wrappers = {
         id(original): _wrap_question(original, asked, denied)
         for owner, names in _QUESTIONS.items()
@@ -104,13 +107,13 @@ def watching_trace_questions(denied: bool) -> Iterator[Answers]:
 
 
 def _wrap_question(
-    original: Callable[..., bool], asked: Answers, denied: bool
+    original: Callable[..., bool], asked: TraceQuestionAnswers, denied: bool
 ) -> Callable[..., bool]:
     """Return a replacement of a function such as `is_exporting` that records a True result for
     callers outside of PyTorch; with `denied` it returns False to them.
     """
 
-    def answer(*args: Any) -> bool:
+    def answer_and_record(*args: Any) -> bool:
         """Call the original function; for callers outside of PyTorch record a True result, and
         return False instead if `denied`.
         """
@@ -120,8 +123,9 @@ def _wrap_question(
         asked.heard_yes = True
         return not denied
 
-    answer._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo calls it, then
-    return answer
+    # Dynamo calls it, then
+    answer_and_record._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return answer_and_record
 
 
 def _is_pytorch(module: str) -> bool:
@@ -137,7 +141,7 @@ def _is_pytorch(module: str) -> bool:
 # Source: torch/nn/modules/transformer.py (`_detect_is_causal_mask`).
 
 
-def is_asked(model: "nn.Module") -> bool:
+def checks_for_causal_mask(model: "nn.Module") -> bool:
     """Return True if a model has an encoder or decoder of PyTorch, whose code checks if its mask
     is causal.
     """
@@ -248,12 +252,12 @@ class TracedProgram(msgspec.Struct, frozen=True):
     valued: bool = False
     heard_yes: bool = False
     draws: bool = False
-    known: Known | None = None
+    known: OperatorSizeFlags | None = None
     notes: tuple[str, ...] = ()
     packed: tuple[int, int] = (0, 0)
 
 
-def trace_request(asked: ExportRequest) -> TracedProgram:
+def export_with_values_if_needed(asked: ExportRequest) -> TracedProgram:
     """Export the model and return the traced program; with real values if an export without them
     fails or is wrong.
 
@@ -269,9 +273,9 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
     else:
         return _revise_trace(asked, plain)
     # Behind the handler, or the next error would have this one for its context.
-    again = _with_values(asked)
+    again = _export_with_real_values(asked)
     if isinstance(again, TracedProgram):
-        return _with_trace_notes(again, _product_difference(asked, again))
+        return _with_trace_notes(again, _product_difference_sentence(asked, again))
     if again and again != refusal.message:
         also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
@@ -283,20 +287,20 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
     values would decide something.
     """
     reject_torchscript(asked.model)
-    if is_asked(asked.model):
+    if checks_for_causal_mask(asked.model):
         raise ValuesNeededError("it depends on the values of a mask whether the mask is causal")
     plain = _attempt_export(asked)
-    if any(is_open for _, is_open in open_sizes(plain.program)):
+    if any(is_open for _, is_open in tensor_operators_with_size_flags(plain.program)):
         raise ValuesNeededError("output sizes depend on tensor values")
     if has_sparse(plain.program):
         raise ValuesNeededError(
             "the number of stored elements of a sparse tensor depends on values"
         )
-    if reads_values(plain.program):
+    if reads_values_in_python(plain.program):
         raise ValuesNeededError("the model reads tensor values")
-    if loops(plain.program):
+    if has_while_loop(plain.program):
         raise ValuesNeededError("the number of iterations of a loop depends on tensor values")
-    difference = _product_difference(asked, plain) if plain.heard_yes else ""
+    difference = _product_difference_sentence(asked, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
     return plain
@@ -306,21 +310,23 @@ def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
     """Return the traced program, or an export with real values if it has open sizes or other
     products than a run.
     """
-    known = open_sizes(plain.program)
-    is_open = any(is_open for _, is_open in known) or loops(plain.program)
-    difference = "" if is_open or not plain.heard_yes else _product_difference(asked, plain)
+    known = tensor_operators_with_size_flags(plain.program)
+    is_open = any(is_open for _, is_open in known) or has_while_loop(plain.program)
+    difference = (
+        "" if is_open or not plain.heard_yes else _product_difference_sentence(asked, plain)
+    )
     if not is_open and not difference:
         return plain
-    again = _with_values(asked)
+    again = _export_with_real_values(asked)
     if isinstance(again, str):
         return _with_trace_notes(
             plain, difference, f"real values did not help: {again}" if again else ""
         )
-    again = _with_trace_notes(again, _product_difference(asked, again))
+    again = _with_trace_notes(again, _product_difference_sentence(asked, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
-def _with_values(asked: ExportRequest) -> TracedProgram | str:
+def _export_with_real_values(asked: ExportRequest) -> TracedProgram | str:
     """Export the model with real values; return the traced program, or the reason why it failed
     ("" if there are no values).
 
@@ -337,7 +343,7 @@ def _with_values(asked: ExportRequest) -> TracedProgram | str:
     return refusals[0]
 
 
-def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
+def _product_difference_sentence(asked: ExportRequest, trace: TracedProgram) -> str:
     """Return a sentence that names the modules in which a run computes other products than the
     program, or says that this could not be checked; "" if there are none.
 
@@ -358,7 +364,7 @@ def _product_difference(asked: ExportRequest, trace: TracedProgram) -> str:
             f"could not check that a run executes the same matrix products as the export: "
             f"{brief_error_text(error)}"
         )
-    differs = executed_products.differing(ran, done)
+    differs = executed_products.modules_with_different_flops(ran, done)
     names = ", ".join(path or "(the model)" for path in differs[:_NAMED])
     rest = f" and {len(differs) - _NAMED} more" if len(differs) > _NAMED else ""
     message = (
@@ -418,7 +424,9 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
     args, kwargs = asked.args, asked.kwargs
     full = wrap_for_export(model)
     training = asked.setting.training
-    known = causal_mask_answers(model, args, kwargs, training) if is_asked(model) else []
+    known = (
+        causal_mask_answers(model, args, kwargs, training) if checks_for_causal_mask(model) else []
+    )
     try:
         with (
             preserve_node_meta(),
@@ -428,13 +436,13 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
             recording_entry_points(recorder),
             detaching_tensor_data(lambda: bool(recorder.stack)),
             _running_scripts_unoptimized(model),
-            sparse_constants(),
-            transforms_first(),
+            accepting_sparse_constants(),
+            applying_transforms_first(),
         ):
             program = torch.export.export(full, args, dict(kwargs), strict=False)
             if recorder.derives:
-                _refuse_wrapped(program)
-                _refuse_tangents(program)
+                _reject_functorch_constants(program)
+                _reject_lost_tangents(program)
             return program
     except (Exception, SystemExit) as error:
         if has_own_fake_tensor(model, args, kwargs):
@@ -465,7 +473,7 @@ def _running_scripts_unoptimized(model: "nn.Module") -> Any:
     return library.optimized_execution(False)
 
 
-def _refuse_wrapped(program: Any) -> None:
+def _reject_functorch_constants(program: Any) -> None:
     """Raise RuntimeError if a constant of the program is a tensor that a transform of torch.func
     wraps.
     """
@@ -476,7 +484,7 @@ def _refuse_wrapped(program: Any) -> None:
         raise RuntimeError("values of torch.func are constants in the exported program")
 
 
-def _refuse_tangents(program: Any) -> None:
+def _reject_lost_tangents(program: Any) -> None:
     """Raise RuntimeError if the program has operators whose tangents, of torch.func.jvp, the
     export lost.
 
