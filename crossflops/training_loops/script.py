@@ -82,9 +82,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
         settings = ScriptSettings(
             profile=str(folder / "profile"), reason=str(folder / "reason"), **choice._asdict()
         )
-        status = _run_script_command(
-            command, _profiled_script_environment(folder, settings), quiet
-        )
+        status = _run_script_command(command, _script_environment(folder, settings), quiet)
         return ScriptRun(
             status,
             _read_script_profile(folder / "profile"),
@@ -92,7 +90,7 @@ def run_script(command: Sequence[str], choice: StepChoice, quiet: bool = False) 
         )
 
 
-def _profiled_script_environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
+def _script_environment(folder: Path, settings: ScriptSettings) -> dict[str, str]:
     """Return the environment variables with which Python runs the profiler before a script."""
     paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {

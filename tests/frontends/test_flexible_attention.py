@@ -16,8 +16,8 @@ from crossflops.bench.timing import BenchLimits
 from crossflops.frontends.pytorch.load.flexible_attention import (
     AS_OPERATORS,
     FlexAttentionRunner,
-    masked_attention_sentence,
     run_and_describe_masked_attention,
+    sentence_on_masked_attention,
 )
 from crossflops.profiling.run import Recipe, time_steps
 from tests import executed
@@ -129,7 +129,7 @@ def test_blocks_of_a_mask(mask, heads, length, block, kept, blocks, scores):
     )
     assert (call.kept, call.blocks) == (kept, blocks)
     assert (call.macs, call.kept_macs) == (2 * length * length * 16, scores * 16)
-    assert f"{kept} of {blocks} blocks, {scores * 16} MACs" in masked_attention_sentence(calls)
+    assert f"{kept} of {blocks} blocks, {scores * 16} MACs" in sentence_on_masked_attention(calls)
     assert run_and_describe_masked_attention(lambda: library.flex_attention(q, q, q)) == []
 
 

@@ -15,7 +15,7 @@ from crossflops.frontends.pytorch.convert.exporter import DOMAIN, convert_to_onn
 from crossflops.frontends.pytorch.convert.ignored_arguments import (
     BY_OPERATOR,
     MENDED,
-    ignored_argument_effect,
+    effect_of_ignored_argument,
 )
 from crossflops.frontends.pytorch.load.model import suppressing_output
 from crossflops.frontends.pytorch.record.dropped_operators import DroppedOperators
@@ -111,7 +111,7 @@ def test_each_argument_that_a_translation_ignores_is_in_the_list():
             if name in names and name not in ignored(function):
                 continue
             found.add((str(target), argument.name))
-            if ignored_argument_effect(str(target), argument.name) is None:
+            if effect_of_ignored_argument(str(target), argument.name) is None:
                 missing.append(f"{target}: {argument.name}")
     assert missing == []
     assert len(found) > 150  # the sources were read

@@ -41,7 +41,7 @@ from crossflops.frontends.pytorch.convert.sparse import (
 from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_writes
 from crossflops.frontends.pytorch.load.fakes import faking_grouped_products
 from crossflops.frontends.pytorch.load.model import spelling_module_names, suppressing_output
-from crossflops.frontends.pytorch.load.stored_types import storage_types, stored_parameter_bytes
+from crossflops.frontends.pytorch.load.stored_types import parameter_bytes_in_file, storage_types
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.record.attention_windows import attention_windows
 from crossflops.frontends.pytorch.record.custom_functions import (
@@ -372,7 +372,7 @@ def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
         sizes[kind] += packed
     sizes["idle_params"] = idle_parameter_count(state.trace)
     if types := storage_types(state.model):
-        sizes |= stored_parameter_bytes(state.model, types)
+        sizes |= parameter_bytes_in_file(state.model, types)
     return with_graph_identity(graph, type(state.model).__name__, **sizes)
 
 

@@ -25,8 +25,8 @@ from crossflops.frontends.pytorch.load.fakes import (
 )
 from crossflops.frontends.pytorch.load.flexible_attention import (
     MaskedAttention,
-    masked_attention_sentence,
     run_and_describe_masked_attention,
+    sentence_on_masked_attention,
     unfusing_flex_attention,
 )
 from crossflops.frontends.pytorch.load.model import (
@@ -288,7 +288,7 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
         masked = run_and_describe_masked_attention(
             lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False)
         )
-    note = masked_attention_sentence(masked)
+    note = sentence_on_masked_attention(masked)
     return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
 
 

@@ -37,8 +37,8 @@ from crossflops.frontends.pytorch.convert.operator_pieces import (
     fake_tensor_layout,
     is_plain_operator,
     is_writing,
+    layouts_of_nested_tensors,
     map_leaves,
-    nested_tensor_layouts,
     out_of_place_operator,
     storage_ids,
     tensor_from_layout,
@@ -164,7 +164,7 @@ class Decomposer:
         if not is_plain_operator(target) and not _is_functional_extension(target):
             raise NotUnderstoodError(target)
         if target._schema.is_mutable:
-            written = writes.written_tensor_node(node)
+            written = writes.target_tensor_node(node)
             target = out_of_place_operator(target)
         full = self._is_operator_kept(target)
         if written is not None and full:
@@ -172,12 +172,12 @@ class Decomposer:
         operands = tuple(node.all_input_nodes)
         if str(target) in _POSITIONS:
             known = (
-                nested_tensor_layouts(node.meta["val"]),
+                layouts_of_nested_tensors(node.meta["val"]),
                 *call_run_signature((node,), (target,), ()),
             )
             return CallRun((node,), target, known, operands, (node,))
         if full:
-            nested_tensor_layouts(node.meta.get("val"))
+            layouts_of_nested_tensors(node.meta.get("val"))
             return CallRun((node,), target, None, operands, (node,), written)
         return CallRun(
             (node,),
@@ -581,7 +581,7 @@ class _Writes:
                 self._sharing.setdefault(memory, []).append(node)
         ranges: list[tuple[int, int]] = []
         for node in writing:
-            target = self._find_written_tensor_node(node)
+            target = self._find_target_tensor_node(node)
             if target is None:
                 ranges.append(self._write_index_range(node))
             else:
@@ -592,7 +592,7 @@ class _Writes:
             else:
                 self.ranges.append((begin, end))
 
-    def written_tensor_node(self, node: "fx.Node") -> "fx.Node":
+    def target_tensor_node(self, node: "fx.Node") -> "fx.Node":
         """Return the node of the tensor that the operator of `node` writes in place."""
         return self._targets[node]
 
@@ -631,7 +631,7 @@ class _Writes:
             )
         return min(index[other] for other in shared), max(ends)
 
-    def _find_written_tensor_node(self, node: "fx.Node") -> "fx.Node | None":
+    def _find_target_tensor_node(self, node: "fx.Node") -> "fx.Node | None":
         """Return the node of the tensor that `node` writes in place; None if a view of it may be
         read later.
         """
@@ -765,7 +765,7 @@ def _copy_run_calls(
         args, kwargs = map_arg(node.args, own.__getitem__), map_arg(node.kwargs, own.__getitem__)
         copied = graph.call_function(run.target or node.target, args, kwargs)
         value = node.meta.get("val")
-        copied.meta = {**meta, "val": fakes.tensor_with_layout(nested_tensor_layouts(value))}
+        copied.meta = {**meta, "val": fakes.tensor_with_layout(layouts_of_nested_tensors(value))}
         names.append(copied.name)
         own[node] = copied
     for node in run.outlets:
@@ -956,7 +956,7 @@ def _piece_from_traced_nodes(
             map_leaves(node.kwargs, piece_argument),
         )
         steps.append(
-            PieceStep(origin, node.target, args, kwargs, nested_tensor_layouts(node.value))
+            PieceStep(origin, node.target, args, kwargs, layouts_of_nested_tensors(node.value))
         )
     assert run.signature is not None
     operand_layouts = run.signature[-1]
@@ -1207,7 +1207,7 @@ def decomposing_by_signature(
         is not possible.
         """
         try:
-            return _cached_decomposer(registry).decompose(program, dropped.pausing_notes)
+            return _decomposer_for_registry(registry).decompose(program, dropped.pausing_notes)
         except NotUnderstoodError as error:
             _LOG.debug("PyTorch decomposes the program as a whole: %s", error)
         except Exception:  # of PyTorch, about a module that it was not asked for
@@ -1259,7 +1259,7 @@ def _run_node_with_cached_promotion(run_node: Callable[..., Any]) -> Callable[..
     return promote_node_types
 
 
-def _cached_decomposer(registry: Any) -> Decomposer:
+def _decomposer_for_registry(registry: Any) -> Decomposer:
     """Return the decomposer for a registry of ONNX translations, cached by its operators and by
     torch settings.
     """

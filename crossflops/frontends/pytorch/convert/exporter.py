@@ -81,7 +81,7 @@ def reusing_schema_signatures() -> Iterator[None]:
         return
     derive = OpSignature.from_op_schema
 
-    def cached_schema_signature(schema: Any) -> Any:
+    def signature_from_cache(schema: Any) -> Any:
         """Return the signature of an ONNX operator's schema, cached for the domains of ONNX
         itself.
         """
@@ -92,7 +92,7 @@ def reusing_schema_signatures() -> Iterator[None]:
             _SIGNATURES[key] = derive(schema)
         return _SIGNATURES[key]
 
-    replaced = staticmethod(cached_schema_signature)
+    replaced = staticmethod(signature_from_cache)
     with patching_attribute(
         OpSignature, "from_op_schema", replaced, inventory.OPERATOR_SIGNATURES
     ):

@@ -194,7 +194,7 @@ class _FormNumbers:
         if node.op_type == "Constant":
             return _constant_number(node.attributes)
         if node.op_type in ("Shape", "Size") and node.inputs:
-            extents = self._known_shape(node.inputs[0])
+            extents = self._shape_if_known(node.inputs[0])
             if extents is None:
                 return None
             self.new_nodes[index] = 1
@@ -206,7 +206,7 @@ class _FormNumbers:
         if node.op_type == "CastLike":
             number, dtype = (
                 self.values.get(node.inputs[0]),
-                self._known_element_type(node.inputs[1]),
+                self._element_type_if_known(node.inputs[1]),
             )
             if number is None or dtype is None or _onnx_element_type(number) != dtype:
                 return None
@@ -215,7 +215,7 @@ class _FormNumbers:
         numbers = [self.values.get(value) for value in node.inputs]
         if not numbers or any(number is None for number in numbers):
             return None
-        replaced = _folded_node_count(node.op_type, numbers, attributes)
+        replaced = _node_count_after_folding(node.op_type, numbers, attributes)
         if replaced is None:
             return None
         result = self._evaluate(node.op_type, *numbers, **attributes)
@@ -233,7 +233,7 @@ class _FormNumbers:
         result = MadeValue(index, 0)
         if node.op_type == "CastLike" and node.inputs[0] in self.values:
             scalar = self.values[node.inputs[0]]
-            if scalar.ndim == 0 and self._known_element_type(node.inputs[1]) is not None:
+            if scalar.ndim == 0 and self._element_type_if_known(node.inputs[1]) is not None:
                 self.new_nodes[index] = 1
                 self._scalars.add(result)
         elif node.op_type == "Expand" and node.inputs[1] in self.values:
@@ -243,14 +243,14 @@ class _FormNumbers:
             if is_scalar and extents.shape != (0,):
                 self.new_nodes[index] = 0
 
-    def _known_shape(self, value: Any) -> tuple[int, ...] | None:
+    def _shape_if_known(self, value: Any) -> tuple[int, ...] | None:
         """Return the shape of a value in a form if it is known before a run, else None."""
         if isinstance(value, GivenValue):
             return self._provided[value.place][1]
         number = self.values.get(value)
         return None if number is None else number.shape
 
-    def _known_element_type(self, value: Any) -> Any:
+    def _element_type_if_known(self, value: Any) -> Any:
         """Return the ONNX element type of a value in a form if it is known before a run, else
         None.
         """
@@ -293,7 +293,7 @@ def _onnx_element_type(number: "np.ndarray[Any, Any]") -> Any:
     return ir.DataType.from_numpy(number.dtype)
 
 
-def _folded_node_count(
+def _node_count_after_folding(
     op_type: str, numbers: Sequence[Any], attributes: Mapping[str, Any]
 ) -> int | None:
     """Return how many nodes onnxscript's constant folding writes instead of a node; None if it

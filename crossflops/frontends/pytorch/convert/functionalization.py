@@ -24,8 +24,8 @@ from crossflops.frontends.pytorch.convert.operator_pieces import (
     Signature,
     call_run_signature,
     is_writing,
+    layouts_of_nested_tensors,
     map_leaves,
-    nested_tensor_layouts,
     out_of_place_operator,
     storage_ids,
     tensor_from_layout,
@@ -174,7 +174,7 @@ class _Functionalization:
             if alias.generation != alias.storage.generation and alias.views:
                 raise NotUnderstoodError("a view that is derived again behind the run")
             results.append(alias.value if alias.views else alias.storage.value)
-            layouts.append(nested_tensor_layouts(self._values[results[-1].step]))
+            layouts.append(layouts_of_nested_tensors(self._values[results[-1].step]))
         return OperatorPiece(tuple(self._steps), tuple(results), tuple(layouts), False)
 
     def _add_view_steps(self, node: "fx.Node") -> None:
@@ -212,7 +212,7 @@ class _Functionalization:
                 scatter = getattr(torch.ops.aten, name)
                 overload = getattr(scatter, scatter.overloads()[0])
                 value = self._add_step(overload, (base, value, *view.arguments))
-        elif nested_tensor_layouts(self._values[value.step]) != nested_tensor_layouts(
+        elif layouts_of_nested_tensors(self._values[value.step]) != layouts_of_nested_tensors(
             self._values[storage.value.step]
         ):
             raise NotUnderstoodError("a base that lies in another way after a write")
@@ -306,7 +306,11 @@ class _Functionalization:
         self._values.append(value)
         self._steps.append(
             PieceStep(
-                self._index, target, tuple(args), dict(kwargs or {}), nested_tensor_layouts(value)
+                self._index,
+                target,
+                tuple(args),
+                dict(kwargs or {}),
+                layouts_of_nested_tensors(value),
             )
         )
         return PieceResult(len(self._steps) - 1)

@@ -83,7 +83,7 @@ def mark_detached_inputs(
     ends = outputs if len(outputs) == len(graph.outputs) else ()
     if not cut and not detached and not any(ends):
         return graph
-    indices = _detached_input_positions(graph, detached)
+    indices = _positions_of_detached_inputs(graph, detached)
     nodes = []
     for node in graph.nodes:
         begun = {index for index, spec in node.training.past.items() if spec.name in graph.starts}
@@ -181,7 +181,7 @@ def add_gradient_starts_without_nodes(
     stored = {*signature.inputs_to_parameters.values(), *signature.inputs_to_buffers.values()}
     plainly = {pair for pair, flags in ways.items() if not all(flags)}
     made = {spec.name: node.call for node in graph.nodes for spec in node.outputs if spec}
-    leaves = _detached_values_by_lost_source(program, operators, lost, present)
+    leaves = _values_detached_by_lost_source(program, operators, lost, present)
     known: set[tuple[str, str]] = set()
     nodes = []
     for node in graph.nodes:
@@ -216,7 +216,7 @@ def add_gradient_starts_without_nodes(
     return _with_reason_at_calls(graph, takers - cut, START_MISSING)
 
 
-def _detached_values_by_lost_source(
+def _values_detached_by_lost_source(
     program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
 ) -> dict[str, set[str]]:
     """Return for each source of gradients the keys of the `lost` calls that detach its value or
@@ -484,7 +484,7 @@ def _outermost_custom_function_key(call: str) -> str:
     return "" if own is None else "/".join(parts[: own + 1])
 
 
-class _InPlaceWrites(NamedTuple):
+class _TensorOverwrites(NamedTuple):
     """In-place writes without gradients: by call, the values before the write that get gradients.
 
     Those values are the last results of the call. `read_values` has, by call, the values that it
@@ -500,7 +500,7 @@ class _InPlaceWrites(NamedTuple):
 
 def _trace_in_place_writes(
     program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
-) -> _InPlaceWrites:
+) -> _TensorOverwrites:
     """Return which values the calls of the program overwrite in place without gradients, and which
     values they read.
     """
@@ -541,7 +541,7 @@ def _trace_in_place_writes(
         ):
             detached.add(node)
     changed = {call: own for call, own in written.items() if call and any(own)}
-    return _InPlaceWrites(changed, taken, sources)
+    return _TensorOverwrites(changed, taken, sources)
 
 
 def _makes_tensor_without_gradient(call: Call) -> bool:
@@ -582,7 +582,7 @@ def _is_view_of_first_argument(node: "fx.Node") -> bool:
     return alias is not None and not alias.is_write
 
 
-def _detached_input_positions(
+def _positions_of_detached_inputs(
     graph: Graph, detached: _DetachmentByCallPair
 ) -> dict[str, tuple[int, ...]]:
     """Return for each node, by its key, the positions of its inputs that are detached from

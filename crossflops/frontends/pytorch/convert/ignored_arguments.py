@@ -84,7 +84,7 @@ _NAMED = {
 }
 
 
-def ignored_argument_effect(operator: str, argument: str) -> str | None:
+def effect_of_ignored_argument(operator: str, argument: str) -> str | None:
     """Return what happens if the translation of `operator` ignores `argument`, as text; None if
     that is not listed.
     """

@@ -351,7 +351,7 @@ def _replay_form_nodes(
     replacement = (
         None
         if writing_place.graph is None
-        else _folded_stored_form(form_record, tracer, writing_place)
+        else _fold_stored_form(form_record, tracer, writing_place)
     )
     if replacement is not None:
         return _replay_folded_form(form_record, replacement, values, tracer, writing_place)
@@ -432,7 +432,7 @@ MAKER = "crossflops.maker"  # of a number: the name of the operator call that it
 REPLACED = "crossflops.replaced"  # nodes that a folder would have written before this
 
 
-def _folded_stored_form(
+def _fold_stored_form(
     form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
 ) -> FoldedForm | None:
     """Return which stored nodes of a translation remain after constant folding; None if all do."""

@@ -59,7 +59,7 @@ def reusing_shape_inference() -> Iterator[None]:
         for value in node.outputs:
             value.type = value.shape = None
         infer(self, node)
-        results = tuple(_inferred_type_and_shape(value) for value in node.outputs)
+        results = tuple(_type_and_shape_of_value(value) for value in node.outputs)
         for value, (kind, shape) in zip(node.outputs, before, strict=True):
             value.type, value.shape = kind, shape
         if key is not None:
@@ -98,7 +98,7 @@ def reusing_shape_inference() -> Iterator[None]:
         yield
 
 
-def _inferred_type_and_shape(value: Any) -> _InferredTensor | None:
+def _type_and_shape_of_value(value: Any) -> _InferredTensor | None:
     """Return the type and shape that were inferred for an ONNX value; None if neither is known."""
     known = value.type is not None or value.shape is not None
     return _InferredTensor(value.type, value.shape) if known else None

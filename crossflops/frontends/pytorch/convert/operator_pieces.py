@@ -116,12 +116,12 @@ def fake_tensor_layout(value: Any, is_leaf: bool = False) -> TensorLayout:
     return TensorLayout(value.dtype, shape, stride, value.device, is_leaf and value.requires_grad)
 
 
-def nested_tensor_layouts(value: Any) -> Any:
+def layouts_of_nested_tensors(value: Any) -> Any:
     """Return the layout of a fake tensor; for a list a tuple of layouts, and None for None."""
     if value is None:
         return None
     if isinstance(value, list | tuple):
-        return tuple(map(nested_tensor_layouts, value))
+        return tuple(map(layouts_of_nested_tensors, value))
     return fake_tensor_layout(value)
 
 

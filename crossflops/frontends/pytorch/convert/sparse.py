@@ -243,7 +243,7 @@ def _sparse_product_macs(name: str, tensors: list[Any]) -> _SparseProductMacs:
     if name == "sparse_sampled_addmm":
         return _SparseProductMacs(_sparse_storage_size(tensors[0]) * left.shape[-1], -1)
     if is_sparse(left) and is_sparse(right):
-        return _SparseProductMacs(_multiplied_pair_count(left, right), -1)
+        return _SparseProductMacs(_product_pair_count(left, right), -1)
     if is_sparse(left):
         terms = _sparse_storage_size(left) * columns
         gradient = terms if name in _SAMPLED and not left.is_sparse else dense
@@ -254,13 +254,13 @@ def _sparse_product_macs(name: str, tensors: list[Any]) -> _SparseProductMacs:
     return _SparseProductMacs(terms, -1)
 
 
-def _multiplied_pair_count(left: Any, right: Any) -> int:
+def _product_pair_count(left: Any, right: Any) -> int:
     """Return how many pairs of stored elements a product A B of sparse matrices multiplies."""
     import torch
 
     inner = left.shape[-1]
-    columns = torch.bincount(_stored_element_coordinates(left)[-1], minlength=inner)
-    rows = torch.bincount(_stored_element_coordinates(right)[0], minlength=inner)
+    columns = torch.bincount(_coordinates_of_stored_elements(left)[-1], minlength=inner)
+    rows = torch.bincount(_coordinates_of_stored_elements(right)[0], minlength=inner)
     return int((columns * rows).sum())
 
 
@@ -277,7 +277,7 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
         return 1
     dims = [dims] if isinstance(dims, int) else dims
     rank = tensors[0].dim()
-    indices = _stored_element_coordinates(tensors[0])
+    indices = _coordinates_of_stored_elements(tensors[0])
     folded = {dim % rank for dim in dims}
     if any(dim >= len(indices) for dim in folded):
         return -1
@@ -289,7 +289,7 @@ def _reduction_group_count(name: str, tensors: list[Any], provided: dict[str, An
     return int(rows * rest)
 
 
-def _stored_element_coordinates(tensor: Any) -> Any:
+def _coordinates_of_stored_elements(tensor: Any) -> Any:
     """Return the distinct coordinates of a sparse tensor's stored elements, a tensor [axes,
     elements].
     """

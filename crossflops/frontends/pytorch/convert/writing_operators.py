@@ -84,11 +84,11 @@ class WritingCall(NamedTuple):
             }
             positional = [arguments.pop(name) for name in names[: len(args)]]
             result = kernel(*positional, **arguments)
-            return (*self.returned_results(result), *copies.values())
+            return (*self.results_without_written_tensors(result), *copies.values())
 
         return run_on_copies
 
-    def returned_results(self, result: Any) -> tuple[Any, ...]:
+    def results_without_written_tensors(self, result: Any) -> tuple[Any, ...]:
         """Return the results of the operator that are not what it writes into."""
         return result if isinstance(result, tuple) else (result,) * self.returns
 
@@ -197,7 +197,10 @@ def _run_on_copies_of_tensors(call: WritingCall, *provided: Any) -> Any:
     args, kwargs = call.arguments_with_values(copies)
     result = call.target(*args, **kwargs)
     by_node = dict(zip(call.given, copies, strict=True))
-    values = (*call.returned_results(result), *(by_node[node] for node in call.written))
+    values = (
+        *call.results_without_written_tensors(result),
+        *(by_node[node] for node in call.written),
+    )
     return values if call.result_count > 1 else values[0]
 
 

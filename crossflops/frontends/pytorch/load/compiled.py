@@ -34,7 +34,7 @@ def running_uncompiled() -> Iterator[None]:
 
     stated: Any = frames._callback_from_stance
 
-    def allowed_compiler_callback(provided: Any) -> Any:
+    def compiler_callback_if_allowed(provided: Any) -> Any:
         """Return the compiler's callback if an operator requests it or if it is off, else None,
         which compiles nothing.
         """
@@ -46,7 +46,7 @@ def running_uncompiled() -> Iterator[None]:
         return 0  # fullgraph=True raises where nothing was compiled, unless frames are counted
 
     instead = {
-        "_callback_from_stance": allowed_compiler_callback,
+        "_callback_from_stance": compiler_callback_if_allowed,
         "set_fullgraph_compiled_frame_count": no_compiled_frames,
     }
     with ExitStack() as undo:

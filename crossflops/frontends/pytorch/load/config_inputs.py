@@ -232,14 +232,14 @@ def _image_and_text_inputs(
     if "mm_token_type_ids" in taken:
         values["mm_token_type_ids"] = [[1] * rows + [0] * (length - rows)] * batch
     full = (
-        TensorSpec(name, "int64", _nested_list_shape(value), "input")
+        TensorSpec(name, "int64", _shape_of_nested_list(value), "input")
         for name, value in values.items()
     )
     ids, *others = full
     return UsualInputs((ids, pixels, *details, *others), values)
 
 
-def _nested_list_shape(rows: Any) -> tuple[int, ...]:
+def _shape_of_nested_list(rows: Any) -> tuple[int, ...]:
     """Return (rows, columns) of a nested list of rows."""
     return (len(rows), len(rows[0]))
 
@@ -276,7 +276,7 @@ def _image_feature_count(model: Any, images: tuple[TensorSpec, ...]) -> int:
 def _image_patch_grid(config: Any, sizes: Mapping[str, int]) -> tuple[int, int, int]:
     """Return (frames, patches in a column, patches in a row) of an image."""
     seen = config.vision_config
-    merged = seen.patch_size * _merged_patches_per_side(seen)
+    merged = seen.patch_size * _patches_merged_per_side(seen)
     side = sizes.get("image_size", _SIDE) // merged * merged // seen.patch_size
     if not side:
         raise InputError(
@@ -301,10 +301,10 @@ def _patch_spec_and_token_count(
     is_image = getattr(seen, _MERGING, None) is not None
     patch = (channels, side, side) if is_image else (channels * frames * side**2,)
     spec = TensorSpec("pixel_values", dtype or USUAL, (batch * count, *patch), "input")
-    return spec, count // _merged_patches_per_side(seen) ** 2
+    return spec, count // _patches_merged_per_side(seen) ** 2
 
 
-def _merged_patches_per_side(vision_config: Any) -> int:
+def _patches_merged_per_side(vision_config: Any) -> int:
     """Return how many patches per side of an image are merged to one token."""
     if kernel := getattr(vision_config, _MERGING, None):
         return int(max(kernel))

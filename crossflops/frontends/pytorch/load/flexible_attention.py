@@ -161,7 +161,7 @@ def run_and_describe_masked_attention(run: Callable[[], Any]) -> list[MaskedAtte
     return calls
 
 
-def masked_attention_sentence(calls: Sequence[MaskedAttention]) -> str:
+def sentence_on_masked_attention(calls: Sequence[MaskedAttention]) -> str:
     """Return a sentence on how many MACs a kernel does that skips masked blocks; "" if unknown or
     without masks.
     """

@@ -45,7 +45,7 @@ class PackedWeight(msgspec.Struct, kw_only=True):
 def is_quantized(model: "nn.Module") -> bool:
     """Return True if a model has packed quantized weights or quantized layers."""
     return any(
-        next(_packed_weight_attributes(module), None) is not None
+        next(_attributes_with_packed_weights(module), None) is not None
         or type(module).__module__.startswith("torch.ao.nn")
         for module in model.modules()
     )
@@ -60,7 +60,7 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
     """
     known: dict[int, PackedWeight] = {}
     for module in model.modules():
-        for name, value in list(_packed_weight_attributes(module)):
+        for name, value in list(_attributes_with_packed_weights(module)):
             packed = known.setdefault(id(value), _unpack_script_object(value))
             vars(module)[name] = packed
         _convert_scales_to_numbers(module)
@@ -104,7 +104,7 @@ def _weights_and_biases_in_packed(packed: PackedWeight) -> Iterator[Any]:
         yield from _weights_and_biases_in_packed(inner)
 
 
-def _packed_weight_attributes(module: "nn.Module") -> Iterator[tuple[str, Any]]:
+def _attributes_with_packed_weights(module: "nn.Module") -> Iterator[tuple[str, Any]]:
     """Yield (name, value) of each attribute of a module that holds packed quantized weights."""
     import torch
 

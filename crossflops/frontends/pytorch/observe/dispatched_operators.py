@@ -92,7 +92,7 @@ def observe_dispatched_calls(
                 facts |= {COMPOSED: bool(self.depth), BRANCH: bool(self.branches)}
                 weigh = flop_registry.get(func._overloadpacket, lambda *_, **__: 0)
                 weight = weigh(*args, **(kwargs or {}), out_val=result)
-                seen = _dispatched_operator_record(func, args, result, recorder, facts)
+                seen = _record_of_dispatched_operator(func, args, result, recorder, facts)
                 seen.phase, seen.sequence = _phase_and_autograd_node(functions)
                 self.found.append((seen, weight))
             return result
@@ -187,7 +187,7 @@ def _name_without_overload(seen: WatchedCall) -> str:
     return seen.target.rpartition(".")[0]
 
 
-def _dispatched_operator_record(
+def _record_of_dispatched_operator(
     func: Any, args: Any, result: Any, recorder: Recorder, facts: dict[str, Scalar]
 ) -> WatchedCall:
     """Return the record of an operator call: name, enclosing frames, settings `facts` and

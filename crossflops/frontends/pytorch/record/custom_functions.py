@@ -376,7 +376,7 @@ def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
     called = function_of_class_method(getattr_static(applies, "apply"))
     kept: Any = original(BackwardCFunction, "saved_tensors", inventory.SAVED_TENSORS)
 
-    def apply_observed(function: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_with_observer(function: Any, *args: Any, **kwargs: Any) -> Any:
         """Apply an autograd function and return its result, by `watch` unless function transforms
         are active.
         """
@@ -384,18 +384,18 @@ def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
             return called(function, *args, **kwargs)
         return watch.run_forward(function, lambda: called(function, *args, **kwargs))
 
-    def observed_backward_method(name: str) -> Callable[..., Any]:
+    def backward_method_with_observer(name: str) -> Callable[..., Any]:
         """Return a method of backward nodes that runs PyTorch's method of this name by `watch`."""
         return lambda node, *grads: watch.run_backward(
             node, lambda: own[BackwardCFunction][name](node, *grads)
         )
 
-    def save_observed(node: Any, *tensors: Any) -> Any:
+    def save_with_observer(node: Any, *tensors: Any) -> Any:
         """Save tensors for the backward pass, and report them to `watch`."""
         watch.on_tensors_saved(tensors)
         return own[FunctionCtx]["save_for_backward"](node, *tensors)
 
-    def read_saved_observed(node: Any) -> Any:
+    def read_saved_with_observer(node: Any) -> Any:
         """Return the saved tensors of a backward node, read by `watch`."""
         return watch.read_saved_tensors(node, lambda: kept.__get__(node))
 
@@ -403,24 +403,24 @@ def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
         patching_attribute(
             BackwardCFunction,
             "saved_tensors",
-            property(read_saved_observed),
+            property(read_saved_with_observer),
             inventory.SAVED_TENSORS,
         ),
-        patching_attribute(applies, "apply", classmethod(apply_observed), declared),
+        patching_attribute(applies, "apply", classmethod(apply_with_observer), declared),
         patching_attribute(
             BackwardCFunction,
             "apply",
-            observed_backward_method("apply"),
+            backward_method_with_observer("apply"),
             inventory.CUSTOM_BACKWARD,
         ),
         patching_attribute(
             BackwardCFunction,
             "apply_boxed",
-            observed_backward_method("apply_boxed"),
+            backward_method_with_observer("apply_boxed"),
             inventory.CUSTOM_BACKWARD,
         ),
         patching_attribute(
-            FunctionCtx, "save_for_backward", save_observed, inventory.SAVE_FOR_BACKWARD
+            FunctionCtx, "save_for_backward", save_with_observer, inventory.SAVE_FOR_BACKWARD
         ),
     ):
         yield

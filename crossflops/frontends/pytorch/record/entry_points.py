@@ -169,7 +169,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
                 names.setdefault(id(function), name)
                 if attribute in _NEVER_ASSIGNED:
                     continue
-                wrapper = wrappers[attribute] = _cached_function_wrapper(name, function)
+                wrapper = wrappers[attribute] = _wrapper_from_cache(name, function)
                 names[id(wrapper)] = name
                 originals.append((owner, attribute, function))
             undo.enter_context(patching_attributes(owner, wrappers, inventory.FUNCTIONS))
@@ -290,7 +290,7 @@ _KEPT_WRAPPERS = 10_000  # PyTorch has 1 300 such functions
 _WRAPPERS: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] = {}
 
 
-def _cached_function_wrapper(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapper_from_cache(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function that calls a torch function and records the call as `name`, from a
     cache.
     """

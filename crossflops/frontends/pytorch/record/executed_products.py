@@ -16,8 +16,8 @@ from crossflops.frontends.pytorch.load.model import copy_inputs
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
 from crossflops.frontends.pytorch.record.operators import (
+    frame_number_of_node,
     generator_state_of_node,
-    recorded_frame_number,
 )
 from crossflops.frontends.pytorch.record.recorder import Recorder
 from crossflops.frontends.seeds import setting_random_state
@@ -80,7 +80,7 @@ def program_run_products(
             """
             if n.op == "call_function":
                 at[0] = recorder.index.rows[
-                    recorder.frames[recorded_frame_number(n) or 0].module
+                    recorder.frames[frame_number_of_node(n) or 0].module
                 ].path
             with setting_random_state(generator_state_of_node(n, recorder.generators)):
                 return super().run_node(n)

@@ -55,7 +55,7 @@ def operator_calls(
     seen: Counter[str] = Counter()
     calls: dict[str, Call] = {}
     for node in nodes:
-        frame = frames[recorded_frame_number(node) or 0]
+        frame = frames[frame_number_of_node(node) or 0]
         name = f"{frame.key}/{_operator_or_function_name(node)}"
         seen[name] += 1
         calls[node.name] = Call(
@@ -120,7 +120,7 @@ def _is_operator(node: "fx.Node") -> bool:
     return node.op == "call_function" and "getitem" not in getattr(node.target, "__name__", "")
 
 
-def recorded_frame_number(node: "fx.Node") -> int | None:
+def frame_number_of_node(node: "fx.Node") -> int | None:
     """Return the number of the recorded frame in which an FX node was traced; None if it has no
     mark.
     """
@@ -239,7 +239,7 @@ def _input_dependent_nodes(program: "ExportedProgram") -> set["fx.Node"]:
             varying.add(node)
             # What is written in place varies from here on.
             if _is_mutating_node(node):
-                varying.update(_written_tensors_and_bases(node))
+                varying.update(_tensors_written_and_their_bases(node))
     return varying
 
 
@@ -253,7 +253,7 @@ def _nodes_that_depend_on(
     for node in reversed(program.graph.nodes):
         reaches = ends(node) or node in reaching
         if not reaches and _is_mutating_node(node):
-            reaches = any(base in reaching for base in _written_tensors_and_bases(node))
+            reaches = any(base in reaching for base in _tensors_written_and_their_bases(node))
         if reaches:
             reaching.add(node)
             # What is read through a view may have been written through another one.
@@ -265,7 +265,7 @@ def _nodes_that_depend_on(
     return reaching
 
 
-def _written_tensors_and_bases(node: "fx.Node") -> list["fx.Node"]:
+def _tensors_written_and_their_bases(node: "fx.Node") -> list["fx.Node"]:
     """Return the FX nodes of the tensors that an operator writes in place, and of those that they
     are views of.
     """
@@ -323,13 +323,13 @@ def _writes_model_state(node: "fx.Node") -> bool:
     For `self.buffer = value` the export makes a copy of its own, under the mark of the value.
     """
     if not _is_mutating_node(node) or not any(
-        base.op == "placeholder" for base in _written_tensors_and_bases(node)
+        base.op == "placeholder" for base in _tensors_written_and_their_bases(node)
     ):
         return False
     source = node.all_input_nodes[-1]
-    made_up = _operator_or_function_name(node) == "aten.copy_.default" and recorded_frame_number(
+    made_up = _operator_or_function_name(node) == "aten.copy_.default" and frame_number_of_node(
         node
-    ) == recorded_frame_number(source)
+    ) == frame_number_of_node(source)
     return not made_up
 
 
