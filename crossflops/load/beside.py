@@ -35,8 +35,10 @@ class OnnxHelperProcess:
     It is gone when this process is, or when it is ended.
     """
 
-    def __init__(self, first: Callable[[], bytes]) -> None:
-        """Fork a child that sends the result of `first` and then answers requests by pipes."""
+    def __init__(self, make_first_answer: Callable[[], bytes]) -> None:
+        """Fork a child that sends the result of `make_first_answer` and then answers requests by
+        pipes.
+        """
         requests, self._requests = os.pipe()
         self._answers, answers = os.pipe()
         # Threads of a framework do not follow the child, which calls no framework.
@@ -46,7 +48,7 @@ class OnnxHelperProcess:
         ):
             self._child = os.fork()
         if not self._child:
-            _serve_requests(first, requests, answers)
+            _serve_requests(make_first_answer, requests, answers)
         os.close(requests)
         os.close(answers)
         self._open = True
@@ -148,7 +150,9 @@ def infer_shapes_within_limits(data: bytes, strict: bool, follow: bool) -> bytes
     return infer_model_shapes(data, strict, follow)
 
 
-def _serve_requests(first: Callable[[], bytes], requests: int, answers: int) -> NoReturn:
+def _serve_requests(
+    make_first_answer: Callable[[], bytes], requests: int, answers: int
+) -> NoReturn:
     """Serve requests as the forked child: answer each by a pipe, then exit.
 
     It holds nothing open by whose end others know that the command has ended.
@@ -158,7 +162,7 @@ def _serve_requests(first: Callable[[], bytes], requests: int, answers: int) -> 
         os.closerange(0, low)
         os.closerange(low + 1, high)
         os.closerange(high + 1, os.sysconf("SC_OPEN_MAX"))
-        _send_message(answers, first())
+        _send_message(answers, make_first_answer())
         # makes all of them, while nobody waits
         look_up_schema_or_version(SCHEMA, "", "Identity", 1)
         while words := _receive_message(requests):

@@ -8,9 +8,9 @@ from crossflops.errors import TargetError
 _GRAPHS = 10  # AttributeProto.AttributeType
 
 
-def onnx_node_label(node: Any, number: int) -> str:
+def onnx_node_label(node: Any, index: int) -> str:
     """Return the name of a node, or its operator and position if it has no name."""
-    return node.name or f"{node.op_type}_{number}"
+    return node.name or f"{node.op_type}_{index}"
 
 
 def value_names_read_by_node(node: Any) -> set[str]:
@@ -43,7 +43,7 @@ def attribute_subgraphs(attributes: Iterable[Any]) -> Sequence[Any]:
     return graphs
 
 
-def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
+def sort_topologically(nodes: list[Any], outer_values: set[str]) -> list[Any]:
     """Return the nodes in topological order, with few changes to their present order.
 
     Raises TargetError, which names the node, when one reads what nothing makes, or its own result.
@@ -53,7 +53,8 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(nodes):
         needed = {
-            maker[name] for name in _value_names_from_other_nodes(node, number, maker, known)
+            maker[name]
+            for name in _value_names_from_other_nodes(node, number, maker, outer_values)
         }
         waiting.append(len(needed))
         for earlier in needed:
@@ -76,11 +77,11 @@ def sort_topologically(nodes: list[Any], known: set[str]) -> list[Any]:
 
 
 def _value_names_from_other_nodes(
-    node: Any, number: int, maker: dict[str, int], known: set[str]
+    node: Any, number: int, maker_index_by_value: dict[str, int], known: set[str]
 ) -> list[str]:
     """Return the names of values that a node reads from other nodes. Raises TargetError."""
     requested = sorted(value_names_read_by_node(node) - known)
-    missing = next((name for name in requested if name not in maker), None)
+    missing = next((name for name in requested if name not in maker_index_by_value), None)
     if missing is not None:
         raise TargetError(
             f"node {onnx_node_label(node, number)!r} reads {missing!r}, which no node or "

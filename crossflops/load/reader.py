@@ -47,9 +47,9 @@ class Field(NamedTuple):
     end: int
 
 
-def file_format_error(what: str, offset: int) -> TargetError:
+def file_format_error(problem: str, offset: int) -> TargetError:
     """Return the error for bytes at `offset` that break the protobuf format."""
-    return TargetError(f"the file is not valid: {what} at byte {offset}", HINT)
+    return TargetError(f"the file is not valid: {problem} at byte {offset}", HINT)
 
 
 def decode_varint(data: Data, at: int, end: int) -> tuple[int, int]:

@@ -59,45 +59,45 @@ def await_torch_optim_import() -> None:
 
 
 class _ImportAwaiter(MetaPathFinder):
-    """A finder that calls `then` once the module of that name has been imported."""
+    """A finder that calls `on_import` once the module of that name has been imported."""
 
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
-        self._name, self._then = name, then
+    def __init__(self, name: str, on_import: Callable[[], None]) -> None:
+        self._name, self._on_import = name, on_import
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the import spec of the awaited module, with a loader that calls `then` after the
-        import; None for another module.
+        """Return the import spec of the awaited module, with a loader that calls `on_import` after
+        the import; None for another module.
         """
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = _LoaderWithCallback(spec.loader, self._then)
+            spec.loader = _LoaderWithCallback(spec.loader, self._on_import)
         return spec
 
 
 class _LoaderWithCallback(Loader):
-    """A loader that loads a module by its own loader, then calls `then`."""
+    """A loader that loads a module by its own loader, then calls `on_import`."""
 
-    def __init__(self, inside: Loader, then: Callable[[], None]) -> None:
-        self._inside, self._then = inside, then
+    def __init__(self, loader: Loader, on_import: Callable[[], None]) -> None:
+        self._loader, self._on_import = loader, on_import
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Return the module that the wrapped loader creates."""
-        return self._inside.create_module(spec)
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module by its own loader, restore that loader as its attribute, and call
-        `then`.
+        `on_import`.
         """
-        module.__loader__ = self._inside
+        module.__loader__ = self._loader
         if module.__spec__ is not None:
-            module.__spec__.loader = self._inside
-        self._inside.exec_module(module)
-        self._then()
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        self._on_import()
 
 
 class _ChosenStep:

@@ -47,7 +47,7 @@ class GgufFiles(Library):
             )
         dtype = named or _matrix_type(file) or UNPACKED
         content["torch_dtype"] = dtype
-        built = build_config_model(content, name, {}, sizes, says_type=False)
+        built = build_config_model(content, name, {}, sizes, with_type_note=False)
         layers = int(built.model.config.num_hidden_layers)
         types = find_storage_types(file, built.model.named_parameters(), layers)
         set_storage_types(built.model, types)

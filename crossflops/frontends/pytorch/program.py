@@ -269,7 +269,7 @@ def record_torch_run(
     )
 
 
-def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
+def _trace_with_attention_masks(request: ExportRequest) -> TracedProgram:
     """Export the model; return the traced program, with a note on how many MACs FlexAttention's
     masks skip.
 
@@ -277,16 +277,16 @@ def _trace_with_attention_masks(asked: ExportRequest) -> TracedProgram:
     """
     masked: list[MaskedAttention] = []
     with unfusing_flex_attention(masked):
-        recorded = export_with_values_if_needed(asked)
-    if not masked or not has_values(asked.model, asked.args, asked.kwargs):
+        recorded = export_with_values_if_needed(request)
+    if not masked or not has_values(request.model, request.args, request.kwargs):
         return recorded
-    if has_own_fake_tensor(asked.model, asked.args, asked.kwargs):
+    if has_own_fake_tensor(request.model, request.args, request.kwargs):
         raise ValuesNeededError(
             "the number of skipped blocks depends on the values of a FlexAttention mask"
         )
-    with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
+    with seeding_generators(), running_model_copy(request.model, request.setting.training) as own:
         masked = run_and_describe_masked_attention(
-            lambda: run_torch_model(own, asked.args, asked.kwargs, grad=False)
+            lambda: run_torch_model(own, request.args, request.kwargs, grad=False)
         )
     note = sentence_on_masked_attention(masked)
     return msgspec.structs.replace(recorded, notes=(*recorded.notes, note)) if note else recorded
@@ -300,7 +300,7 @@ def _torch_version_label() -> str:
 
 
 def _align_observed_runs(
-    observed: Sequence[Setting],
+    settings: Sequence[Setting],
     runs: ObservedRunBySetting,
     calls: tuple[Call, ...],
     functions: set[str],
@@ -310,7 +310,7 @@ def _align_observed_runs(
     """
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    for setting in sorted(observed, key=_run_order):
+    for setting in sorted(settings, key=_run_order):
         if setting not in runs:
             continue
         run_calls, kernels = runs[setting]
@@ -348,34 +348,34 @@ def run_and_observe_torch(
         faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):
-        return _run_and_observe_settings(model, args, kwargs, views, compiles=True)
+        return _run_and_observe_settings(model, args, kwargs, views, may_compile=True)
 
 
 def _run_and_observe_settings(
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    observed: Sequence[Setting],
-    compiles: bool,
+    settings: Sequence[Setting],
+    may_compile: bool,
 ) -> ObservedRunBySetting:
     """Return the observed operators and fused kernels by setting; settings with equal runs share
     one.
 
     A setting in which a tool would fail as well has none.
 
-    `compiles` says that PyTorch's compiler may trace functions in a run.
+    `may_compile` says that PyTorch's compiler may trace functions in a run.
     """
     runs: ObservedRunBySetting = {}
     dispatched_runs: dict[str, ObservedRun] = {}  # under a mode that shows the kernels, too
     known: dict[str, list[KernelRun]] = {}  # the kernels of runs that are alike
     asked: set[str] = set()  # the settings whose kernels are there
     hooks = depends_on_hooks(model)
-    for setting in sorted(observed, key=_run_order):
+    for setting in sorted(settings, key=_run_order):
         level = _setting_level(setting)
         similar = setting if hooks else msgspec.structs.replace(setting, hooked=False)
         if level == "module" and not checks_for_causal_mask(model):
             continue  # nothing in it makes nested tensors
-        if compiles and "torch._dynamo" in sys.modules:
+        if may_compile and "torch._dynamo" in sys.modules:
             reset_compiler()  # a tool has compiled nothing before: its profiler sees all of it
         try:
             if level in _DISPATCHED and similar.id in dispatched_runs:
@@ -427,27 +427,27 @@ def _shows_kernels(setting: Setting) -> bool:
     return not isinstance(setting, View) or setting.level in _DISPATCHED
 
 
-def _run_watching_values(model: "nn.Module", *asked: Any) -> ObservedRun:
+def _run_watching_values(model: "nn.Module", *run_options: Any) -> ObservedRun:
     """Run and observe the model; return its operators and kernels. Raises ValuesNeededError if it
     reads values that it lacks.
     """
     with running_uncompiled(), watching_value_reads(model) as needed:
         try:
-            return _run_and_retry_without_compiler(model, *asked)
+            return _run_and_retry_without_compiler(model, *run_options)
         finally:
             if needed():  # also where whoever watches went on
                 raise ValuesNeededError(needed())
 
 
-def _run_and_retry_without_compiler(*asked: Any) -> ObservedRun:
+def _run_and_retry_without_compiler(*run_options: Any) -> ObservedRun:
     """Run and observe the model; if that raises, reset PyTorch's compiler and do it again. Return
     its operators and kernels.
     """
     try:
-        return _run_and_observe(*asked)
+        return _run_and_observe(*run_options)
     except Exception:
         reset_compiler()
-        return _run_and_observe(*asked)
+        return _run_and_observe(*run_options)
 
 
 def _run_and_observe(
@@ -455,10 +455,10 @@ def _run_and_observe(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    ask: bool,
+    with_kernels: bool,
 ) -> ObservedRun:
     """Run the model; return its observed operators, and its fused kernels or None if these are not
-    needed (`ask`).
+    needed (`with_kernels`).
 
     A run that shows no kernels is followed by one that does if they are needed; otherwise None is
     returned in their place. Each run draws the random numbers of the export.
@@ -473,7 +473,7 @@ def _run_and_observe(
                 (call.frames, call.target) for call in forward if is_fused_kernel(call.target)
             ]
             return ObservedRun(seen, kernels)
-        if not ask:
+        if not with_kernels:
             return ObservedRun(seen, None)
     with seeding_generators(), running_model_copy(model, setting.training) as own:
         kernels = observe_fused_kernels(own, *copy_inputs(args, kwargs), setting)

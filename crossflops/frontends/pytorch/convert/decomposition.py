@@ -106,15 +106,17 @@ class Decomposer:
         self._general: dict[Any, OperatorPiece] = {}
 
     def decompose(
-        self, program: "ExportedProgram", aside: Callable[[], AbstractContextManager[None]]
+        self,
+        program: "ExportedProgram",
+        conversion_context: Callable[[], AbstractContextManager[None]],
     ) -> "ExportedProgram":
         """Return the program with its operators replaced by cached decompositions. Raises
         NotUnderstoodError if that is not possible.
 
-        PyTorch's own decompositions run in the context `aside`.
+        PyTorch's own decompositions run in the context `conversion_context`.
         """
         runs = list(self._iterate_call_runs(program))
-        with aside():
+        with conversion_context():
             self._cache_decompositions(runs)
         return self._apply_pieces(program, runs)
 
@@ -528,15 +530,17 @@ _ALIKE = {
 }  # fmt: skip
 
 
-def _keeps_layout_out_of_place(node: "fx.Node", written: "fx.Node") -> bool:
+def _keeps_layout_out_of_place(node: "fx.Node", written_node: "fx.Node") -> bool:
     """Return True if an out-of-place form of `node` returns a tensor with the memory layout of
-    `written`, the tensor that it writes in place.
+    `written_node`, the tensor that it writes in place.
     """
     if str(node.target).removeprefix("aten.") not in _ALIKE:
         return False
-    own = fake_tensor_layout(written.meta.get("val"))
+    own = fake_tensor_layout(written_node.meta.get("val"))
     others = (
-        fake_tensor_layout(at.meta.get("val")) for at in node.all_input_nodes if at is not written
+        fake_tensor_layout(at.meta.get("val"))
+        for at in node.all_input_nodes
+        if at is not written_node
     )
     return _is_dense_layout(own) and all(other == own for other in others)
 
@@ -666,15 +670,15 @@ def _is_lifted_constant(node: "fx.Node") -> bool:
 _HANDING_ON = {"aten.dropout.default", "aten.contiguous.default"}
 
 
-def _memory_sharing_nodes(sharing: Sequence["fx.Node"]) -> set["fx.Node"]:
-    """Return the nodes whose tensor is the whole memory of the first node in `sharing`, not a view
+def _memory_sharing_nodes(nodes: Sequence["fx.Node"]) -> set["fx.Node"]:
+    """Return the nodes whose tensor is the whole memory of the first node in `nodes`, not a view
     of a part.
     """
-    first = sharing[0]
+    first = nodes[0]
     if isinstance(first.meta.get("val"), list | tuple):
         raise NotUnderstoodError("a write into one of several results")
     same = {first}
-    for node in sharing[1:]:
+    for node in nodes[1:]:
         handed_on = str(node.target) in _HANDING_ON and node.args[0] in same
         if handed_on or write_and_return_node(node) in same:
             same.add(node)

@@ -315,10 +315,10 @@ def promoting_scalar_operands() -> Iterator[None]:
         yield
 
 
-def _is_number_for_tensor(node: Any, number: Any) -> bool:
+def _is_number_for_tensor(node: Any, operand: Any) -> bool:
     """Return True if a node gets this number where its operator takes a tensor."""
     indices = zip(node.target._schema.arguments, node.args, strict=False)
-    return any(str(index.type) == "Tensor" and provided is number for index, provided in indices)
+    return any(str(index.type) == "Tensor" and provided is operand for index, provided in indices)
 
 
 def _has_complex_operand(node: Any) -> bool:
@@ -328,14 +328,14 @@ def _has_complex_operand(node: Any) -> bool:
 
 
 def opaque_node_translation(
-    operator: Any, suffix: str = "", results: int | None = None
+    operator: Any, suffix: str = "", result_count: int | None = None
 ) -> Callable[..., Any]:
     """Return a function that translates calls of an operator to one node of the domain
     `torch.ops`, which no rule opens.
 
-    It has `results` results, or as many as the schema has. Its inputs are the tensors among the
-    arguments, lists of tensors flattened; its attributes the plain arguments that are passed, by
-    their names in the operator's schema. An argument called `self`, the number in `2 ** z`, is
+    It has `result_count` results, or as many as the schema has. Its inputs are the tensors among
+    the arguments, lists of tensors flattened; its attributes the plain arguments that are passed,
+    by their names in the operator's schema. An argument called `self`, the number in `2 ** z`, is
     renamed to `self_`.
     """
     from onnx.defs import OpSchema
@@ -363,7 +363,7 @@ def opaque_node_translation(
             for x in (argument if _is_list_or_tuple(argument) else [argument])
         ]
         tensors = [x for x in flat if _has_dtype_and_shape(x)]
-        schema = _opaque_operator_schema(operator, name, bool(tensors), results)
+        schema = _opaque_operator_schema(operator, name, bool(tensors), result_count)
         plain = {
             name: float(value) if schema.attributes[name].type == real else value
             for name, value in named.items()
@@ -387,19 +387,19 @@ def _split_complex_arguments(named: Iterable[tuple[str, Any]]) -> Iterator[tuple
 
 
 def _opaque_operator_schema(
-    operator: Any, name: str, has_inputs: bool, results: int | None
+    operator: Any, name: str, has_inputs: bool, result_count: int | None
 ) -> Any:
     """Return the ONNX schema by which calls of an operator are written as nodes called `name`."""
     from onnx.defs import OpSchema
 
-    if results is None:
-        results = sum("Tensor" in str(result.type) for result in operator._schema.returns)
+    if result_count is None:
+        result_count = sum("Tensor" in str(result.type) for result in operator._schema.returns)
     return OpSchema(
         name,
         DOMAIN,
         1,
         inputs=[_variadic_input_parameter()] if has_inputs else [],
-        outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(results)],
+        outputs=[OpSchema.FormalParameter(f"output{n}", "T") for n in range(result_count)],
         type_constraints=[("T", _TYPES, "")],
         attributes=[
             OpSchema.Attribute(

@@ -217,10 +217,13 @@ def add_gradient_starts_without_nodes(
 
 
 def _values_detached_by_lost_source(
-    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+    program: "ExportedProgram",
+    operators: Mapping[str, Call],
+    lost_calls: set[str],
+    present: set[str],
 ) -> dict[str, set[str]]:
-    """Return for each source of gradients the keys of the `lost` calls that detach its value or
-    copy an input. A lost call starts gradients and has no node.
+    """Return for each source of gradients the keys of the `lost_calls` that detach its value
+    or copy an input. A lost call starts gradients and has no node.
 
     A source is the key of a call, or "=" and the name of an input.
     """
@@ -236,7 +239,7 @@ def _values_detached_by_lost_source(
         elif call is not None and len(provided) == 1 and provided[0] in roots:
             root = roots[provided[0]]
             hands_on = _passes_gradient_unchanged(provided[0], node)
-            if call.key in lost and (
+            if call.key in lost_calls and (
                 is_detaching_call(call) or (hands_on and root.startswith("="))
             ):
                 leaves.setdefault(root, set()).add(call.key)
@@ -256,10 +259,13 @@ class _FoldedConstant(NamedTuple):
 
 
 def _constants_with_gradients(
-    program: "ExportedProgram", operators: Mapping[str, Call], lost: set[str], present: set[str]
+    program: "ExportedProgram",
+    operators: Mapping[str, Call],
+    lost_calls: set[str],
+    present: set[str],
 ) -> dict[Hashable, _FoldedConstant]:
-    """Return the constants with gradients that are made of results of `lost` calls, by name and by
-    (key of the call that reads one, shape).
+    """Return the constants with gradients that are made of results of `lost_calls`, by name
+    and by (key of the call that reads one, shape).
 
     They are keyed by the name of a value of the program, which PyTorch reuses where it decomposes
     an operator: so also by the call that reads one, with its shape.
@@ -284,7 +290,7 @@ def _constants_with_gradients(
         if not hasattr(made, "dtype") or not (made.is_floating_point() or made.is_complex()):
             continue
         dtype = str(made.dtype).removeprefix("torch.")
-        if call.key in lost:
+        if call.key in lost_calls:
             stored[node.name] = _FoldedConstant(frozenset({call.key}), True, dtype)
         elif provided and not is_detaching_call(call) and call.grad:
             full = (
@@ -297,13 +303,13 @@ def _constants_with_gradients(
     return stored
 
 
-def _passes_gradient_unchanged(provided: "fx.Node", node: "fx.Node") -> bool:
-    """Return True if the operand `provided` gets the gradient of the node's result unchanged,
+def _passes_gradient_unchanged(operand: "fx.Node", node: "fx.Node") -> bool:
+    """Return True if the `operand` gets the gradient of the node's result unchanged,
     element by element.
     """
     packet = getattr(node.target, "overloadpacket", None)
     plain = getattr(packet, "__name__", "") in _HANDING_ON and "alpha" not in node.kwargs
-    taken, made = (value.meta.get("val") for value in (provided, node))
+    taken, made = (value.meta.get("val") for value in (operand, node))
     if not hasattr(taken, "numel") or not hasattr(made, "numel"):
         return False  # what only asserts makes nothing, and some operators make several tensors
     same = bool(taken.numel() == made.numel())
@@ -430,10 +436,10 @@ def _is_checkpoint_output(node: "fx.Node", operators: Mapping[str, Call]) -> boo
     return not all(inside)
 
 
-def _is_inside_checkpoint(call: Call, number: int) -> bool:
+def _is_inside_checkpoint(call: Call, checkpoint_number: int) -> bool:
     """Return True if a call is inside the checkpoint with this number, at any depth."""
     checkpoint = call.checkpoint
-    while checkpoint is not None and checkpoint.number != number:
+    while checkpoint is not None and checkpoint.number != checkpoint_number:
         checkpoint = checkpoint.around
     return checkpoint is not None
 
@@ -499,7 +505,7 @@ class _TensorOverwrites(NamedTuple):
 
 
 def _trace_in_place_writes(
-    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
+    program: "ExportedProgram", operators: Mapping[str, Call], calls_with_nodes: set[str]
 ) -> _TensorOverwrites:
     """Return which values the calls of the program overwrite in place without gradients, and which
     values they read.
@@ -519,7 +525,7 @@ def _trace_in_place_writes(
         if call is None or first is None:
             continue
         passes = "" if _makes_tensor_without_gradient(call) else makers.get(first, "")
-        makers[node] = sources[call.key] = call.key if call.key in present else passes
+        makers[node] = sources[call.key] = call.key if call.key in calls_with_nodes else passes
         taken[call.key] = {
             bases[provided]
             for provided in arguments
@@ -527,7 +533,7 @@ def _trace_in_place_writes(
         }
         changes = _is_in_place_call(call) and (not call.grad or first in detached)
         if changes and first in bases:
-            copied = call.key not in present and len(arguments) > 1
+            copied = call.key not in calls_with_nodes and len(arguments) > 1
             written[makers.get(arguments[1], "") if copied else call.key] = (bases[first],)
         if _is_third_party_write(node):
             written[call.key] = tuple(bases.get(base, "") for base in write_argument_nodes(node))
@@ -620,7 +626,7 @@ class _GradientPaths(NamedTuple):
 
 
 def _gradient_paths(
-    program: "ExportedProgram", operators: Mapping[str, Call], present: set[str]
+    program: "ExportedProgram", operators: Mapping[str, Call], calls_with_nodes: set[str]
 ) -> _GradientPaths:
     """Return the ways of gradients from call to call, and for each output if it is detached on
     every way.
@@ -628,7 +634,7 @@ def _gradient_paths(
     Calls without nodes pass on their inputs.
     """
     ways: _DetachmentByCallPair = {}
-    reached = gradient_sources(program, operators, present, ways)
+    reached = gradient_sources(program, operators, calls_with_nodes, ways)
     names = {node.name: node for node in program.graph.nodes}
     provided = [names.get(name) for name in program.graph_signature.user_outputs]
     results = [reached.get(node, {}) for node in provided if node is not None]
@@ -639,7 +645,7 @@ def _gradient_paths(
 def gradient_sources(
     program: "ExportedProgram",
     operators: Mapping[str, Call],
-    present: Container[str],
+    calls_with_nodes: Container[str],
     ways: _DetachmentByCallPair | None = None,
 ) -> "dict[fx.Node, _DetachmentBySource]":
     """Return for each FX node the calls and parameters from which its value comes, each with a
@@ -661,9 +667,9 @@ def gradient_sources(
         if full in together:  # each of its results is one of what it takes
             before = reached.get(together[full][node.args[1]], {})
         call = operators.get(node.name)
-        if call is not None and call.key not in present and call.target == _BROADCAST:
+        if call is not None and call.key not in calls_with_nodes and call.target == _BROADCAST:
             together[node] = node.args[0]
-        if call is not None and call.key in present:
+        if call is not None and call.key in calls_with_nodes:
             for source, flags in before.items():
                 ways[source, call.key] = ways.get((source, call.key), ()) + flags
             before = {call.key: (False,)}
@@ -684,10 +690,10 @@ def _gradient_argument_nodes(node: "fx.Node") -> list["fx.Node"]:
     return operands
 
 
-def _merge_gradient_sources(many: list[_DetachmentBySource]) -> _DetachmentBySource:
+def _merge_gradient_sources(maps: list[_DetachmentBySource]) -> _DetachmentBySource:
     """Return one map of gradient sources with the flags of all maps."""
     merged: _DetachmentBySource = {}
-    for sources in many:
+    for sources in maps:
         for source, flags in sources.items():
             merged[source] = merged.get(source, ()) + flags
     return merged

@@ -121,23 +121,24 @@ def _has_plain_names(source_program: Any) -> bool:
 def translation_from_stored_nodes(
     node: "fx.Node",
     flags: tuple[Any, ...],
-    find: Callable[[], tuple[Any, str]],
+    find_translation: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
 ) -> tuple[Any, str]:
     """Return the function that writes the ONNX nodes of an operator call (stored ones where
     possible), or None, and a message.
 
-    `find` returns the form itself, or None and a reason. `flags` say which of several forms it is.
+    `find_translation` returns the form itself, or None and a reason. `flags` say which of several
+    forms it is.
     """
     try:
         key = _node_form_key(node, flags)
     except _NotPlainError:
-        return find()
+        return find_translation()
     form_record = _KNOWN.get(key)
     if form_record is not None:
         _KNOWN.move_to_end(key)
-        return partial(_write_stored_form, form_record, find, writing_place), ""
-    form, why = find()
+        return partial(_write_stored_form, form_record, find_translation, writing_place), ""
+    form, why = find_translation()
     if form is None:
         return None, why
     return partial(_write_and_store_form, key, form, writing_place), why
@@ -472,13 +473,13 @@ def _has_third_argument(node: "fx.Node") -> bool:
     return len(node.args) > 2 and node.args[2] is not None
 
 
-def _used_result_indices(node: "fx.Node", number: int) -> frozenset[int]:
+def _used_result_indices(node: "fx.Node", result_count: int) -> frozenset[int]:
     """Return the indices of the results of an operator that other nodes read; all if that is
     unknown.
     """
-    is_each = number > 1 and all(user.target is operator.getitem for user in node.users)
+    is_each = result_count > 1 and all(user.target is operator.getitem for user in node.users)
     if not is_each:
-        return frozenset(range(number))
+        return frozenset(range(result_count))
     return frozenset(int(str(user.args[1])) for user in node.users)
 
 

@@ -38,7 +38,7 @@ _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFuncti
 
 
 def open_operator_bodies(
-    graph: Graph, source_program: Any, convert: Convert, run: RunCalls
+    graph: Graph, source_program: Any, convert: Convert, run_and_copy_arguments: RunCalls
 ) -> Graph:
     """Return the graph in which uncounted custom operators have bodies: the recorded work of their
     Python kernels.
@@ -47,7 +47,7 @@ def open_operator_bodies(
         graph: the graph of the program.
         source_program: the exporter's model, whose nodes have the names of the graph's.
         convert: makes the graph of a module.
-        run: runs the model, where a kernel needs values.
+        run_and_copy_arguments: runs the model, where a kernel needs values.
     """
     closed = {node.key for node in graph.nodes if _is_uncounted_operator(node)}
     if not closed:
@@ -58,7 +58,7 @@ def open_operator_bodies(
         for node in source_program.model.graph
         if node.name in closed and fx_node_name(node) in programs
     }
-    opening = _OperatorOpener(convert, run, calls)
+    opening = _OperatorOpener(convert, run_and_copy_arguments, calls)
     nodes = tuple(
         opening.with_recorded_body(node) if node.key in closed else node for node in graph.nodes
     )
@@ -144,18 +144,18 @@ class _OperatorOpener:
         return self._record_kernel_graph(kernel, args, kwargs)
 
     def _record_body_on_run_arguments(
-        self, call: Any, kernel: Callable[..., Any], number: int
+        self, call: Any, kernel: Callable[..., Any], call_index: int
     ) -> GraphOrReason:
-        """Return the graph of a kernel, recorded on the arguments of call `number` in a real run,
-        or the text of why there is none.
+        """Return the graph of a kernel, recorded on the arguments of call `call_index` in a real
+        run, or the text of why there is none.
         """
         if self._ran is None:
             targets = (_original_operator(entry)[0] for entry in self._calls.values())
             self._ran = self._run(frozenset(targets))
         seen = self._ran.get(_original_operator(call)[0], ())
-        if len(seen) <= number:
+        if len(seen) <= call_index:
             return "it needs tensor values"
-        return self._record_kernel_graph(kernel, *seen[number])
+        return self._record_kernel_graph(kernel, *seen[call_index])
 
     def _record_kernel_graph(
         self, kernel: Callable[..., Any], args: Any, kwargs: Any

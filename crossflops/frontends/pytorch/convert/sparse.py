@@ -167,12 +167,12 @@ def _run_and_observe_sparse_nodes(
     return seen
 
 
-def _sparse_storage_error(why: str) -> NormalizeError:
-    """Return the error that the number of stored elements of sparse tensors is unknown; `why` is
-    the reason.
+def _sparse_storage_error(reason: str) -> NormalizeError:
+    """Return the error that the number of stored elements of sparse tensors is unknown; `reason`
+    is the reason.
     """
     return NormalizeError(
-        f"the number of elements in the model's sparse tensors is unknown: {why}",
+        f"the number of elements in the model's sparse tensors is unknown: {reason}",
         "give the model and its inputs values, or use dense tensors instead",
     )
 

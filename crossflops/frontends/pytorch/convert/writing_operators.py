@@ -209,7 +209,7 @@ def _write_opaque_writing_call(call: WritingCall, *provided: Any) -> Any:
     written tensors.
     """
     args, kwargs = call.arguments_with_values(provided)
-    return opaque_node_translation(call.target, results=call.result_count)(*args, **kwargs)
+    return opaque_node_translation(call.target, result_count=call.result_count)(*args, **kwargs)
 
 
 def _replace_writing_node(

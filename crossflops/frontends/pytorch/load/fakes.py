@@ -342,7 +342,7 @@ def _resuming_jit_trace() -> Any:
 
 
 @contextmanager
-def _rejecting_new_torchscript(mode: Any) -> Iterator[None]:
+def _rejecting_new_torchscript(fake_mode: Any) -> Iterator[None]:
     """Make the creation of a TorchScript module raise ValuesNeededError inside the block."""
     from torch.jit import RecursiveScriptModule
 
@@ -350,7 +350,7 @@ def _rejecting_new_torchscript(mode: Any) -> Iterator[None]:
         """Raise ValuesNeededError, since TorchScript needs real tensors, and record it in the
         mode.
         """
-        mode.asked = mode.asked or _SCRIPTED
+        fake_mode.asked = fake_mode.asked or _SCRIPTED
         raise ValuesNeededError(_SCRIPTED)
 
     with patching_attribute(

@@ -65,18 +65,18 @@ class FlexAttentionRunner:
         if not self._is_refused or _API not in sys.modules:
             yield
             return
-        with unfusing_flex_attention(attended=self._calls):
+        with unfusing_flex_attention(attended_kinds=self._calls):
             yield
 
 
 @contextmanager
 def unfusing_flex_attention(
-    calls: list[MaskedAttention] | None = None, attended: list[str] | None = None
+    calls: list[MaskedAttention] | None = None, attended_kinds: list[str] | None = None
 ) -> Iterator[None]:
     """Run FlexAttention as operators inside the block, and add a description of each call with a
     mask to `calls`.
 
-    `attended` is appended to at every call.
+    `attended_kinds` is appended to at every call.
     """
     from importlib import import_module
 
@@ -86,8 +86,8 @@ def unfusing_flex_attention(
         """Run FlexAttention as plain operators and return its result; record the call if it has a
         mask.
         """
-        if attended is not None:
-            attended[:] = [_API]
+        if attended_kinds is not None:
+            attended_kinds[:] = [_API]
         if calls is not None:
             calls.extend(_describe_masked_call(*args[:5]))
         return operator.math_attention(*args, **kwargs)

@@ -216,17 +216,19 @@ def build_config_model(
     target: str,
     arguments: Mapping[str, object],
     sizes: Mapping[str, int],
-    says_type: bool = True,
+    with_type_note: bool = True,
 ) -> NamedModel:
     """Return the transformers model of a config's contents, with its usual input.
 
-    Messages and notes call it by its `target`; with `says_type` a note is about the type of its
-    weights. Raises TargetError.
+    Messages and notes call it by its `target`; with `with_type_note` a note is about the type of
+    its weights. Raises TargetError.
     """
     transformers = importlib.import_module("transformers")
     named_type, others = split_weight_dtype(arguments)
     dtype = named_type or config_weight_dtype(content, target)
-    type_notes = _weight_dtype_notes(target, content, dtype, bool(named_type)) if says_type else ()
+    type_notes = (
+        _weight_dtype_notes(target, content, dtype, bool(named_type)) if with_type_note else ()
+    )
     notes = [*type_notes]
     dtype = dtype or (UNPACKED if config_quantization_method(content) else "")
     config = _make_transformers_config(transformers, target, {**content, **others}, dtype)

@@ -214,14 +214,14 @@ _QUANTIZING = {
 }
 
 
-def _make_fake_quantize(enter: Callable[[], None], index: int) -> Callable[..., Any]:
+def _make_fake_quantize(patch_operators: Callable[[], None], index: int) -> Callable[..., Any]:
     """Return a function that returns a float tensor, or each of a list, rounded to a quantized
     type, as float.
     """
 
     def round_to_quantized_type(input: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a tensor, or each of a list, rounded to a quantized type, as float."""
-        enter()
+        patch_operators()
         requested = kwargs["dtype"] if "dtype" in kwargs else args[index]
         kind = str(requested).removeprefix("torch.q")
         kind = kind if kind in _RANGE else "uint8"  # numbers of 4 and of 2 bits are stored so
@@ -292,36 +292,38 @@ def _last_sizes(sizes: list[int], count: int) -> list[int]:
 
 
 def _float_convolution(
-    axes: int, dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any
+    axes: int, is_dynamic: bool, activation: Callable[[Any], Any], x: Any, packed: Any
 ) -> Any:
     """Return the result of a quantized convolution, computed in float with quantized
     activations.
     """
     import torch
 
-    transposed = bool(p.output_padding)
-    weight = _to_float32(p.weight)
+    transposed = bool(packed.output_padding)
+    weight = _to_float32(packed.weight)
     if weight.dim() > axes + 2:
         weight = weight.squeeze(2)
-    sizes = [_last_sizes(extents, axes) for extents in (p.stride, p.padding, p.dilation)]
-    x = _quantize_and_dequantize(x) if dynamic else x
+    sizes = [
+        _last_sizes(extents, axes) for extents in (packed.stride, packed.padding, packed.dilation)
+    ]
+    x = _quantize_and_dequantize(x) if is_dynamic else x
     result = torch.ops.aten.convolution.default(
-        x, weight, p.bias, *sizes, transposed,
-        _last_sizes(p.output_padding, axes) or [0] * axes, p.groups,
+        x, weight, packed.bias, *sizes, transposed,
+        _last_sizes(packed.output_padding, axes) or [0] * axes, packed.groups,
     )  # fmt: skip
-    return after(result) if dynamic else _quantize_and_dequantize(after(result))
+    return activation(result) if is_dynamic else _quantize_and_dequantize(activation(result))
 
 
-def _float_linear(dynamic: bool, after: Callable[[Any], Any], x: Any, p: Any) -> Any:
+def _float_linear(is_dynamic: bool, activation: Callable[[Any], Any], x: Any, packed: Any) -> Any:
     """Return the result of a quantized linear layer, computed in float with quantized
     activations.
     """
     import torch
 
-    halves = p.weight.dtype == torch.float16
-    x = _quantize_and_dequantize(x) if dynamic and not halves else x
-    result = after(torch.ops.aten.linear.default(x, _to_float32(p.weight), p.bias))
-    return result if dynamic else _quantize_and_dequantize(result)
+    halves = packed.weight.dtype == torch.float16
+    x = _quantize_and_dequantize(x) if is_dynamic and not halves else x
+    result = activation(torch.ops.aten.linear.default(x, _to_float32(packed.weight), packed.bias))
+    return result if is_dynamic else _quantize_and_dequantize(result)
 
 
 def _identity_function(x: Any) -> Any:
@@ -473,12 +475,12 @@ def _aten_cell_functions() -> dict[str, Any]:
 
 
 def _run_float_cell(
-    function: Any, x: Any, state: Any, first: Any, second: Any, *biases: Any
+    function: Any, x: Any, state: Any, input_weight: Any, state_weight: Any, *biases: Any
 ) -> Any:
     """Return the result of a quantized recurrent cell, computed in float with rounded input and
     state.
     """
-    weights = _to_float32(first.weight), _to_float32(second.weight)
+    weights = _to_float32(input_weight.weight), _to_float32(state_weight.weight)
     states = (
         list(map(_quantize_and_dequantize, state[:1])) + list(state[1:])
         if isinstance(state, tuple)

@@ -46,11 +46,11 @@ def restoring_torch_functions() -> Iterator[None]:
 
 
 @contextmanager
-def restoring_original_functions(before: AttributesByOwner) -> Iterator[None]:
-    """Restore the functions of `before` inside the block, and put the replacements back
+def restoring_original_functions(originals: AttributesByOwner) -> Iterator[None]:
+    """Restore the functions of `originals` inside the block, and put the replacements back
     afterwards.
     """
-    replaced = _restore_and_list_replacements(before)
+    replaced = _restore_and_list_replacements(originals)
     try:
         yield
     finally:
@@ -58,10 +58,10 @@ def restoring_original_functions(before: AttributesByOwner) -> Iterator[None]:
             restore_attribute(owner, name, value)
 
 
-def _restore_and_list_replacements(before: AttributesByOwner) -> list[tuple[Any, str, Any]]:
+def _restore_and_list_replacements(originals: AttributesByOwner) -> list[tuple[Any, str, Any]]:
     """Restore the replaced functions; return (owner, name, replacement) of each."""
     replaced = []
-    for owner, own in before:
+    for owner, own in originals:
         now = vars(owner)
         if now == own:  # by identity, and so in no time
             continue
@@ -75,18 +75,18 @@ def _restore_and_list_replacements(before: AttributesByOwner) -> list[tuple[Any,
 
 
 def _replacement_attributes(
-    owner: Any, own: Mapping[str, Any], now: Mapping[str, Any]
+    owner: Any, original: Mapping[str, Any], present: Mapping[str, Any]
 ) -> list[tuple[str, Any]]:
-    """Return (name, value) of each attribute in `now` that replaces a function in `own` or hides
-    an inherited one.
+    """Return (name, value) of each attribute in `present` that replaces a function in `original`
+    or hides an inherited one.
     """
     return [
         (name, value)
-        for name, value in now.items()
-        if value is not own.get(name)
+        for name, value in present.items()
+        if value is not original.get(name)
         and (
-            callable(own[name])
-            if name in own
+            callable(original[name])
+            if name in original
             else isinstance(owner, type) and hasattr(super(owner, owner), name)
         )
     ]

@@ -141,16 +141,16 @@ def _function_operator_groups(
 
 
 def _match_backward_calls(
-    seen: Sequence[WatchedCall],
+    observed: Sequence[WatchedCall],
     forward: Sequence[_Belonging],
     root: str,
-    together: Mapping[str, tuple[str, ...]],
+    function_groups: Mapping[str, tuple[str, ...]],
 ) -> Iterator[_Belonging]:
     """Yield (operator, its parent call, keys of forward calls) for each backward operator of a
     training step that was observed.
 
     A gradient is matched by the autograd node that the forward pass made for the first operator
-    with this number, or for a custom function whose operators are grouped in `together`; an
+    with this number, or for a custom function whose operators are grouped in `function_groups`; an
     operator that a checkpoint recomputes is matched by its name, sizes and module, in order.
     """
     made: dict[int, list[_Belonging]] = defaultdict(list)
@@ -159,7 +159,7 @@ def _match_backward_calls(
         for number in _autograd_sequence_numbers(belonging[0]):
             made[number].append(belonging)
         waiting[_likeness_key(belonging[0])].append(belonging)
-    for call in seen:
+    for call in observed:
         if call.phase in ("rerun", "begun"):
             similar = waiting[_likeness_key(call)]
             _, owner, keys = similar[0] if similar else (call, root, ())
@@ -176,7 +176,9 @@ def _match_backward_calls(
             keys = tuple(key for _, _, work in makers for key in work)
             all_of_it = call.phase == "own" or _is_fused_gradient(call)
             if call.phase == "own":
-                keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
+                keys = tuple(
+                    dict.fromkeys(at for key in keys for at in function_groups.get(key, (key,)))
+                )
             again = map(score_rerun_key, keys) if all_of_it else ()
             yield call, owner, (*map(gradients_of, keys), *again)
 
@@ -268,18 +270,18 @@ def _work_kind(seen: WatchedCall) -> str:
 
 def _match_operators_to_calls(
     kinds: list[str],
-    indices: list[str],
-    ran: list[str],
+    call_keys: list[str],
+    observed_frames: list[str],
     by_key: dict[str, Call],
     enclosing: FindEnclosingCall,
 ) -> list[tuple[str, ...]]:
     """Return for each observed operator the keys of the exported calls whose work it does."""
     waiting: dict[tuple[str, str], deque[int]] = defaultdict(deque)
-    for number, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
+    for number, (kind, index) in enumerate(zip(kinds, call_keys, strict=True)):
         waiting[index, kind].append(number)
     work: list[list[str]] = [[] for _ in kinds]
     alone: dict[str, list[str]] = defaultdict(list)
-    for key in ran:
+    for key in observed_frames:
         index = enclosing(key, by_key)
         same = waiting[index, _bare_operator_name(by_key[key].target)]
         if same:
@@ -297,7 +299,7 @@ def _match_operators_to_calls(
 
 def _nearest_free_work(
     location: str,
-    free: dict[str, list[int]],
+    unassigned: dict[str, list[int]],
     by_key: dict[str, Call],
     enclosing: FindEnclosingCall,
 ) -> list[int]:
@@ -305,8 +307,8 @@ def _nearest_free_work(
     enclosing one that has some.
     """
     while location:
-        if free.get(location):
-            return free[location]
+        if unassigned.get(location):
+            return unassigned[location]
         location = enclosing(by_key[location].parent, by_key)
     return []
 
@@ -413,7 +415,7 @@ def observe_fused_kernels(
                 runs.append((tuple(frame.key for frame in reversed(recorder.stack)), name))
             return func(*args, **(kwargs or {}))
 
-    record = recording_entry_points(recorder, captured=False)
+    record = recording_entry_points(recorder, with_captured=False)
     with (
         keeping_empty_hooks(model, setting),
         torch.set_grad_enabled(setting.grad),
@@ -424,13 +426,13 @@ def observe_fused_kernels(
     return [*runs, *_encoder_nested_kernels(recorder, left)]
 
 
-def _encoder_nested_kernels(recorder: Recorder, left: dict[str, int]) -> Iterator[KernelRun]:
+def _encoder_nested_kernels(recorder: Recorder, remaining: dict[str, int]) -> Iterator[KernelRun]:
     """Yield ((frame key,), "nested:ROWS") for each frame that handled a nested tensor; ROWS is its
     number of rows, or nothing.
     """
     for chain, frame in zip(enclosing_keys_of_frames(recorder), recorder.frames, strict=True):
         if _handles_nested_tensor(frame):
-            rows = next((left[key] for key in chain if key in left), "")
+            rows = next((remaining[key] for key in chain if key in remaining), "")
             yield (frame.key,), f"{NESTED}{rows}"
 
 

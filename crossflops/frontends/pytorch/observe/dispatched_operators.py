@@ -132,7 +132,7 @@ def observe_dispatched_calls(
             finally:
                 self.depth -= 1
 
-    record = recording_entry_points(recorder, captured=False)
+    record = recording_entry_points(recorder, with_captured=False)
     mode, functions = DispatchRecorder(), CustomFunctionObserver()
     with (
         keeping_empty_hooks(model, setting),
@@ -251,7 +251,7 @@ def observe_operator_events(
         *(False,) * 4,
         torch._C._profiler._ExperimentalConfig(),
     )
-    record = recording_entry_points(recorder, captured=False)
+    record = recording_entry_points(recorder, with_captured=False)
     with (
         torch.set_grad_enabled(setting.grad),
         record,
@@ -397,16 +397,16 @@ def _event_call_phase(seen: WatchedCall, open_: list[_Open], graded: bool) -> Ph
 
 
 def _mark_repeated_events(
-    seen: list[WatchedCall], enclosing: str | None = None, taken: str | None = None
+    events: list[WatchedCall], enclosing: str | None = None, taken_by_mode: str | None = None
 ) -> None:
     """Set two settings of each operator event: True if it only repeats its caller's event, and
     True if a dispatch mode took it and ran it again.
     """
-    for call in seen:
+    for call in events:
         runs = [inner.target for at in call.inside if at.target == _MODE for inner in at.inside]
         call.settings = {
-            REPEATED: len(seen) == 1 and call.target == enclosing,
-            TWICE: call.target in (taken, *runs),
+            REPEATED: len(events) == 1 and call.target == enclosing,
+            TWICE: call.target in (taken_by_mode, *runs),
         }
         _mark_repeated_events(
             call.inside, call.target, enclosing if call.target == _MODE else None

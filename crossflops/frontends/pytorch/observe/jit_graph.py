@@ -64,37 +64,39 @@ def observe_traced_nodes(
 
 
 def _trace_jit_nodes(
-    full: "nn.Module",
+    wrapped: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> list[WatchedCall]:
-    """Return the nodes of the `torch.jit` trace of `full`, which may wrap the model, or one entry
-    with the error.
+    """Return the nodes of the `torch.jit` trace of `wrapped`, which may wrap the model, or one
+    entry with the error.
     """
     try:
-        return _observe_trace(full, model, args, kwargs, setting, within=("module", "function"))
+        return _observe_trace(
+            wrapped, model, args, kwargs, setting, outer_scopes=("module", "function")
+        )
     except (Exception, SystemExit) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-    if not _is_traceable_unrecorded(full, model, args, kwargs, setting):
+    if not _is_traceable_unrecorded(wrapped, model, args, kwargs, setting):
         return [WatchedCall(UNTRACED, settings={"reason": reason})]
     # `f = Function.apply`, taken before the recording began, hides where that function runs
     with suppress(Exception, SystemExit):
-        return _observe_trace(full, model, args, kwargs, setting, within=("module",))
+        return _observe_trace(wrapped, model, args, kwargs, setting, outer_scopes=("module",))
     return [WatchedCall(UNWATCHED, settings={"reason": reason})]
 
 
 def _observe_trace(
-    full: "nn.Module",
+    wrapped: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    within: tuple[str, ...],
+    outer_scopes: tuple[str, ...],
 ) -> list[WatchedCall]:
-    """Trace `full` by `torch.jit` while the model is recorded; return its nodes, each with the
-    frames of the levels in `within`.
+    """Trace `wrapped` by `torch.jit` while the model is recorded; return its nodes, each with the
+    frames of the levels in `outer_scopes`.
 
     Raises whatever tracing raises.
     """
@@ -102,31 +104,31 @@ def _observe_trace(
 
     recorder = Recorder(
         ModuleIndex(model),
-        running_context=lambda number: _tracing_with_frame_scope(number, recorder, within),
+        running_context=lambda number: _tracing_with_frame_scope(number, recorder, outer_scopes),
         without_wrappers=True,
     )
     inputs = positional(model.forward, args, kwargs)
-    record = recording_entry_points(recorder, captured=False)
+    record = recording_entry_points(recorder, with_captured=False)
     with keeping_empty_hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
-        graph = torch.jit._get_trace_graph(full, inputs)[0]
+        graph = torch.jit._get_trace_graph(wrapped, inputs)[0]
     frames = enclosing_keys_of_frames(recorder)
     return [WatchedCall(RUN), *(jit_watched_call(node, frames) for node in graph.nodes())]
 
 
 def _is_traceable_unrecorded(
-    full: "nn.Module",
+    wrapped: "nn.Module",
     model: "nn.Module",
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
 ) -> bool:
-    """Return True if torch.jit can trace `full` when the model is not recorded."""
+    """Return True if torch.jit can trace `wrapped` when the model is not recorded."""
     import torch
 
     try:
         inputs = positional(model.forward, args, kwargs)
         with keeping_empty_hooks(model, setting), torch.set_grad_enabled(setting.grad):
-            torch.jit._get_trace_graph(full, inputs)
+            torch.jit._get_trace_graph(wrapped, inputs)
     except (Exception, SystemExit):
         return False
     return True
@@ -134,7 +136,7 @@ def _is_traceable_unrecorded(
 
 @contextmanager
 def _tracing_with_frame_scope(
-    number: int, recorder: Recorder, within: tuple[str, ...]
+    number: int, recorder: Recorder, outer_scopes: tuple[str, ...]
 ) -> Iterator[None]:
     """Give the nodes that torch.jit traces inside the block this frame number as their scope.
 
@@ -144,7 +146,7 @@ def _tracing_with_frame_scope(
     import torch
 
     state = torch._C._get_tracing_state()
-    unnamed = recorder.frames[number].level not in within
+    unnamed = recorder.frames[number].level not in outer_scopes
     if state is None or unnamed or any(frame.target == APPLY for frame in recorder.stack):
         yield
         return

@@ -105,7 +105,7 @@ def _record_operator_run(
     import torch
 
     recorder = Recorder(ModuleIndex(model))
-    record = recording_entry_points(recorder, captured=False)
+    record = recording_entry_points(recorder, with_captured=False)
     with (
         keeping_empty_hooks(model, setting),
         torch.set_grad_enabled(setting.grad),

@@ -31,7 +31,7 @@ def run_torch_training_step(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     setting: Setting,
-    going_back: Callable[[], AbstractContextManager[None]] = nullcontext,
+    backward_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Run the model; if the setting has a training step, also run the backward pass, inside
     `going_back()`.
@@ -48,7 +48,7 @@ def run_torch_training_step(
     set_requires_grad(model, setting.step)
     outputs = _torch_loss_outputs(model(*args, **kwargs), setting.step)
     if outputs:
-        with going_back():
+        with backward_context():
             torch.autograd.backward(outputs, [torch.ones_like(output) for output in outputs])
 
 

@@ -167,16 +167,16 @@ def parameter_names_by_id(recorder: Recorder) -> dict[int, list[str]]:
 
 
 def function_index_by_call(
-    calls: Iterable[Call], frames: Iterable[Frame], applied: tuple[AppliedFunction, ...]
+    calls: Iterable[Call], frames: Iterable[Frame], functions: tuple[AppliedFunction, ...]
 ) -> dict[str, int]:
     """Return for each operator call in a custom autograd function, by its key, the index of the
-    function in `applied`.
+    function in `functions`.
     """
-    if not applied:
+    if not functions:
         return {}
     calls = tuple(calls)
     parents = {frame.key: frame.parent for frame in frames}
-    indices = {function.frame: index for index, function in enumerate(applied)}
+    indices = {function.frame: index for index, function in enumerate(functions)}
     inside = {}
     for call in calls:
         enclosing = call.parent
@@ -184,7 +184,7 @@ def function_index_by_call(
             enclosing = parents[enclosing]
         if enclosing is not None:
             inside[call.key] = indices[enclosing]
-    return inside | _calls_of_generated_functions(calls, parents, applied)
+    return inside | _calls_of_generated_functions(calls, parents, functions)
 
 
 _GENERATED = "GeneratedBackwardFor_"  # torch/_library/autograd.py: make_autograd_impl
@@ -241,7 +241,7 @@ def _uses_by_generated_functions(
 
 
 def without_detached_calls(
-    operators: Mapping[str, Call], frames: Iterable[Frame], inside: Container[str]
+    operators: Mapping[str, Call], frames: Iterable[Frame], calls_in_functions: Container[str]
 ) -> dict[str, Call]:
     """Return the operator calls, by node name, without calls of `detach` inside custom autograd
     functions.
@@ -253,7 +253,8 @@ def without_detached_calls(
     return {
         name: call
         for name, call in operators.items()
-        if not is_detaching_call(call) or (call.key not in inside and call.parent not in functions)
+        if not is_detaching_call(call)
+        or (call.key not in calls_in_functions and call.parent not in functions)
     }
 
 
@@ -261,23 +262,23 @@ def with_custom_functions(
     graph: Graph,
     sources: Mapping[Any, Iterable[str]],
     operators: Mapping[str, Call],
-    inside: Mapping[str, int],
+    function_index_by_key: Mapping[str, int],
     applied: tuple[AppliedFunction, ...],
 ) -> Graph:
     """Return the graph with the custom autograd functions `applied`: their nodes and operands.
 
     `sources` are, by node of the exported program, the keys of the calls that made its value, or
     "=" and the name of a parameter; `operators` are the calls by the name of their node in the
-    program; `inside` is the result of `function_index_by_call`.
+    program; `function_index_by_key` is the result of `function_index_by_call`.
     """
     nodes: dict[int | None, list[str]] = defaultdict(list)
     for node in graph.nodes:
-        nodes[inside.get(node.call)].append(node.key)
+        nodes[function_index_by_key.get(node.call)].append(node.key)
     makers = {node.call: node for node in graph.nodes}
     weights = {s.name: s for node in graph.nodes for s in node.inputs if s and s.role}
     provided: dict[int, dict[int, list[TensorSpec]]] = defaultdict(lambda: defaultdict(list))
     owners: dict[int, str] = {}  # of those without nodes
-    uses = _uses_by_generated_functions(sources, operators, inside, applied)
+    uses = _uses_by_generated_functions(sources, operators, function_index_by_key, applied)
     for fx_node, origins in sources.items():
         marks = (fx_node.meta.get("custom") or {}).get(GIVEN, ())
         for function, index in dict.fromkeys((*marks, *uses.get(fx_node, ()))):

@@ -225,9 +225,9 @@ def may_draw_random_numbers(func: Any) -> bool:
 
 
 @contextmanager
-def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
-    """Make nodes of a traced program give the random values in `drawn`, by node name, inside the
-    block.
+def replaying_random_values(values_by_node: Mapping[str, Any]) -> Iterator[None]:
+    """Make nodes of a traced program give the random values in `values_by_node`, by node name,
+    inside the block.
 
     An exporter traces more than once, and with operators that draw other numbers (a `bernoulli`
     becomes a comparison with `rand`).
@@ -241,8 +241,8 @@ def replaying_random_values(drawn: Mapping[str, Any]) -> Iterator[None]:
         them.
         """
         result = usual(self, n)
-        if n.name in drawn:
-            _overwrite_real_tensors(result, drawn[n.name])
+        if n.name in values_by_node:
+            _overwrite_real_tensors(result, values_by_node[n.name])
         return result
 
     with patching_attribute(Interpreter, "run_node", run_node, inventory.RUN_NODE):
@@ -331,19 +331,21 @@ def tensor_operators_with_size_flags(program: "ExportedProgram") -> OperatorSize
 
 
 def with_dependence_marks(
-    program: "ExportedProgram", calls: dict[str, Call], known: OperatorSizeFlags | None
+    program: "ExportedProgram", calls: dict[str, Call], size_flags: OperatorSizeFlags | None
 ) -> dict[str, Call]:
     """Return the calls by node name, with `depends_on_inputs` set where work or size depends on
     values of tensors.
 
-    `known` are the open sizes of the same program, exported without values: then only sizes depend
-    on values. Without it a path was chosen by a value that was read, and everything after this
-    point depends on it.
+    `size_flags` are the open sizes of the same program, exported without values: then only sizes
+    depend on values. Without it a path was chosen by a value that was read, and everything after
+    this point depends on it.
     """
     operators = list(_tensor_operator_nodes(program))
-    same = known is not None and [name for name, _ in known] == [str(o.target) for o in operators]
-    if known is not None and same:
-        pairs = zip(operators, known, strict=True)
+    same = size_flags is not None and [name for name, _ in size_flags] == [
+        str(o.target) for o in operators
+    ]
+    if size_flags is not None and same:
+        pairs = zip(operators, size_flags, strict=True)
         depending = {node.name for node, (_, is_open) in pairs if is_open}
     else:
         depending = _value_dependent_nodes(program)
@@ -410,9 +412,9 @@ def _is_item(node: "fx.Node") -> bool:
     return str(node.target).startswith("aten.item.")
 
 
-def _may_have_value_dependent_size(node: "fx.Node", sized: set["fx.Node"]) -> bool:
-    """Return True if the output size of a node may depend on values; `sized` are the nodes before
-    it for which this is so.
+def _may_have_value_dependent_size(node: "fx.Node", earlier_nodes: set["fx.Node"]) -> bool:
+    """Return True if the output size of a node may depend on values; `earlier_nodes` are the nodes
+    before it for which this is so.
 
     An operator with an in-place variant keeps the fixed size of its operand.
     """
@@ -420,7 +422,7 @@ def _may_have_value_dependent_size(node: "fx.Node", sized: set["fx.Node"]) -> bo
         return True
     if needs_tensor_values(node.target) and not _is_integer_indexing(node):
         return not _passes_value_to_python(node.target)
-    if not any(source in sized for source in node.all_input_nodes):
+    if not any(source in earlier_nodes for source in node.all_input_nodes):
         return False
     shape = getattr(node.meta.get("val"), "shape", None)
     if shape is not None and not len(shape):
@@ -428,7 +430,7 @@ def _may_have_value_dependent_size(node: "fx.Node", sized: set["fx.Node"]) -> bo
     first = node.args[0] if node.args else None
     if first is None or not _can_work_in_place(node.target) or not hasattr(first, "meta"):
         return True
-    return first in sized or shape != getattr(first.meta["val"], "shape", ())
+    return first in earlier_nodes or shape != getattr(first.meta["val"], "shape", ())
 
 
 def _is_integer_indexing(node: "fx.Node") -> bool:
@@ -515,14 +517,14 @@ def random_node_values(exported: Any, states: Sequence[Any]) -> dict[str, Any]:
 
 def _run_program_nodes(
     exported: Any,
-    requested: Callable[[str, bool], bool],
+    is_requested: Callable[[str, bool], bool],
     states: Sequence[Any] = (),
     known: Mapping[str, Any] = {},
 ) -> dict[str, Any]:
     """Run an exported program on its own inputs; return the values of the nodes for which
-    `requested` is true, by node name.
+    `is_requested` is true, by node name.
 
-    `requested` selects nodes by their name, and by whether they drew random numbers. A value in
+    `is_requested` selects nodes by their name, and by whether they drew random numbers. A value in
     `known`, by the name of the operator that a node came from, is not drawn again.
     """
     import torch
@@ -544,7 +546,7 @@ def _run_program_nodes(
                 has_drawn = not torch.equal(before, torch.get_rng_state())
             provided = known.get(origins.get(n.name, ""))
             result = provided if _has_same_shape_and_dtype(result, provided) else result
-            if requested(n.name, has_drawn):
+            if is_requested(n.name, has_drawn):
                 state[n.name] = tree_map_only(torch.Tensor, torch.clone, result)
             return result
 
@@ -556,13 +558,13 @@ def _run_program_nodes(
     return state
 
 
-def _has_same_shape_and_dtype(result: Any, provided: Any) -> bool:
+def _has_same_shape_and_dtype(result: Any, other: Any) -> bool:
     """Return True if both values are tensors of the same shape and dtype."""
     import torch
 
-    if not isinstance(result, torch.Tensor) or not isinstance(provided, torch.Tensor):
+    if not isinstance(result, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    return bool(result.shape == provided.shape and result.dtype == provided.dtype)
+    return bool(result.shape == other.shape and result.dtype == other.dtype)
 
 
 def program_arguments(exported: Any) -> Iterator[Any]:

@@ -150,11 +150,11 @@ _FORWARDING = frozenset({"upsample"})
 
 
 @contextmanager
-def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterator[None]:
+def recording_entry_points(recorder: Recorder, with_captured: bool = True) -> Iterator[None]:
     """Record all calls of modules and functions inside the block, which runs the model.
 
-    Without `captured` no TorchFunctionMode is set up, because PyTorch takes no fast path under
-    one.
+    Without `with_captured` no TorchFunctionMode is set up, because PyTorch takes no fast path
+    under one.
     """
     import torch
     from torch import nn
@@ -175,7 +175,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
             undo.enter_context(patching_attributes(owner, wrappers, inventory.FUNCTIONS))
         _wrap_compiler(undo, originals)
         wrap_enclosing_calls(undo, recorder)
-        if captured:
+        if with_captured:
             _hide_autocast(undo)
             _replace_attribute(
                 undo, nn.Module, "_apply", _cast_module_weights, inventory.MODULE_CALLS
@@ -185,7 +185,7 @@ def recording_entry_points(recorder: Recorder, captured: bool = True) -> Iterato
             )
             patch_checkpoints_to_record(functools.partial(_replace_attribute, undo), recorder)
             _wrap_derivative_functions(undo, recorder)
-        mode = _reference_call_mode_class(recorder, names) if captured else nullcontext
+        mode = _reference_call_mode_class(recorder, names) if with_captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         for running in (RUNNING, _RECORDERS):
             running.append(recorder)
@@ -342,14 +342,14 @@ def _mark_gradient_start(result: Any, kwargs: Mapping[str, Any]) -> Any:
     return result
 
 
-def _note_gradient_request(recorder: Recorder, tensor: Any, graded: bool) -> None:
+def _note_gradient_request(recorder: Recorder, tensor: Any, requires_grad: bool) -> None:
     """Record that the model requests the gradient of a tensor, freezes a parameter, or makes it
     trainable.
     """
     names = parameter_names_by_id(recorder).get(id(tensor), ())
-    if names and tensor.requires_grad != graded:
+    if names and tensor.requires_grad != requires_grad:
         recorder.turned.update(names)
-    elif graded and not names:
+    elif requires_grad and not names:
         mark_gradient_request(tensor)
 
 

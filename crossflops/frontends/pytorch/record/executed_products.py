@@ -48,7 +48,7 @@ def model_run_products(
     args, kwargs = copy_inputs(args, kwargs)
     with (
         torch.enable_grad(),
-        recording_entry_points(recorder, captured=False),
+        recording_entry_points(recorder, with_captured=False),
         _counting_product_flops(current_module_path) as executed,
     ):
         model(*args, **kwargs)
@@ -146,7 +146,7 @@ def _equal_work_key(target: Any, args: Any, kwargs: Any) -> Any:
 
 
 @contextmanager
-def _counting_product_flops(here: Callable[[], str]) -> Iterator[FlopsByModulePath]:
+def _counting_product_flops(current_path: Callable[[], str]) -> Iterator[FlopsByModulePath]:
     """Yield a counter of the FLOPs of products that run inside the block, by the path that
     `here()` returns.
     """
@@ -175,7 +175,7 @@ def _counting_product_flops(here: Callable[[], str]) -> Iterator[FlopsByModulePa
             if packet in flop_registry and (
                 work := flop_registry[packet](*args, **kwargs, out_val=result)
             ):
-                executed[here()] += work
+                executed[current_path()] += work
             return result
 
     with Weighing():

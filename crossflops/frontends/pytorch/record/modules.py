@@ -211,9 +211,9 @@ def place_in_source_modules(model: Any, graph: Graph, trace: Trace) -> tuple[Gra
     return graph, trace
 
 
-def _with_module_number(call: Call, moved: dict[int, int]) -> Call:
-    """Return the call with the new number of its module, which `moved` gives by the old one."""
-    return msgspec.structs.replace(call, module=moved.get(call.module, call.module))
+def _with_module_number(call: Call, new_numbers: dict[int, int]) -> Call:
+    """Return the call with its module's new number, which `new_numbers` gives by the old one."""
+    return msgspec.structs.replace(call, module=new_numbers.get(call.module, call.module))
 
 
 EnclosingModules = tuple[
@@ -271,9 +271,9 @@ def _module_table_rows(rows: tuple[Module, ...], stacks: list[EnclosingModules])
     return table
 
 
-def _is_within_path(path: str, above: str) -> bool:
-    """Return True if a module path is `above` or inside it; every path is inside ""."""
-    return not above or path == above or path.startswith(f"{above}.")
+def _is_within_path(path: str, ancestor: str) -> bool:
+    """Return True if a module path is `ancestor` or inside it; every path is inside ""."""
+    return not ancestor or path == ancestor or path.startswith(f"{ancestor}.")
 
 
 def _export_only_module(path: str, kind: str) -> Module:

@@ -244,14 +244,14 @@ def _input_dependent_nodes(program: "ExportedProgram") -> set["fx.Node"]:
 
 
 def _nodes_that_depend_on(
-    program: "ExportedProgram", ends: "Callable[[fx.Node], bool]"
+    program: "ExportedProgram", is_source: "Callable[[fx.Node], bool]"
 ) -> set["fx.Node"]:
-    """Return the FX nodes for which `ends` is true, and those whose value or write they use,
+    """Return the FX nodes for which `is_source` is true, and those whose value or write they use,
     directly or through other nodes.
     """
     reaching: set[fx.Node] = set()
     for node in reversed(program.graph.nodes):
-        reaches = ends(node) or node in reaching
+        reaches = is_source(node) or node in reaching
         if not reaches and _is_mutating_node(node):
             reaches = any(base in reaching for base in _tensors_written_and_their_bases(node))
         if reaches:

@@ -67,7 +67,7 @@ def using_real_values() -> Iterator[NumpyArrayUses]:
 
 
 @contextmanager
-def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
+def detaching_tensor_data(is_model_running: Callable[[], bool]) -> Iterator[None]:
     """Make `tensor.data` return `tensor.detach()` inside the block, while `inside()` is true.
 
     torch.export loses track of tensors that come from `data`.
@@ -78,7 +78,7 @@ def detaching_tensor_data(inside: Callable[[], bool]) -> Iterator[None]:
 
     def data_or_detached(self: Any) -> Any:
         """Return a tensor's `data`, or the detached tensor while the model runs."""
-        return self.detach() if inside() else usual.__get__(self)
+        return self.detach() if is_model_running() else usual.__get__(self)
 
     with patching_attribute(
         torch.Tensor, "data", property(data_or_detached, usual.__set__), inventory.DATA
@@ -98,7 +98,7 @@ def _run_while_loop(cond_fn: Any, body_fn: Any, carried_inputs: Any) -> Any:
 
 
 def _pad_packed_sequence_by_pieces(
-    usual: Callable[..., tuple[Any, Any]],
+    original: Callable[..., tuple[Any, Any]],
     data: Any,
     batch_sizes: Any,
     batch_first: bool,
@@ -117,7 +117,7 @@ def _pad_packed_sequence_by_pieces(
 
     stored = _real_tensor_behind(batch_sizes)
     if stored is None:
-        return usual(data, batch_sizes, batch_first, padding_value, total_length)
+        return original(data, batch_sizes, batch_first, padding_value, total_length)
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         sizes = stored.tolist()
     steps = max(len(sizes), total_length)

@@ -90,13 +90,14 @@ class TraceQuestionAnswers:
 
 
 @contextmanager
-def watching_trace_questions(denied: bool) -> Iterator[TraceQuestionAnswers]:
+def watching_trace_questions(deny_exporting: bool) -> Iterator[TraceQuestionAnswers]:
     """Record whether the model calls functions such as `is_exporting` inside the block, and if
-    they return True; yield the record. With `denied` these functions return False to the model.
+    they return True; yield the record. With `deny_exporting` these functions return False to the
+    model.
     """
     asked = TraceQuestionAnswers()
     wrappers = {
-        id(original): _wrap_question(original, asked, denied)
+        id(original): _wrap_question(original, asked, deny_exporting)
         for owner, names in _QUESTIONS.items()
         if owner in sys.modules
         for name in names
@@ -107,10 +108,10 @@ def watching_trace_questions(denied: bool) -> Iterator[TraceQuestionAnswers]:
 
 
 def _wrap_question(
-    original: Callable[..., bool], asked: TraceQuestionAnswers, denied: bool
+    original: Callable[..., bool], answers: TraceQuestionAnswers, deny_exporting: bool
 ) -> Callable[..., bool]:
     """Return a replacement of a function such as `is_exporting` that records a True result for
-    callers outside of PyTorch; with `denied` it returns False to them.
+    callers outside of PyTorch; with `deny_exporting` it returns False to them.
     """
 
     def answer_and_record(*args: Any) -> bool:
@@ -120,8 +121,8 @@ def _wrap_question(
         value = original(*args)
         if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return value
-        asked.heard_yes = True
-        return not denied
+        answers.heard_yes = True
+        return not deny_exporting
 
     # Dynamo calls it, then
     answer_and_record._dynamo_marked_constant = True  # type: ignore[attr-defined]
@@ -182,9 +183,9 @@ def causal_mask_answers(
 
 
 @contextmanager
-def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
+def replaying_mask_answers(answers: list[bool]) -> Iterator[None]:
     """Make the detection of causal masks return these answers in order, inside the block."""
-    left = iter(known)
+    left = iter(answers)
 
     def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that returns the next recorded answer, and detects a causal mask when
@@ -206,7 +207,7 @@ def replaying_mask_answers(known: list[bool]) -> Iterator[None]:
 
 @contextmanager
 def _replacing_mask_detection(
-    make: Callable[[Callable[..., bool]], Callable[..., bool]],
+    make_replacement: Callable[[Callable[..., bool]], Callable[..., bool]],
 ) -> Iterator[None]:
     """Replace PyTorch's function that detects causal masks by `make(function)`, inside the
     block.
@@ -215,7 +216,7 @@ def _replacing_mask_detection(
 
     names = vars(transformer)
     original = names["_detect_is_causal_mask"]
-    names["_detect_is_causal_mask"] = make(original)
+    names["_detect_is_causal_mask"] = make_replacement(original)
     try:
         yield
     finally:
@@ -257,39 +258,39 @@ class TracedProgram(msgspec.Struct, frozen=True):
     packed: tuple[int, int] = (0, 0)
 
 
-def export_with_values_if_needed(asked: ExportRequest) -> TracedProgram:
+def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     """Export the model and return the traced program; with real values if an export without them
     fails or is wrong.
 
     Raises InputError when the model raises on these inputs, NormalizeError when it cannot be
     exported.
     """
-    if has_own_fake_tensor(asked.model, asked.args, asked.kwargs):
-        return _trace_fake_model(asked)
+    if has_own_fake_tensor(request.model, request.args, request.kwargs):
+        return _trace_fake_model(request)
     try:
-        plain = _attempt_export(asked)
+        plain = _attempt_export(request)
     except NormalizeError as error:
         refusal = error
     else:
-        return _revise_trace(asked, plain)
+        return _revise_trace(request, plain)
     # Behind the handler, or the next error would have this one for its context.
-    again = _export_with_real_values(asked)
+    again = _export_with_real_values(request)
     if isinstance(again, TracedProgram):
-        return _with_trace_notes(again, _product_difference_sentence(asked, again))
+        return _with_trace_notes(again, _product_difference_sentence(request, again))
     if again and again != refusal.message:
         also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
     raise refusal
 
 
-def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
+def _trace_fake_model(request: ExportRequest) -> TracedProgram:
     """Export a model without values and return the traced program. Raises ValuesNeededError if
     values would decide something.
     """
-    reject_torchscript(asked.model)
-    if checks_for_causal_mask(asked.model):
+    reject_torchscript(request.model)
+    if checks_for_causal_mask(request.model):
         raise ValuesNeededError("it depends on the values of a mask whether the mask is causal")
-    plain = _attempt_export(asked)
+    plain = _attempt_export(request)
     if any(is_open for _, is_open in tensor_operators_with_size_flags(plain.program)):
         raise ValuesNeededError("output sizes depend on tensor values")
     if has_sparse(plain.program):
@@ -300,60 +301,65 @@ def _trace_fake_model(asked: ExportRequest) -> TracedProgram:
         raise ValuesNeededError("the model reads tensor values")
     if has_while_loop(plain.program):
         raise ValuesNeededError("the number of iterations of a loop depends on tensor values")
-    difference = _product_difference_sentence(asked, plain) if plain.heard_yes else ""
+    difference = _product_difference_sentence(request, plain) if plain.heard_yes else ""
     if difference:
         raise ValuesNeededError(difference)
     return plain
 
 
-def _revise_trace(asked: ExportRequest, plain: TracedProgram) -> TracedProgram:
+def _revise_trace(request: ExportRequest, fake_trace: TracedProgram) -> TracedProgram:
     """Return the traced program, or an export with real values if it has open sizes or other
     products than a run.
     """
-    known = tensor_operators_with_size_flags(plain.program)
-    is_open = any(is_open for _, is_open in known) or has_while_loop(plain.program)
+    known = tensor_operators_with_size_flags(fake_trace.program)
+    is_open = any(is_open for _, is_open in known) or has_while_loop(fake_trace.program)
     difference = (
-        "" if is_open or not plain.heard_yes else _product_difference_sentence(asked, plain)
+        ""
+        if is_open or not fake_trace.heard_yes
+        else _product_difference_sentence(request, fake_trace)
     )
     if not is_open and not difference:
-        return plain
-    again = _export_with_real_values(asked)
+        return fake_trace
+    again = _export_with_real_values(request)
     if isinstance(again, str):
         return _with_trace_notes(
-            plain, difference, f"real values did not help: {again}" if again else ""
+            fake_trace, difference, f"real values did not help: {again}" if again else ""
         )
-    again = _with_trace_notes(again, _product_difference_sentence(asked, again))
+    again = _with_trace_notes(again, _product_difference_sentence(request, again))
     return msgspec.structs.replace(again, known=known) if is_open else again
 
 
-def _export_with_real_values(asked: ExportRequest) -> TracedProgram | str:
+def _export_with_real_values(request: ExportRequest) -> TracedProgram | str:
     """Export the model with real values; return the traced program, or the reason why it failed
     ("" if there are no values).
 
     Returns the reason where both fail; "" where there are no values.
     """
-    if not has_values(asked.model, asked.args, asked.kwargs):
+    if not has_values(request.model, request.args, request.kwargs):
         return ""
     refusals = []
     for denied in (True, False):
         try:
-            return _attempt_export(asked, with_values=True, denied=denied)
+            return _attempt_export(request, with_values=True, deny_exporting=denied)
         except CrossflopsError as error:
             refusals.append(error.message)
     return refusals[0]
 
 
-def _product_difference_sentence(asked: ExportRequest, trace: TracedProgram) -> str:
+def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -> str:
     """Return a sentence that names the modules in which a run computes other products than the
     program, or says that this could not be checked; "" if there are none.
 
     Where one of them cannot be observed, the text says so. Without values neither runs.
     """
-    if not has_values(asked.model, asked.args, asked.kwargs):
+    if not has_values(request.model, request.args, request.kwargs):
         return ""
-    args, kwargs = asked.args, asked.kwargs
+    args, kwargs = request.args, request.kwargs
     try:
-        with seeding_generators(), running_model_copy(asked.model, asked.setting.training) as own:
+        with (
+            seeding_generators(),
+            running_model_copy(request.model, request.setting.training) as own,
+        ):
             ran = executed_products.model_run_products(own, args, kwargs)
         with seeding_generators():
             done = executed_products.program_run_products(
@@ -379,13 +385,13 @@ def _with_trace_notes(trace: TracedProgram, *notes: str) -> TracedProgram:
 
 
 def _attempt_export(
-    asked: ExportRequest, with_values: bool = False, denied: bool = False
+    request: ExportRequest, with_values: bool = False, deny_exporting: bool = False
 ) -> TracedProgram:
     """Export a copy of the model once; return the traced program and what was recorded. Raises
     NormalizeError if it fails.
     """
     own = set_training_mode(
-        copy_torch_model(asked.model, exported=not with_values), asked.setting.training
+        copy_torch_model(request.model, exported=not with_values), request.setting.training
     )
     dequantize_tensors(own)
     quantized = is_quantized(own)
@@ -394,11 +400,11 @@ def _attempt_export(
     recorder = Recorder(index, running_context=_marking_module_number)
     with (
         carrying_real_tensors() if with_values else seeding_generators() as drawn,
-        watching_trace_questions(denied) as questioned,
-        restoring_module_variables(asked.model),
+        watching_trace_questions(deny_exporting) as questioned,
+        restoring_module_variables(request.model),
         replacing_quantized_operators(quantized),
     ):
-        program = _export_model_copy(own, asked, recorder)
+        program = _export_model_copy(own, request, recorder)
     draws = drawn.outside or (with_values and drawn.by_torch)
     own_generator = with_values and bool(recorder.generators)
     return TracedProgram(
@@ -413,7 +419,7 @@ def _attempt_export(
     )
 
 
-def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recorder) -> Any:
+def _export_model_copy(model: "nn.Module", request: ExportRequest, recorder: Recorder) -> Any:
     """Export a model, which may be changed, with its calls recorded; return the exported program.
     Raises an error that says why it fails.
     """
@@ -421,9 +427,9 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
     from torch.fx._lazy_graph_module import _use_lazy_graph_module
     from torch.fx.traceback import preserve_node_meta
 
-    args, kwargs = asked.args, asked.kwargs
+    args, kwargs = request.args, request.kwargs
     full = wrap_for_export(model)
-    training = asked.setting.training
+    training = request.setting.training
     known = (
         causal_mask_answers(model, args, kwargs, training) if checks_for_causal_mask(model) else []
     )
@@ -431,7 +437,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
         with (
             preserve_node_meta(),
             _use_lazy_graph_module(True),  # each pass of an export would write the code anew
-            torch.set_grad_enabled(asked.setting.grad),
+            torch.set_grad_enabled(request.setting.grad),
             replaying_mask_answers(known),
             recording_entry_points(recorder),
             detaching_tensor_data(lambda: bool(recorder.stack)),
@@ -452,7 +458,7 @@ def _export_model_copy(model: "nn.Module", asked: ExportRequest, recorder: Recor
                 f"the model cannot be exported without weight values: {brief_error_text(error)}"
             ) from error
         # Told apart by asking the model itself: does it run on these inputs at all?
-        run_torch_model(model, args, kwargs, asked.setting.grad)
+        run_torch_model(model, args, kwargs, request.setting.grad)
         raise untraceable_model_error(error, recorder.derives) from error
 
 

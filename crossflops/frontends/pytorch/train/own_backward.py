@@ -230,12 +230,12 @@ class _ApplicationRecord:
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
     def to_own_backward(
-        self, costs: "dict[Kernel, Cost | str]", first: Counter[Kernel]
+        self, costs: "dict[Kernel, Cost | str]", first_application_kernels: Counter[Kernel]
     ) -> OwnBackward:
         """Return the cost of the recorded backward work, by the operands whose gradients it
         serves.
 
-        `first` are the `early` operators of the first application.
+        `first_application_kernels` are the `early` operators of the first application.
         """
         early = ZERO
         reached = {memory: set(indices) for memory, indices in self.reached.items()}
@@ -252,8 +252,8 @@ class _ApplicationRecord:
                 missing[cost] = None
             else:
                 work[indices, operator.again] += cost
-                if operator.phase == "forward" and first[operator.kernel]:
-                    first[operator.kernel] -= 1
+                if operator.phase == "forward" and first_application_kernels[operator.kernel]:
+                    first_application_kernels[operator.kernel] -= 1
                     early += cost
         done = {kind: cost for kind, cost in work.items() if cost != ZERO}
         return OwnBackward(

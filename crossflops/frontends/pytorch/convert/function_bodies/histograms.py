@@ -46,13 +46,13 @@ def _write_embedding_bag(
     return [result, *(write.append_zeros_like(unread) for unread in node.results[1:])]
 
 
-def _write_bag_of_each_index(write: BodyWriter, starts: Any, number: int) -> Any:
-    """Write ONNX nodes that give each of `number` indices the last bag that starts at or before
-    it; return the bags.
+def _write_bag_of_each_index(write: BodyWriter, starts: Any, index_count: int) -> Any:
+    """Write ONNX nodes that give each of `index_count` indices the last bag that starts at or
+    before it; return the bags.
     """
     begun = write(
         "GreaterOrEqual",
-        write.append_column_reshape(write.append_range(number)),
+        write.append_column_reshape(write.append_range(index_count)),
         write.append_int64_cast(starts),
     )
     bags = write(
@@ -130,10 +130,10 @@ def _write_weighted_bincount(
     ]
 
 
-def _write_scatter_sum(write: BodyWriter, indices: Any, amounts: Any, number: int) -> Any:
-    """Write ONNX nodes that add each amount at its index, of `number` indices; return the sums."""
+def _write_scatter_sum(write: BodyWriter, indices: Any, amounts: Any, sum_count: int) -> Any:
+    """Write ONNX nodes that add each amount at its index; return the `sum_count` sums."""
     empty = write(
-        "Expand", write.constant_float_like(0.0, amounts), write.constant_integers(number)
+        "Expand", write.constant_float_like(0.0, amounts), write.constant_integers(sum_count)
     )
     return write(
         "ScatterND", empty, write.append_column_reshape(indices), amounts, reduction="add"

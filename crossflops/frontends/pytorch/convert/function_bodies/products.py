@@ -43,12 +43,12 @@ def _write_grouped_product(
     return [write("CastLike", product, x[0])]
 
 
-def _write_group_membership_matrix(write: BodyWriter, offsets: Any, number: int) -> Any:
+def _write_group_membership_matrix(write: BodyWriter, offsets: Any, index_count: int) -> Any:
     """Write ONNX nodes for a boolean matrix [groups, indices], True where an index is in a group;
     return it.
     """
     ends = write.append_int64_cast(offsets)
-    indices = write.append_range(number)
+    indices = write.append_range(index_count)
     before = write("Less", indices, write.append_column_reshape(ends))  # the groups end in order
     first = write(
         "Slice",

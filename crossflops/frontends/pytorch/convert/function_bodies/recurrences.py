@@ -114,11 +114,11 @@ def _write_packed_recurrent_layer(
 
 
 def _write_recurrent_layers(
-    write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], there: Any
+    write: BodyWriter, node: OpaqueNode, rows: Any, provided: Sequence[Any], is_row_present: Any
 ) -> list[Any]:
     """Write ONNX nodes for all layers of a recurrent network; return [last output, final states].
 
-    `there` masks the steps that a sequence does not have.
+    `is_row_present` masks the steps that a sequence does not have.
     """
     settings, number = node.settings, _STEPS[node.op_type][0]
     directions = 2 if settings["bidirectional"] else 1
@@ -134,7 +134,9 @@ def _write_recurrent_layers(
             start = [
                 write("Gather", state, write.constant_integer(run), axis=0) for state in first
             ]
-            *ends, output = _write_recurrent_scan(write, node, cell, rows, start, way, there)
+            *ends, output = _write_recurrent_scan(
+                write, node, cell, rows, start, way, is_row_present
+            )
             outputs.append(output)
             for kept, end in zip(last, ends, strict=True):
                 kept.append(write("Unsqueeze", end, write.constant_integers(0)))
@@ -144,14 +146,14 @@ def _write_recurrent_layers(
     return [rows, *(write("Concat", *kept, axis=0) for kept in last)]
 
 
-def _write_dropout(write: BodyWriter, rows: Any, share: float) -> Any:
-    """Write the ONNX node for a dropout in training mode with probability `share`; return the
-    result.
+def _write_dropout(write: BodyWriter, rows: Any, probability: float) -> Any:
+    """Write the ONNX node for a dropout in training mode with this `probability`; return
+    the result.
     """
     import onnx_ir as ir
 
     training = write("Cast", write.constant_integer(1), to=int(ir.DataType.BOOL))
-    return write("Dropout", rows, write.constant_float_like(share, rows), training)
+    return write("Dropout", rows, write.constant_float_like(probability, rows), training)
 
 
 def _write_cell_weights(write: BodyWriter, node: OpaqueNode, weights: Sequence[Any]) -> _Cell:
@@ -174,8 +176,8 @@ def _write_recurrent_scan(
     cell: _Cell,
     rows: Any,
     start: Sequence[Any],
-    way: int,
-    there: Any,
+    direction: int,
+    is_row_present: Any,
 ) -> list[Any]:
     """Write an ONNX Scan of a recurrent cell over all steps; return [final states, outputs of all
     steps].
@@ -186,7 +188,7 @@ def _write_recurrent_scan(
     inner = write.new_loop_body_writer()
     states = [ir.Value(name=write.new_name(), type=kind) for _ in start]
     fed = ir.Value(name=write.new_name(), type=kind)
-    runs = [] if there is None else [ir.Value(name=write.new_name(), type=truth)]
+    runs = [] if is_row_present is None else [ir.Value(name=write.new_name(), type=truth)]
     new = _STEPS[cell.kind][1](inner, cell, fed, states)
     if runs:
         new = [inner("Where", runs[0], *pair) for pair in zip(new, states, strict=True)]
@@ -196,12 +198,12 @@ def _write_recurrent_scan(
     body = ir.Graph([*states, fed, *runs], results, nodes=inner.nodes, name="step")
     scanned = [
         _write_input_product(write, rows, cell.into, cell.biases[:1]),
-        *([there] if runs else []),
+        *([is_row_present] if runs else []),
     ]
     return write.append_with_results(
         len(results), "Scan", *start, *scanned,
-        num_scan_inputs=len(scanned), scan_input_directions=[way] * len(scanned),
-        scan_output_directions=[way], body=body,
+        num_scan_inputs=len(scanned), scan_input_directions=[direction] * len(scanned),
+        scan_output_directions=[direction], body=body,
     )  # fmt: skip
 
 

@@ -61,12 +61,12 @@ class BodyWriter:
         return self.append_with_results(1, operator, *operands, **attributes)[0]
 
     def append_with_results(
-        self, number: int, operator: str, *operands: Any, **attributes: Any
+        self, result_count: int, operator: str, *operands: Any, **attributes: Any
     ) -> list[Any]:
-        """Append an ONNX node of an operator to the body; return its `number` results."""
+        """Append an ONNX node of an operator to the body; return its `result_count` results."""
         import onnx_ir as ir
 
-        results = [ir.Value(name=self.new_name()) for _ in range(number)]
+        results = [ir.Value(name=self.new_name()) for _ in range(result_count)]
         converted = ir.convenience.convert_attributes(attributes)
         self.nodes.append(ir.Node("", operator, operands, converted, outputs=results))
         return results
@@ -94,12 +94,12 @@ class BodyWriter:
         value = ir.tensor(number, dtype=ir.DataType.DOUBLE)
         return self("CastLike", self("Constant", value=value), like)
 
-    def append_range(self, number: int) -> Any:
-        """Append the integers from 0 to `number` - 1 as a tensor, and return its value."""
+    def append_range(self, length: int) -> Any:
+        """Append the integers from 0 to `length` - 1 as a tensor, and return its value."""
         return self(
             "Range",
             self.constant_integer(0),
-            self.constant_integer(number),
+            self.constant_integer(length),
             self.constant_integer(1),
         )
 
