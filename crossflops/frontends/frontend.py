@@ -358,12 +358,11 @@ class Frontend(Protocol):
         """
         return nullcontext()
 
-    def building_without_values(self, is_of_this_framework: bool) -> AbstractContextManager[None]:
+    def building_without_values(self, sure: bool) -> AbstractContextManager[None]:
         """Return a context in which a model is built without weight values, if that is supported.
 
         Args:
-            is_of_this_framework: Whether the model is one of this framework, which may not be
-            imported yet.
+            sure: Whether the model is one of this framework, which may not be imported yet.
 
         Returns:
             The context.

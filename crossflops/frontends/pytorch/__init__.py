@@ -118,11 +118,11 @@ class PyTorch(Frontend):
             generator.set_state(before)
 
     @contextmanager
-    def building_without_values(self, is_of_this_framework: bool) -> Iterator[None]:
+    def building_without_values(self, sure: bool) -> Iterator[None]:
         """Run a block that builds a model so that its tensors have no values, if PyTorch is
-        imported, or installed and `is_of_this_framework` is True.
+        imported, or installed and `sure` to be used.
         """
-        there = find_spec("torch") is not None if is_of_this_framework else "torch" in sys.modules
+        there = find_spec("torch") is not None if sure else "torch" in sys.modules
         if not there:
             yield
             return

@@ -112,9 +112,9 @@ class TensorFlow(ShapeTracedFrontend):
         return quiet()
 
     @contextmanager
-    def building_without_values(self, is_of_this_framework: bool) -> Iterator[None]:
+    def building_without_values(self, sure: bool) -> Iterator[None]:
         """Return a context in which large weights of new Keras models take no memory."""
-        if is_of_this_framework and find_spec("keras") is not None:
+        if sure and find_spec("keras") is not None:
             import_module("keras")
         if "keras.src.backend.tensorflow.core" not in sys.modules:
             yield
