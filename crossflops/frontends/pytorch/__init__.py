@@ -223,10 +223,10 @@ class PyTorch(Frontend):
         from a run of a copy without values.
         """
         from crossflops.frontends.pytorch.load.flexible_attention import unfusing_flex_attention
-        from crossflops.frontends.pytorch.train.own_backward import torch_own_backwards
+        from crossflops.frontends.pytorch.train.own_backward import custom_function_backward_costs
 
         with unfusing_flex_attention():
-            return torch_own_backwards(source, setting)
+            return custom_function_backward_costs(source, setting)
 
     def check_inputs(self, source: Source, setting: Setting) -> None:
         """Run the model in evaluation mode without gradients. Raises InputError if that raises."""
@@ -264,11 +264,11 @@ class PyTorch(Frontend):
         """
         from crossflops.frontends.pytorch.load.model import check_model_copy_runs
         from crossflops.frontends.pytorch.program import convert_torch_recording
-        from crossflops.frontends.pytorch.record.operators import type_mismatch_call
+        from crossflops.frontends.pytorch.record.operators import first_call_with_type_mismatch
 
         source = recording.source
         made = convert_torch_recording(source.model, recording.detail)
-        if type_mismatch_call(made[2]) is not None:
+        if first_call_with_type_mismatch(made[2]) is not None:
             if source.weights == FAKE:
                 raise ValuesNeededError(
                     "the dtypes of operands can be checked only in a run with values"

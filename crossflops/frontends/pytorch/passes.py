@@ -38,9 +38,9 @@ from crossflops.frontends.pytorch.convert.sparse import (
     replace_sparse_operators,
     sparse_operator_translations,
 )
-from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_writes
+from crossflops.frontends.pytorch.convert.writing_operators import functionalizing_in_place_writes
 from crossflops.frontends.pytorch.load.fakes import faking_grouped_products
-from crossflops.frontends.pytorch.load.model import spelling_module_names, suppressing_output
+from crossflops.frontends.pytorch.load.model import escaping_module_names, suppressing_output
 from crossflops.frontends.pytorch.load.stored_types import parameter_bytes_in_file, storage_types
 from crossflops.frontends.pytorch.load.tensors import registering_input_containers
 from crossflops.frontends.pytorch.record.attention_windows import attention_windows
@@ -180,7 +180,7 @@ def _export_torch_program(
     inputs = state.recording.program.example_inputs
     with (
         suppressing_output(),
-        spelling_module_names(),
+        escaping_module_names(),
         faking_grouped_products(),
         registering_input_containers(inputs),
     ):
@@ -212,7 +212,7 @@ def _run_on_functional_program(
     state.
     """
     # to the end of this, since the program is run once more where shapes depend on values
-    with functionalizing_writes(state.recording.program) as (program, forms):
+    with functionalizing_in_place_writes(state.recording.program) as (program, forms):
         return run(_with_torch_fields(state, functional=program, forms={**state.forms, **forms}))
 
 
@@ -335,7 +335,7 @@ def _name_torch_weights(graph: Graph, state: Conversion) -> Graph:
     return with_weights(graph, parameter_aliases(state.exported.exported_program, state.model))
 
 
-def _store_torch_weights(graph: Graph, state: Conversion) -> Graph:
+def _mark_stored_weight_types(graph: Graph, state: Conversion) -> Graph:
     """Mark the graph's weights with the types in which a file stores them, if it has others."""
     return mark_weight_storage(graph, storage_types(state.model))
 
@@ -365,7 +365,7 @@ def _mark_readers_of_changed_parameters(graph: Graph, state: Conversion) -> Grap
     return gradients.mark_readers_of_changed_weights(graph, state.recording.turned)
 
 
-def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
+def _with_torch_graph_identity(graph: Graph, state: Conversion) -> Graph:
     """Return the graph with its name, its hash and the sizes of its parameters."""
     sizes = module_parameter_sizes(state.trace.modules)
     for kind, packed in zip(("params", "param_bytes"), state.recording.packed, strict=True):
@@ -376,7 +376,7 @@ def _identify_torch_graph(graph: Graph, state: Conversion) -> Graph:
     return with_graph_identity(graph, type(state.model).__name__, **sizes)
 
 
-def _link_torch_calls(state: Conversion) -> Conversion:
+def _link_calls_to_graph_nodes(state: Conversion) -> Conversion:
     """Return the state whose trace has, for each call, the keys of the graph nodes that it
     became.
     """
@@ -439,7 +439,7 @@ _GRADIENTS: tuple[Pass[Conversion], ...] = (
     Pass("group custom functions", _group_custom_calls, ensures=fact_set(GROUPED)),
     Pass(
         "mark derived products",
-        _rewrite_by_calls(gradients.mark_derived_products),
+        _rewrite_by_calls(gradients.mark_products_with_other_gradient),
         fact_set(GROUPED, PROGRAM_NAMES, STORED, SPARSE),
         fact_set(DERIVED),
     ),
@@ -517,7 +517,7 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
     ),
     Pass(
         "store weights",
-        _torch_graph_rewrite(_store_torch_weights),
+        _torch_graph_rewrite(_mark_stored_weight_types),
         fact_set(MODEL_NAMES),
         fact_set(WEIGHTS_STORED),
     ),
@@ -547,11 +547,11 @@ _GRAPH: tuple[Pass[Conversion], ...] = (
     ),
     Pass(
         "identify graph",
-        _torch_graph_rewrite(_identify_torch_graph),
+        _torch_graph_rewrite(_with_torch_graph_identity),
         fact_set(GRAPH),
         fact_set(IDENTIFIED),
     ),
-    Pass("link calls", _link_torch_calls, fact_set(GRAPH), fact_set(LINKED)),
+    Pass("link calls", _link_calls_to_graph_nodes, fact_set(GRAPH), fact_set(LINKED)),
     Pass(
         "add unchosen experts",
         _torch_graph_rewrite(_add_calls_of_unchosen_experts),

@@ -12,7 +12,7 @@ from crossflops.frontends.collector import seldom_collected
 from crossflops.frontends.pytorch.convert.graph import (
     non_parameter_leaves,
 )
-from crossflops.frontends.pytorch.convert.opened_bodies import open_operator_bodies
+from crossflops.frontends.pytorch.convert.opened_bodies import add_custom_operator_bodies
 from crossflops.frontends.pytorch.convert.protocol_checks import reusing_protocol_attributes
 from crossflops.frontends.pytorch.convert.sparse import (
     mark_sparsity_dependent_calls,
@@ -33,10 +33,10 @@ from crossflops.frontends.pytorch.load.model import (
     build_compiler_tables,
     check_runs_without_observer,
     copy_inputs,
+    escaping_module_names,
     reset_compiler,
     run_torch_model,
     running_model_copy,
-    spelling_module_names,
     suppressing_output,
     tracing_without_stack_traces,
 )
@@ -68,7 +68,7 @@ from crossflops.frontends.pytorch.record.data_dependence import (
     with_dependence_marks,
 )
 from crossflops.frontends.pytorch.record.operators import insert_autocast_casts, operator_calls
-from crossflops.frontends.pytorch.record.recorder import call_tree
+from crossflops.frontends.pytorch.record.recorder import frames_and_operators_as_calls
 from crossflops.frontends.pytorch.record.recording import ExportedRun
 from crossflops.frontends.pytorch.record.tracing import (
     ExportRequest,
@@ -139,11 +139,11 @@ def convert_torch_recording(
         reusing_protocol_attributes(),
     ):
         results = PIPELINE.run(Conversion(model, recording, recording.trace))
-        graph = _with_opened_operators(results, model, recording)
+        graph = _with_custom_operator_bodies(results, model, recording)
     return results.exported.model, graph, results.trace
 
 
-def _with_opened_operators(
+def _with_custom_operator_bodies(
     results: Conversion, model: "nn.Module", recording: ExportedRun
 ) -> Graph:
     """Return the graph in which custom operators without a cost formula have bodies: the work of
@@ -151,11 +151,11 @@ def _with_opened_operators(
     """
     setting = msgspec.structs.replace(recording.trace.setting, step=UNSET)
 
-    def convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
+    def record_and_convert(module: Any, tensors: tuple[Any, ...]) -> Graph:
         """Record and convert a module on these tensors; return its graph."""
         return record_and_convert_torch(module, tensors, {}, setting)[1]
 
-    def run(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
+    def run_and_copy_arguments(operators: frozenset[Any]) -> Mapping[Any, list[tuple[Any, Any]]]:
         """Run the model; return the arguments of each call of these operators, by operator; {} if
         the model has no values.
         """
@@ -165,7 +165,9 @@ def _with_opened_operators(
         with seeding_generators(), running_model_copy(model, setting.training) as own:
             return _run_and_copy_operator_arguments(own, args, kwargs, operators)
 
-    return open_operator_bodies(results.current_graph, results.exported, convert, run)
+    return add_custom_operator_bodies(
+        results.current_graph, results.exported, record_and_convert, run_and_copy_arguments
+    )
 
 
 def _copy_tensors(arguments: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -223,7 +225,7 @@ def record_torch_run(
     with (
         seldom_collected(), tracing_without_stack_traces(), forgetting_graph_code(),
         generators(), suppressing_output(),
-        spelling_module_names(), faking_grouped_products(),
+        escaping_module_names(), faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):  # fmt: skip
         recorded = _trace_with_attention_masks(ExportRequest(model, args, kwargs, setting))
@@ -232,7 +234,9 @@ def record_torch_run(
         operators = mark_sparsity_dependent_calls(exported, operators)
         if recorded.valued:
             operators = with_dependence_marks(exported, operators, recorded.known)
-        calls = with_custom_operator_marks(call_tree(recorder.frames, operators))
+        calls = with_custom_operator_marks(
+            frames_and_operators_as_calls(recorder.frames, operators)
+        )
         if recorder.autocast:
             operators = insert_autocast_casts(exported, operators)
         functions = {function.frame for function in recorder.applied}
@@ -310,7 +314,7 @@ def _align_observed_runs(
     """
     seen: list[Call] = []
     ran: dict[str, tuple[Kernel, ...]] = {}
-    for setting in sorted(settings, key=_run_order):
+    for setting in sorted(settings, key=_setting_sort_key):
         if setting not in runs:
             continue
         run_calls, kernels = runs[setting]
@@ -344,7 +348,7 @@ def run_and_observe_torch(
     with (
         generators(),
         suppressing_output(),
-        spelling_module_names(),
+        escaping_module_names(),
         faking_grouped_products(),
         registering_input_containers((args, kwargs)),
     ):
@@ -370,7 +374,7 @@ def _run_and_observe_settings(
     known: dict[str, list[KernelRun]] = {}  # the kernels of runs that are alike
     asked: set[str] = set()  # the settings whose kernels are there
     hooks = depends_on_hooks(model)
-    for setting in sorted(settings, key=_run_order):
+    for setting in sorted(settings, key=_setting_sort_key):
         level = _setting_level(setting)
         similar = setting if hooks else msgspec.structs.replace(setting, hooked=False)
         if level == "module" and not checks_for_causal_mask(model):
@@ -413,7 +417,7 @@ def _setting_level(setting: Setting) -> str:
     return setting.level if isinstance(setting, View) else "operator"
 
 
-def _run_order(setting: Setting) -> int:
+def _setting_sort_key(setting: Setting) -> int:
     """Return a sort key for settings: dispatch views first, then others that show kernels, then
     the rest.
     """

@@ -23,20 +23,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from crossflops.frontends.pytorch.convert.composite_kernels import CompositeKernels
-from crossflops.frontends.pytorch.convert.functionalization import FunctionalRun
+from crossflops.frontends.pytorch.convert.functionalization import FunctionalSequence
 from crossflops.frontends.pytorch.convert.operator_pieces import (
-    CallRun,
+    CallDecomposition,
+    CallSequence,
     NotUnderstoodError,
-    OperatorPiece,
     PieceOperand,
     PieceResult,
     PieceStep,
     Signature,
     TensorLayout,
-    call_run_signature,
+    call_sequence_signature,
     fake_tensor_layout,
+    is_in_place_operator_call,
     is_plain_operator,
-    is_writing,
     layouts_of_nested_tensors,
     map_leaves,
     out_of_place_operator,
@@ -102,8 +102,8 @@ class Decomposer:
         self._composite, self._plain = composite, plain
         self._kernels = CompositeKernels(self._table, composite, plain)
         self._stays: dict[Any, bool] = {}
-        self._pieces: OrderedDict[Signature, OperatorPiece | None] = OrderedDict()
-        self._general: dict[Any, OperatorPiece] = {}
+        self._pieces: OrderedDict[Signature, CallDecomposition | None] = OrderedDict()
+        self._general: dict[Any, CallDecomposition] = {}
 
     def decompose(
         self,
@@ -115,10 +115,10 @@ class Decomposer:
 
         PyTorch's own decompositions run in the context `conversion_context`.
         """
-        runs = list(self._iterate_call_runs(program))
+        runs = list(self._iterate_call_sequences(program))
         with conversion_context():
             self._cache_decompositions(runs)
-        return self._apply_pieces(program, runs)
+        return self._replace_by_decompositions(program, runs)
 
     def _is_operator_kept(self, target: Any) -> bool:
         """Return True if the decomposition keeps calls of the operator `target` as they are;
@@ -141,7 +141,7 @@ class Decomposer:
             return self._composite.get(target) is _special_op_to_preserve_cia
         return True
 
-    def _iterate_call_runs(self, program: "ExportedProgram") -> Iterator[CallRun]:
+    def _iterate_call_sequences(self, program: "ExportedProgram") -> Iterator[CallSequence]:
         """Yield the calls of a program in order, each as a run; calls that a write in place
         affects are one run.
         """
@@ -153,12 +153,12 @@ class Decomposer:
         while index < len(nodes):
             node, end = nodes[index], begins.get(index, index)
             if end > index:
-                yield _build_call_run(nodes[index : end + 1])
+                yield _build_call_sequence(nodes[index : end + 1])
             elif node.op == "call_function" and node.target is not operator.getitem:
-                yield self._single_call_run(node, writes)
+                yield self._single_call_sequence(node, writes)
             index = end + 1
 
-    def _single_call_run(self, node: "fx.Node", writes: "_Writes") -> CallRun:
+    def _single_call_sequence(self, node: "fx.Node", writes: "_Writes") -> CallSequence:
         """Return the call of an operator as a run of one node. Raises NotUnderstoodError for a
         node that calls no ATen operator.
         """
@@ -175,25 +175,25 @@ class Decomposer:
         if str(target) in _POSITIONS:
             known = (
                 layouts_of_nested_tensors(node.meta["val"]),
-                *call_run_signature((node,), (target,), ()),
+                *call_sequence_signature((node,), (target,), ()),
             )
-            return CallRun((node,), target, known, operands, (node,))
+            return CallSequence((node,), target, known, operands, (node,))
         if full:
             layouts_of_nested_tensors(node.meta.get("val"))
-            return CallRun((node,), target, None, operands, (node,), written)
-        return CallRun(
+            return CallSequence((node,), target, None, operands, (node,), written)
+        return CallSequence(
             (node,),
             target,
-            call_run_signature((node,), (target,), ()),
+            call_sequence_signature((node,), (target,), ()),
             operands,
             (node,),
             written,
         )
 
-    def _cache_decompositions(self, runs: Sequence[CallRun]) -> None:
+    def _cache_decompositions(self, runs: Sequence[CallSequence]) -> None:
         """Store in the cache the decompositions of these runs that are not in it yet."""
-        asked: dict[Signature, CallRun] = {}
-        similar: dict[Any, list[CallRun]] = {}  # behind the first of a kind, which is asked
+        asked: dict[Signature, CallSequence] = {}
+        similar: dict[Any, list[CallSequence]] = {}  # behind the first of a kind, which is asked
         for run in runs:
             if run.signature is None or run.signature in asked:
                 continue
@@ -201,76 +201,78 @@ class Decomposer:
                 self._pieces.move_to_end(run.signature)
                 continue
             if str(run.target) in _POSITIONS:
-                self._pieces[run.signature] = _build_positions_piece(run)
+                self._pieces[run.signature] = _decompose_to_axis_positions(run)
                 continue
-            kind = _call_run_kind(run)
+            kind = _call_sequence_kind(run)
             if kind in similar:
                 similar[kind].append(run)
             elif kind is not None and kind in self._general:
-                self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
+                self._pieces[run.signature] = _specialize_decomposition(self._general[kind], run)
             else:
                 asked[run.signature] = run
                 if kind is not None:
                     similar[kind] = []
         several = {key: run for key, run in asked.items() if len(run.nodes) > 1}
         self._decompose_by_pytorch({key: run for key, run in asked.items() if key not in several})
-        rest = self._cache_decompositions_of_long_runs(several)
+        rest = self._cache_decompositions_of_long_sequences(several)
         for kind, others in similar.items():
             for run in others:
                 assert run.signature is not None
                 if kind in self._general:
-                    self._pieces[run.signature] = _specialize_piece(self._general[kind], run)
+                    self._pieces[run.signature] = _specialize_decomposition(
+                        self._general[kind], run
+                    )
                 else:
                     rest[run.signature] = run
         self._decompose_by_pytorch(rest)
         while len(self._pieces) > _KEPT_PIECES + len(runs):
             self._pieces.popitem(last=False)
 
-    def _cache_decompositions_of_long_runs(
-        self, runs: Mapping[Signature, CallRun]
-    ) -> dict[Signature, CallRun]:
+    def _cache_decompositions_of_long_sequences(
+        self, runs: Mapping[Signature, CallSequence]
+    ) -> dict[Signature, CallSequence]:
         """Store in the cache the decompositions of runs of several calls, made of those of their
         single calls; return the runs for which that is not possible.
         """
-        rest: dict[Signature, CallRun] = {}
-        plans: dict[Signature, FunctionalRun] = {}
-        single: dict[Signature, CallRun] = {}
+        rest: dict[Signature, CallSequence] = {}
+        plans: dict[Signature, FunctionalSequence] = {}
+        single: dict[Signature, CallSequence] = {}
         for signature, run in runs.items():
             try:
-                plan = plans[signature] = FunctionalRun(run, self._is_operator_kept)
+                plan = plans[signature] = FunctionalSequence(run, self._is_operator_kept)
             except NotUnderstoodError as error:
                 _LOG.debug("PyTorch decomposes calls together: %s", error)
                 rest[signature] = run
             else:
-                single |= plan.single_call_runs()
+                single |= plan.single_call_sequences()
         self._decompose_by_pytorch(
             {key: run for key, run in single.items() if key not in self._pieces}
         )
         for signature, plan in plans.items():
             try:
-                self._pieces[signature] = plan.build_piece(self._pieces)
+                self._pieces[signature] = plan.build_decomposition(self._pieces)
             except NotUnderstoodError as error:
                 _LOG.debug("PyTorch decomposes calls together: %s", error)
                 rest[signature] = runs[signature]
         return rest
 
-    def _decompose_by_pytorch(self, runs: Mapping[Signature, CallRun]) -> None:
+    def _decompose_by_pytorch(self, runs: Mapping[Signature, CallSequence]) -> None:
         """Let PyTorch decompose these runs, given by signature, and store the results in the
         cache.
         """
         if not runs:
             return
         with self._kernels.decomposing_with_cached_kernels():
-            pieces = _operator_pieces([*runs.values()], self._table)
+            pieces = _decompose_sequences_by_table([*runs.values()], self._table)
         for (signature, run), piece in zip(runs.items(), pieces, strict=True):
             self._pieces[signature] = piece
-            kind = _call_run_kind(run)
+            kind = _call_sequence_kind(run)
             if kind is not None and piece is not None:
                 with suppress(NotUnderstoodError):
-                    self._general[kind] = _generalize_piece(piece, run)
+                    self._general[kind] = _generalize_decomposition(piece, run)
 
-    def _apply_pieces(
-        self, program: "ExportedProgram", runs: Sequence[CallRun]
+    def _replace_by_decompositions(
+        self, program: "ExportedProgram", runs: Sequence[CallSequence]
     ) -> "ExportedProgram":
         """Return the program with each run of calls replaced by the operators of its
         decomposition.
@@ -291,7 +293,7 @@ class Decomposer:
                     piece = self._pieces[run.signature]
                     if piece is None:
                         raise NotUnderstoodError(node.target)
-                    builder.add_piece(run, piece)
+                    builder.add_decomposition(run, piece)
             elif node not in inside:
                 builder.add_getitem(node)
         return builder.to_exported_program()
@@ -341,7 +343,7 @@ def _check_decomposable_program(program: "ExportedProgram") -> None:
             raise NotUnderstoodError(node.op)
 
 
-def _build_call_run(nodes: Sequence["fx.Node"]) -> CallRun:
+def _build_call_sequence(nodes: Sequence["fx.Node"]) -> CallSequence:
     """Return the run of nodes that are decomposed together. Raises NotUnderstoodError if a node is
     not the call of an ATen operator.
     """
@@ -357,23 +359,23 @@ def _build_call_run(nodes: Sequence["fx.Node"]) -> CallRun:
     outlets = tuple(node for node in nodes if any(user not in inside for user in node.users))
     if any(isinstance(node.meta.get("val"), list | tuple) for node in outlets):
         raise NotUnderstoodError("several results of a run")
-    signature = call_run_signature(nodes, [node.target for node in nodes], outlets)
-    return CallRun(tuple(nodes), None, signature, tuple(operands), outlets)
+    signature = call_sequence_signature(nodes, [node.target for node in nodes], outlets)
+    return CallSequence(tuple(nodes), None, signature, tuple(operands), outlets)
 
 
 # Pieces that hold for operands of all sizes.
 
 
-def _call_run_kind(run: CallRun) -> Any:
+def _call_sequence_kind(run: CallSequence) -> Any:
     """Return a key that calls have in common whose decompositions differ in sizes alone; None if
     there may be no other such call.
     """
     name = str(run.target)
-    if name not in _OF_ALL_SIZES or run.written is not None or len(run.values) != 1:
+    if name not in _OF_ALL_SIZES or run.written is not None or len(run.result_values) != 1:
         return None
     assert run.signature is not None
     (target, args, named), _, layouts = run.signature
-    result = fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.result_values[0])
     if not all(map(_is_contiguous_layout, (*layouts, result))):
         return None
     if name == "aten.adaptive_avg_pool2d.default" and set(run.nodes[0].args[1]) != {1}:
@@ -404,13 +406,13 @@ def _layout_without_sizes(layout: TensorLayout) -> Any:
     return layout.dtype, layout.device, layout.requires_grad, axes
 
 
-def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
+def _generalize_decomposition(piece: CallDecomposition, run: CallSequence) -> CallDecomposition:
     """Return a decomposition in which layouts and shapes are references to those of the operands
     or the result.
     """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.result_values[0])
 
     def layout_reference(layout: Any) -> Any:
         """Return a reference to the operand or result that has this layout; for a tuple a tuple of
@@ -451,13 +453,13 @@ def _generalize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
     return piece._replace(steps=steps, layouts=tuple(map(layout_reference, piece.layouts)))
 
 
-def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
+def _specialize_decomposition(piece: CallDecomposition, run: CallSequence) -> CallDecomposition:
     """Return a generalized decomposition with its references replaced by the layouts and shapes of
     this run.
     """
     assert run.signature is not None
     operands = [layout._replace(requires_grad=False) for layout in run.signature[-1]]
-    result = fake_tensor_layout(run.values[0])
+    result = fake_tensor_layout(run.result_values[0])
 
     def specialize_layout(layout: Any) -> Any:
         """Return the layout that a reference means in this run; for a tuple a tuple of them."""
@@ -491,7 +493,7 @@ def _specialize_piece(piece: OperatorPiece, run: CallRun) -> OperatorPiece:
 _POSITIONS = {"aten.where.default", "aten.nonzero_numpy.default"}
 
 
-def _build_positions_piece(run: CallRun) -> OperatorPiece:
+def _decompose_to_axis_positions(run: CallSequence) -> CallDecomposition:
     """Return the decomposition of an operator that gives one tensor of positions for each axis:
     `nonzero`, split along its second axis. Raises NotUnderstoodError for a scalar.
 
@@ -500,7 +502,7 @@ def _build_positions_piece(run: CallRun) -> OperatorPiece:
     import torch
 
     aten = torch.ops.aten
-    layouts = tuple(map(fake_tensor_layout, run.values))
+    layouts = tuple(map(fake_tensor_layout, run.result_values))
     axes = len(run.operands[0].meta["val"].shape)
     if axes == 0 or axes != len(layouts):
         raise NotUnderstoodError(run.target)
@@ -518,7 +520,7 @@ def _build_positions_piece(run: CallRun) -> OperatorPiece:
         ),
     )
     results = tuple(PieceResult(2 + axis) for axis in range(axes))
-    return OperatorPiece(steps, results, layouts, False)
+    return CallDecomposition(steps, results, layouts, False)
 
 
 # Operators that give what lies in memory as their operands do, if these are all alike.
@@ -575,7 +577,7 @@ class _Writes:
         self._same: dict[Any, set[fx.Node]] = {}  # of each memory, the nodes that are all of it
         self._ranges: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._targets: dict[fx.Node, fx.Node] = {}
-        writing = [node for node in nodes if is_writing(node)]
+        writing = [node for node in nodes if is_in_place_operator_call(node)]
         if not writing:
             return
         for node in nodes:
@@ -622,7 +624,7 @@ class _Writes:
         """
         index = self._position
         shared = [other for memory in memories for other in self._sharing[memory]]
-        writing = [index[other] for other in shared if is_writing(other)]
+        writing = [index[other] for other in shared if is_in_place_operator_call(other)]
         if not writing or any(user.op == "output" for other in shared for user in other.users):
             raise NotUnderstoodError(node.target)  # PyTorch derives it where all is given
         last = max(writing)
@@ -688,9 +690,9 @@ def _memory_sharing_nodes(nodes: Sequence["fx.Node"]) -> set["fx.Node"]:
 # A module of calls, which PyTorch takes apart.
 
 
-def _operator_pieces(
-    runs: Sequence[CallRun], table: Mapping[Any, Any]
-) -> list[OperatorPiece | None]:
+def _decompose_sequences_by_table(
+    runs: Sequence[CallSequence], table: Mapping[Any, Any]
+) -> list[CallDecomposition | None]:
     """Let PyTorch decompose the runs by `table`; return for each run its decomposition, None if it
     cannot be stored as operators.
     """
@@ -711,7 +713,7 @@ def _operator_pieces(
         provided.append(indices)
     fakes = _FakeTensorCache(mode)
     made = [
-        _copy_run_calls(graph, run, operands, fakes)
+        _copy_calls_to_graph(graph, run, operands, fakes)
         for run, operands in zip(runs, provided, strict=True)
     ]
     flat = [result for copied in made for result in copied.results]
@@ -722,7 +724,7 @@ def _operator_pieces(
     traced = _TraceRecord()
     with torch.no_grad(), traced.recording_first_graph():
         separate = program.run_decompositions(dict(table))
-    return traced.decompositions_of_runs(separate, runs, provided, made)
+    return traced.decompositions_of_sequences(separate, runs, provided, made)
 
 
 class _CopiedCalls(NamedTuple):
@@ -754,8 +756,8 @@ class _FakeTensorCache:
         return self._known[layout]
 
 
-def _copy_run_calls(
-    graph: "fx.Graph", run: CallRun, operands: Sequence["fx.Node"], fakes: _FakeTensorCache
+def _copy_calls_to_graph(
+    graph: "fx.Graph", run: CallSequence, operands: Sequence["fx.Node"], fakes: _FakeTensorCache
 ) -> _CopiedCalls:
     """Copy the calls of a run into an FX graph, with these nodes as operands; return names and
     results of the copies.
@@ -873,13 +875,13 @@ class _TraceRecord:
             for node in nodes
         ]  # fmt: skip
 
-    def decompositions_of_runs(
+    def decompositions_of_sequences(
         self,
         separate: "ExportedProgram",
-        runs: Sequence[CallRun],
+        runs: Sequence[CallSequence],
         provided: Sequence[Sequence["fx.Node"]],
         made: Sequence[_CopiedCalls],
-    ) -> list[OperatorPiece | None]:
+    ) -> list[CallDecomposition | None]:
         """Return for each run its decomposition as the recorded graph has it; None if it cannot be
         stored.
         """
@@ -911,7 +913,7 @@ class _TraceRecord:
             self.outputs[len(self.outputs) - sum(len(copied.results) for copied in made) :]
         )
         inputs = iter(self.inputs)
-        pieces: list[OperatorPiece | None] = []
+        pieces: list[CallDecomposition | None] = []
         for number, (run, indices, copied, nodes) in enumerate(
             zip(runs, provided, made, by_run, strict=True)
         ):
@@ -920,18 +922,18 @@ class _TraceRecord:
             try:
                 if number in broken or any(index.name in written for index in indices):
                     raise NotUnderstoodError("a write into an operand")
-                pieces.append(_piece_from_traced_nodes(run, nodes, operands, outputs))
+                pieces.append(_decomposition_from_traced_nodes(run, nodes, operands, outputs))
             except NotUnderstoodError:
                 pieces.append(None)
         return pieces
 
 
-def _piece_from_traced_nodes(
-    run: CallRun,
+def _decomposition_from_traced_nodes(
+    run: CallSequence,
     nodes: Sequence[tuple[int, _TracedNode]],
     operands: dict["fx.Node", Any],
     outputs: list[Any],
-) -> OperatorPiece:
+) -> CallDecomposition:
     """Return the decomposition of a run of calls: the operators that were recorded in it, as steps
     that refer to operands and earlier steps, and which of them give `outputs`.
     """
@@ -939,7 +941,7 @@ def _piece_from_traced_nodes(
 
     known: dict[fx.Node, Any] = dict(operands)
 
-    def piece_argument(argument: Any) -> Any:
+    def decomposition_argument(argument: Any) -> Any:
         """Return an argument of a recorded node with a tensor replaced by a reference to an
         operand or an earlier step.
         """
@@ -956,15 +958,15 @@ def _piece_from_traced_nodes(
             raise NotUnderstoodError(node.target)
         known[node.node] = PieceResult(number)
         args, kwargs = (
-            map_leaves(node.args, piece_argument),
-            map_leaves(node.kwargs, piece_argument),
+            map_leaves(node.args, decomposition_argument),
+            map_leaves(node.kwargs, decomposition_argument),
         )
         steps.append(
             PieceStep(origin, node.target, args, kwargs, layouts_of_nested_tensors(node.value))
         )
     assert run.signature is not None
     operand_layouts = run.signature[-1]
-    indices = tuple(map(piece_argument, outputs))
+    indices = tuple(map(decomposition_argument, outputs))
     layouts = tuple(
         operand_layouts[at.place] if isinstance(at, PieceOperand) else steps[at.step].layout
         for at in indices
@@ -973,7 +975,7 @@ def _piece_from_traced_nodes(
     if len(layouts) != len(indices):
         raise NotUnderstoodError("a result that is no tensor")
     asks = any("strided" in str(step.target) for step in steps)  # where a tensor begins
-    return OperatorPiece(tuple(steps), indices, layouts, asks)
+    return CallDecomposition(tuple(steps), indices, layouts, asks)
 
 
 # The program, with the pieces put in.
@@ -1011,7 +1013,7 @@ class _DecomposedGraphBuilder:
             raise NotUnderstoodError("getitem")
         self._cells[node] = [several[node.args[1]]]
 
-    def add_kept_call(self, run: CallRun) -> None:
+    def add_kept_call(self, run: CallSequence) -> None:
         """Add the call of a run that the decomposition keeps as it is to the new graph."""
         (node,) = run.nodes
         value, meta = node.meta.get("val"), _copy_node_metadata(node)
@@ -1029,9 +1031,9 @@ class _DecomposedGraphBuilder:
         ]
         self._set_call_value(run, tuple(picked))
 
-    def add_piece(self, run: CallRun, piece: OperatorPiece) -> None:
+    def add_decomposition(self, run: CallSequence, piece: CallDecomposition) -> None:
         """Add the operators of a run's decomposition to the new graph."""
-        values = run.values
+        values = run.result_values
         layouts = [at._replace(requires_grad=False) for at in piece.layouts]
         if list(map(fake_tensor_layout, values)) != layouts:
             raise NotUnderstoodError("a result that lies in another way")
@@ -1137,7 +1139,7 @@ class _DecomposedGraphBuilder:
         node.meta = {**meta, "val": value}
         return node
 
-    def _set_call_value(self, run: CallRun, value: Any) -> None:
+    def _set_call_value(self, run: CallSequence, value: Any) -> None:
         """Set the value of a run's call in the new graph, also for the tensor that it wrote in
         place.
         """

@@ -236,7 +236,7 @@ def translating_complex_operators(
 
     dispatch = original(_dispatching, "dispatch", inventory.EXPORT_DISPATCH)
 
-    def dispatch_stored_form(node: Any, registry: Any) -> tuple[Any, str]:
+    def dispatch_stored_translation(node: Any, registry: Any) -> tuple[Any, str]:
         """Return the function that translates an FX node to ONNX (by stored nodes if they are
         known), or None, and a message.
         """
@@ -264,7 +264,7 @@ def translating_complex_operators(
         return form, why
 
     with patching_attribute(
-        _dispatching, "dispatch", dispatch_stored_form, inventory.EXPORT_DISPATCH
+        _dispatching, "dispatch", dispatch_stored_translation, inventory.EXPORT_DISPATCH
     ):
         yield
 

@@ -31,7 +31,7 @@ class MadeValue(msgspec.Struct, frozen=True):
     place: int
 
 
-class FormNode(NamedTuple):
+class TranslationNode(NamedTuple):
     """A node that a form writes; `constant` is the key of a number that all forms share."""
 
     domain: str
@@ -44,7 +44,7 @@ class FormNode(NamedTuple):
     constant: Any
 
 
-class FoldedForm(NamedTuple):
+class FoldedTranslation(NamedTuple):
     """A form (the translation of an operator to ONNX) with the nodes that remain after constant
     folding.
 
@@ -69,21 +69,21 @@ _COMPUTING = frozenset({"Add", "Max", "Min", "Mod", "Mul", "Range", "Sub"})
 _BIASED = ("Conv", "ConvTranspose")
 
 
-def fold_form(
-    nodes: Sequence[FormNode],
+def fold_translation_nodes(
+    nodes: Sequence[TranslationNode],
     outputs: Sequence[Any],
     is_used: Collection[int],
     argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
     is_unbiased: bool,
     evaluate: Callable[..., Any],
-) -> FoldedForm | None:
+) -> FoldedTranslation | None:
     """Return which ONNX nodes of a form (the translation of one operator) remain after constant
     folding; None if all do or the folding is not understood.
 
     `provided` are type and shape of what the form is given. The bias of a convolution without one,
     which an exporter makes up, goes as well. `evaluate` computes an operator of ONNX.
     """
-    numbers = _FormNumbers(nodes, outputs, argument_types, evaluate)
+    numbers = _TranslationConstants(nodes, outputs, argument_types, evaluate)
     operands = [node.inputs for node in nodes]
     if is_unbiased:
         operands = [
@@ -132,7 +132,9 @@ def fold_form(
         for value in nodes[index].inputs
         if isinstance(value, MadeValue)
     )
-    return FoldedForm(kept, constants, replaced, tuple({key for key in keys if key is not None}))
+    return FoldedTranslation(
+        kept, constants, replaced, tuple({key for key in keys if key is not None})
+    )
 
 
 def _indices_of_needed_nodes(
@@ -155,7 +157,7 @@ def _indices_of_needed_nodes(
     return live
 
 
-class _FormNumbers:
+class _TranslationConstants:
     """The constants in a form: `values` has the arrays by the reference to the result.
 
     `new_nodes` has how many nodes the folder writes for each node that becomes a number, or that
@@ -164,7 +166,7 @@ class _FormNumbers:
 
     def __init__(
         self,
-        nodes: Sequence[FormNode],
+        nodes: Sequence[TranslationNode],
         outputs: Sequence[Any],
         argument_types: Sequence[tuple[Any, tuple[int, ...] | None]],
         evaluate: Callable[..., Any],
@@ -186,7 +188,9 @@ class _FormNumbers:
                 self.new_nodes.pop(index, None)
                 self._note_large_number(index, node)
 
-    def _constant_node_result(self, index: int, node: FormNode) -> "np.ndarray[Any, Any] | None":
+    def _constant_node_result(
+        self, index: int, node: TranslationNode
+    ) -> "np.ndarray[Any, Any] | None":
         """Return the result of a node if it is a constant, else None; record in `new_nodes` how
         many nodes the folder would write for it.
         """
@@ -226,7 +230,7 @@ class _FormNumbers:
         self.new_nodes[index] = replaced
         return result
 
-    def _note_large_number(self, index: int, node: FormNode) -> None:
+    def _note_large_number(self, index: int, node: TranslationNode) -> None:
         """Record in `new_nodes` a node that casts or expands a scalar constant: it is folded at
         any size.
         """

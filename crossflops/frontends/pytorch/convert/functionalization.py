@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossflops.frontends.pytorch.convert.operator_pieces import (
-    CallRun,
+    CallDecomposition,
+    CallSequence,
     NotUnderstoodError,
-    OperatorPiece,
     PieceOperand,
     PieceResult,
     PieceStep,
     Signature,
-    call_run_signature,
-    is_writing,
+    call_sequence_signature,
+    is_in_place_operator_call,
     layouts_of_nested_tensors,
     map_leaves,
     out_of_place_operator,
@@ -72,22 +72,22 @@ class _Alias:
         self.generation = 0
 
 
-class FunctionalRun:
+class FunctionalSequence:
     """The decomposition of a run of calls that write into views of tensors that it makes.
 
     Raises NotUnderstoodError for a run in which another operator gives a view, or in which a write
     goes through another view than `slice` and `select`.
     """
 
-    def __init__(self, run: CallRun, is_kept: Callable[[Any], bool]) -> None:
+    def __init__(self, run: CallSequence, is_kept: Callable[[Any], bool]) -> None:
         """Check the run. `is_kept` returns True for operators that are kept as they are."""
         self._run = run
         self._is_kept = is_kept
-        self._single: dict[fx.Node, CallRun | None] = {}
+        self._single: dict[fx.Node, CallSequence | None] = {}
         for node in run.nodes:
             self._record_call(node)
 
-    def single_call_runs(self) -> dict[Signature, CallRun]:
+    def single_call_sequences(self) -> dict[Signature, CallSequence]:
         """Return the calls of the run that are decomposed by themselves, by signature."""
         return {
             run.signature: run
@@ -95,9 +95,11 @@ class FunctionalRun:
             if run is not None and run.signature
         }
 
-    def build_piece(self, pieces: Mapping[Signature, OperatorPiece | None]) -> OperatorPiece:
+    def build_decomposition(
+        self, pieces: Mapping[Signature, CallDecomposition | None]
+    ) -> CallDecomposition:
         """Return the decomposition of the run, with those of its single calls from `pieces`."""
-        return _Functionalization(self._run, self._single, pieces).build_piece()
+        return _Functionalization(self._run, self._single, pieces).build_decomposition()
 
     def _record_call(self, node: "fx.Node") -> None:
         """Record how the call of a node is decomposed. Raises NotUnderstoodError if it is not
@@ -108,11 +110,13 @@ class FunctionalRun:
             if node.kwargs or not self._is_kept(node.target):
                 raise NotUnderstoodError(name)
             return
-        if is_writing(node):
+        if is_in_place_operator_call(node):
             written = write_argument_nodes(node)
             if len(written) != 1 or write_and_return_node(node) is not written[0]:
                 raise NotUnderstoodError(name)
-            self._single[node] = self._single_call_run(node, out_of_place_operator(node.target))
+            self._single[node] = self._single_call_sequence(
+                node, out_of_place_operator(node.target)
+            )
             return
         value = node.meta.get("val")
         memories = storage_ids(value)
@@ -122,14 +126,14 @@ class FunctionalRun:
         taken = {memory for at in operands for memory in storage_ids(at.meta["val"])}
         if memories[0] in taken:  # a view of a kind that is not followed, or what it is given
             raise NotUnderstoodError(name)
-        self._single[node] = self._single_call_run(node, node.target)
+        self._single[node] = self._single_call_sequence(node, node.target)
 
-    def _single_call_run(self, node: "fx.Node", target: Any) -> CallRun | None:
+    def _single_call_sequence(self, node: "fx.Node", target: Any) -> CallSequence | None:
         """Return the call of an operator as a run by itself; None if it is kept as it is."""
         if self._is_kept(target):
             return None
-        signature = call_run_signature((node,), (target,), ())
-        return CallRun((node,), target, signature, tuple(node.all_input_nodes), (node,))
+        signature = call_sequence_signature((node,), (target,), ())
+        return CallSequence((node,), target, signature, tuple(node.all_input_nodes), (node,))
 
 
 class _Functionalization:
@@ -137,9 +141,9 @@ class _Functionalization:
 
     def __init__(
         self,
-        run: CallRun,
-        single: Mapping["fx.Node", CallRun | None],
-        pieces: Mapping[Signature, OperatorPiece | None],
+        run: CallSequence,
+        single: Mapping["fx.Node", CallSequence | None],
+        pieces: Mapping[Signature, CallDecomposition | None],
     ) -> None:
         """Start with the operands of the run in their memory layout."""
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -155,11 +159,11 @@ class _Functionalization:
         self._values: list[Any] = []  # the fake tensors of the steps
         self._index = 0  # of the call that is decomposed
 
-    def build_piece(self) -> OperatorPiece:
+    def build_decomposition(self) -> CallDecomposition:
         """Return the decomposition of the run."""
         for index, node in enumerate(self._run.nodes):
             self._index = index
-            if is_writing(node):
+            if is_in_place_operator_call(node):
                 self._add_write_steps(node)
             elif node in self._single:
                 storage = _Storage(
@@ -175,7 +179,7 @@ class _Functionalization:
                 raise NotUnderstoodError("a view that is derived again behind the run")
             results.append(alias.value if alias.views else alias.storage.value)
             layouts.append(layouts_of_nested_tensors(self._values[results[-1].step]))
-        return OperatorPiece(tuple(self._steps), tuple(results), tuple(layouts), False)
+        return CallDecomposition(tuple(self._steps), tuple(results), tuple(layouts), False)
 
     def _add_view_steps(self, node: "fx.Node") -> None:
         """Add the steps of a view."""

@@ -95,7 +95,7 @@ def mark_detached_inputs(
     return msgspec.structs.replace(graph, nodes=tuple(nodes), severed=missing)
 
 
-def mark_derived_products(graph: Graph, operators: Mapping[str, Call]) -> Graph:
+def mark_products_with_other_gradient(graph: Graph, operators: Mapping[str, Call]) -> Graph:
     """Return the graph with marks at matrix products whose gradient PyTorch computes by another
     operator (`cdist`, `bilinear`).
     """

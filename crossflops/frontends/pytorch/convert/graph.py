@@ -14,7 +14,7 @@ from crossflops.frontends.pytorch.convert.exporter import DOMAIN, OPSET
 from crossflops.frontends.pytorch.convert.known_forms import MAKER
 from crossflops.frontends.pytorch.convert.model_passes import reusing_shape_inference
 from crossflops.frontends.pytorch.convert.schemas import schema_defaults, schema_operand_names
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.model import WITHIN
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
@@ -228,7 +228,7 @@ def _fill_fake_weights(model: "ir.Model") -> None:
 
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
-        if getattr(raw, "is_meta", False) or is_fake(raw):
+        if getattr(raw, "is_meta", False) or is_fake_tensor(raw):
             zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
             value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
 

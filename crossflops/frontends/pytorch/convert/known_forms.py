@@ -16,11 +16,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crossflops.frontends.pytorch.convert.form_folding import (
-    FoldedForm,
-    FormNode,
+    FoldedTranslation,
     GivenValue,
     MadeValue,
-    fold_form,
+    TranslationNode,
+    fold_translation_nodes,
 )
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.patches import inventory
@@ -30,21 +30,22 @@ if TYPE_CHECKING:
     from torch import fx
 
 _KEPT_FORMS = 5_000
-_KNOWN: "OrderedDict[Any, _WrittenForm]" = OrderedDict()
+_KNOWN: "OrderedDict[Any, _RecordedTranslation]" = OrderedDict()
 
 
 class _NotPlainError(Exception):
     """An error of an operator call whose arguments cannot be a cache key."""
 
 
-class _WrittenForm(NamedTuple):
+class _RecordedTranslation(NamedTuple):
     """The nodes that a form writes for values of these types and shapes."""
 
     given: tuple[Any, ...]
     types: tuple[tuple[Any, tuple[int, ...] | None], ...]  # of what is given; extents if all known
-    nodes: tuple[FormNode, ...]
+    nodes: tuple[TranslationNode, ...]
     outputs: Any
-    replacement: dict[Any, FoldedForm | None]  # by which outputs are used, and whether a bias is
+    # by which outputs are used, and whether a bias is
+    replacement: dict[Any, FoldedTranslation | None]
 
 
 class WritingPlace:
@@ -131,17 +132,17 @@ def translation_from_stored_nodes(
     forms it is.
     """
     try:
-        key = _node_form_key(node, flags)
+        key = _translation_cache_key(node, flags)
     except _NotPlainError:
         return find_translation()
     form_record = _KNOWN.get(key)
     if form_record is not None:
         _KNOWN.move_to_end(key)
-        return partial(_write_stored_form, form_record, find_translation, writing_place), ""
+        return partial(_write_stored_translation, form_record, find_translation, writing_place), ""
     form, why = find_translation()
     if form is None:
         return None, why
-    return partial(_write_and_store_form, key, form, writing_place), why
+    return partial(_write_and_store_translation, key, form, writing_place), why
 
 
 # What decides.
@@ -150,7 +151,7 @@ _OWN = ("aten", "prims")
 _PLAIN = (int, float, bool, str, type(None))
 
 
-def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
+def _translation_cache_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     """Return the cache key of the ONNX nodes for an FX node: operator, arguments, dtypes and
     shapes.
     """
@@ -160,13 +161,13 @@ def _node_form_key(node: "fx.Node", flags: tuple[Any, ...]) -> Any:
     if not isinstance(target, torch._ops.OpOverload) or target.namespace not in _OWN:
         raise _NotPlainError  # others may write without their recorder
     known: dict[Any, int] = {}
-    args = _form_argument_key(node.args, known)
-    named = tuple((name, _form_argument_key(value, known)) for name, value in node.kwargs.items())
+    args = _argument_cache_key(node.args, known)
+    named = tuple((name, _argument_cache_key(value, known)) for name, value in node.kwargs.items())
     tensors = tuple(_dtype_and_shape_key(at.meta.get("val")) for at in known)
     return target, flags, args, named, tensors, torch.get_default_dtype()
 
 
-def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
+def _argument_cache_key(argument: Any, known: dict[Any, int]) -> Any:
     """Return an argument of an FX node as a hashable key; a tensor is its number in the order of
     first use, stored in `known`.
     """
@@ -175,7 +176,7 @@ def _form_argument_key(argument: Any, known: dict[Any, int]) -> Any:
     if isinstance(argument, torch.fx.Node):
         return GivenValue(known.setdefault(argument, len(known)))
     if isinstance(argument, list | tuple):
-        return tuple(_form_argument_key(item, known) for item in argument)
+        return tuple(_argument_cache_key(item, known) for item in argument)
     if type(argument) in _PLAIN:
         return type(argument), repr(argument)
     if isinstance(argument, torch.dtype | torch.device | torch.layout | torch.memory_format):
@@ -235,7 +236,7 @@ def _replace_onnx_values(arguments: Any, others: dict[int, Any]) -> Any:
 # Writing.
 
 
-def _write_and_store_form(
+def _write_and_store_translation(
     key: Any, form: Callable[..., Any], writing_place: WritingPlace, *args: Any, **kwargs: Any
 ) -> Any:
     """Write the ONNX nodes of a translation, store them under `key` to be written again, and
@@ -243,17 +244,17 @@ def _write_and_store_form(
     """
     values = [*_onnx_values_by_id([args, kwargs], {}).values()]
     try:
-        form_record = _record_form_nodes(form, args, kwargs, values)
+        form_record = _record_translation_nodes(form, args, kwargs, values)
     except Exception:  # of the form: it says so where it is called itself
         return form(*args, **kwargs)
     _KNOWN[key] = form_record
     while len(_KNOWN) > _KEPT_FORMS:
         _KNOWN.popitem(last=False)
-    return _replay_form_nodes(form_record, values, writing_place)
+    return _write_recorded_nodes(form_record, values, writing_place)
 
 
-def _write_stored_form(
-    form_record: _WrittenForm,
+def _write_stored_translation(
+    form_record: _RecordedTranslation,
     find: Callable[[], tuple[Any, str]],
     writing_place: WritingPlace,
     *args: Any,
@@ -266,10 +267,12 @@ def _write_stored_form(
     if tuple(map(_onnx_type_and_shape_key, values)) != form_record.given:
         form, _ = find()
         return form(*args, **kwargs)
-    return _replay_form_nodes(form_record, values, writing_place)
+    return _write_recorded_nodes(form_record, values, writing_place)
 
 
-def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any]) -> _WrittenForm:
+def _record_translation_nodes(
+    form: Any, args: Any, kwargs: Any, values: Sequence[Any]
+) -> _RecordedTranslation:
     """Call a translation on new values of the same types and shapes, and return the nodes that it
     writes.
     """
@@ -304,7 +307,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
         if any("GRAPH" in attribute.type.name for attribute in attributes) or node.metadata_props:
             raise _NotPlainError
         form_record.append(
-            FormNode(
+            TranslationNode(
                 node.domain,
                 node.op_type,
                 node.overload,
@@ -323,7 +326,7 @@ def _record_form_nodes(form: Any, args: Any, kwargs: Any, values: Sequence[Any])
     outputs = type(outputs)(results) if several else results[0]
     provided = tuple(map(_onnx_type_and_shape_key, values))
     types = tuple(map(_element_type_and_shape, values))
-    return _WrittenForm(provided, types, tuple(form_record), outputs, {})
+    return _RecordedTranslation(provided, types, tuple(form_record), outputs, {})
 
 
 def _element_type_and_shape(value: Any) -> tuple[Any, tuple[int, ...] | None]:
@@ -340,8 +343,8 @@ def _copy_type_or_shape(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") else copy.copy(value)
 
 
-def _replay_form_nodes(
-    form_record: _WrittenForm, values: Sequence[Any], writing_place: WritingPlace
+def _write_recorded_nodes(
+    form_record: _RecordedTranslation, values: Sequence[Any], writing_place: WritingPlace
 ) -> Any:
     """Write the stored nodes of a translation with these values as operands; return the
     results.
@@ -352,10 +355,10 @@ def _replay_form_nodes(
     replacement = (
         None
         if writing_place.graph is None
-        else _fold_stored_form(form_record, tracer, writing_place)
+        else _fold_recorded_translation(form_record, tracer, writing_place)
     )
     if replacement is not None:
-        return _replay_folded_form(form_record, replacement, values, tracer, writing_place)
+        return _write_folded_nodes(form_record, replacement, values, tracer, writing_place)
     node_outputs: list[Any] = []
     for node in form_record.nodes:
         shared = None if node.constant is None else tracer.constant_farm.get(node.constant)
@@ -364,7 +367,7 @@ def _replay_form_nodes(
             continue
         outputs = _new_output_values(node, tracer)
         tracer.nodes.append(
-            _new_form_node(
+            _copy_recorded_node(
                 node,
                 [_resolve_stored_reference(at, values, node_outputs) for at in node.inputs],
                 outputs,
@@ -373,7 +376,7 @@ def _replay_form_nodes(
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
         node_outputs.append(outputs)
-    return _resolve_form_results(form_record, values, node_outputs)
+    return _resolve_recorded_results(form_record, values, node_outputs)
 
 
 def _resolve_stored_reference(
@@ -387,8 +390,8 @@ def _resolve_stored_reference(
     return None if index is None else values[index.place]
 
 
-def _resolve_form_results(
-    form_record: _WrittenForm, values: Sequence[Any], node_outputs: Sequence[Any]
+def _resolve_recorded_results(
+    form_record: _RecordedTranslation, values: Sequence[Any], node_outputs: Sequence[Any]
 ) -> Any:
     """Return the ONNX values of the results of a stored translation: one value, or a list or tuple
     of them.
@@ -400,7 +403,7 @@ def _resolve_form_results(
     return _resolve_stored_reference(form_record.outputs, values, node_outputs)
 
 
-def _new_output_values(node: FormNode, tracer: Any) -> list[Any]:
+def _new_output_values(node: TranslationNode, tracer: Any) -> list[Any]:
     """Return new ONNX values with the types and shapes of a stored node's outputs."""
     from torch.onnx._internal.exporter import _tensors
 
@@ -412,7 +415,9 @@ def _new_output_values(node: FormNode, tracer: Any) -> list[Any]:
     ]
 
 
-def _new_form_node(node: FormNode, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+def _copy_recorded_node(
+    node: TranslationNode, inputs: Sequence[Any], outputs: Sequence[Any]
+) -> Any:
     """Return a new ONNX node that is a copy of a stored node with these inputs and outputs."""
     import onnx_ir as ir
 
@@ -433,9 +438,9 @@ MAKER = "crossflops.maker"  # of a number: the name of the operator call that it
 REPLACED = "crossflops.replaced"  # nodes that a folder would have written before this
 
 
-def _fold_stored_form(
-    form_record: _WrittenForm, tracer: Any, writing_place: WritingPlace
-) -> FoldedForm | None:
+def _fold_recorded_translation(
+    form_record: _RecordedTranslation, tracer: Any, writing_place: WritingPlace
+) -> FoldedTranslation | None:
     """Return which stored nodes of a translation remain after constant folding; None if all do."""
     assert writing_place.node is not None
     results = (
@@ -448,7 +453,7 @@ def _fold_stored_form(
     key = used, is_unbiased
     if key not in form_record.replacement:
         evaluator = owner_of(inventory.FOLDED_VALUES)()
-        form_record.replacement[key] = fold_form(
+        form_record.replacement[key] = fold_translation_nodes(
             form_record.nodes,
             results,
             used,
@@ -483,9 +488,9 @@ def _used_result_indices(node: "fx.Node", result_count: int) -> frozenset[int]:
     return frozenset(int(str(user.args[1])) for user in node.users)
 
 
-def _replay_folded_form(
-    form_record: _WrittenForm,
-    replacement: FoldedForm,
+def _write_folded_nodes(
+    form_record: _RecordedTranslation,
+    replacement: FoldedTranslation,
     values: Sequence[Any],
     tracer: Any,
     writing_place: WritingPlace,
@@ -518,7 +523,7 @@ def _replay_folded_form(
                 node_outputs.append(_new_output_values(node, tracer) if is_unnamed else ())
             continue
         outputs = _new_output_values(node, tracer)
-        new = _new_form_node(
+        new = _copy_recorded_node(
             node, [_resolve_stored_reference(at, values, node_outputs) for at in inputs], outputs
         )
         if not is_unnamed:
@@ -532,7 +537,7 @@ def _replay_folded_form(
         if node.constant is not None:
             tracer.constant_farm[node.constant] = outputs[0]
         node_outputs.append(outputs)
-    return _resolve_form_results(form_record, values, node_outputs)
+    return _resolve_recorded_results(form_record, values, node_outputs)
 
 
 def _add_constant_initializer(name: str, number: Any, writing_place: WritingPlace) -> Any:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from crossflops.errors import CrossflopsError
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN
 from crossflops.frontends.pytorch.convert.graph import fx_node_name, program_operator_nodes
-from crossflops.frontends.pytorch.convert.writing_operators import WritingCall, find_writing_call
+from crossflops.frontends.pytorch.convert.writing_operators import MutatingCall, find_mutating_call
 from crossflops.frontends.pytorch.load.fakes import fake_tensor_factory
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.operators import OWN
@@ -37,7 +37,7 @@ _FOREIGN = "its result is not computed by PyTorch from its operands, but by NumP
 _KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CUDA")
 
 
-def open_operator_bodies(
+def add_custom_operator_bodies(
     graph: Graph, source_program: Any, convert: Convert, run_and_copy_arguments: RunCalls
 ) -> Graph:
     """Return the graph in which uncounted custom operators have bodies: the recorded work of their
@@ -58,7 +58,7 @@ def open_operator_bodies(
         for node in source_program.model.graph
         if node.name in closed and fx_node_name(node) in programs
     }
-    opening = _OperatorOpener(convert, run_and_copy_arguments, calls)
+    opening = _KernelBodyRecorder(convert, run_and_copy_arguments, calls)
     nodes = tuple(
         opening.with_recorded_body(node) if node.key in closed else node for node in graph.nodes
     )
@@ -73,7 +73,7 @@ def _is_uncounted_operator(node: Node) -> bool:
     return find_operator_rule(node.op) is None
 
 
-class _OperatorOpener:
+class _KernelBodyRecorder:
     """A converter of custom operators' kernels to bodies, with a cache by kind of call."""
 
     def __init__(self, convert: Convert, run: RunCalls, calls: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ class _OperatorOpener:
 
         args = torch.fx.map_arg(call.args, to_fake_tensor)
         kwargs = torch.fx.map_arg(call.kwargs, to_fake_tensor)
-        writing = find_writing_call(call.target)
+        writing = find_mutating_call(call.target)
         if writing is not None:
             args, kwargs = writing.arguments_with_values(args)
         return self._record_kernel_graph(kernel, args, kwargs)
@@ -170,9 +170,9 @@ class _OperatorOpener:
             return f"{type(error).__name__}: {brief_error_text(error)}"
 
 
-def _original_operator(call: Any) -> tuple[Any, WritingCall | None]:
+def _original_operator(call: Any) -> tuple[Any, MutatingCall | None]:
     """Return the operator that the model calls, and its call if the program has a replacement."""
-    writing = find_writing_call(call.target)
+    writing = find_mutating_call(call.target)
     return (call.target if writing is None else writing.target), writing
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from crossflops.errors import NormalizeError
 from crossflops.frontends.pytorch.convert.exporter import DOMAIN, single_result_node_schema
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.record.data_dependence import program_arguments
 from crossflops.frontends.pytorch.record.sparse_constants import has_sparse, is_sparse
@@ -155,7 +155,7 @@ def _run_and_observe_sparse_nodes(
             return result
 
     provided = list(program_arguments(program))
-    if any(is_fake(value) or getattr(value, "is_meta", False) for value in provided):
+    if any(is_fake_tensor(value) or getattr(value, "is_meta", False) for value in provided):
         raise _sparse_storage_error("its weights or inputs have no values")
     try:
         with torch.no_grad(), seeding_generators():

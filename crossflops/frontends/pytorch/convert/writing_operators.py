@@ -30,7 +30,7 @@ _NAMESPACE = "crossflops_written"
 _CALL = "crossflops_writing_call"  # on an operator that replaces a call: this call
 
 
-class WritingCall(NamedTuple):
+class MutatingCall(NamedTuple):
     """The call of an operator that writes into its arguments: the facts of its node, kept after
     that is removed.
     """
@@ -94,7 +94,9 @@ class WritingCall(NamedTuple):
 
 
 @contextmanager
-def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, dict[Any, Any]]]:
+def functionalizing_in_place_writes(
+    program: "ExportedProgram",
+) -> Iterator[tuple[Any, dict[Any, Any]]]:
     """Yield a copy of the program whose custom operators that write in place are replaced by
     others that do not, and the ONNX translations of these.
 
@@ -102,26 +104,28 @@ def functionalizing_writes(program: "ExportedProgram") -> Iterator[tuple[Any, di
     """
     import torch
 
-    if not any(_custom_writing_calls(program)):
+    if not any(_custom_mutating_calls(program)):
         yield program, {}
         return
     own = copy.copy(program)
     own._graph_module = copy.deepcopy(program.graph_module)
     forms: dict[Any, Any] = {}
     with torch.library._scoped_library(_NAMESPACE, "DEF") as library:
-        for number, (graph, node) in enumerate(list(_custom_writing_calls(own))):
-            call = _to_writing_call(node)
+        for number, (graph, node) in enumerate(list(_custom_mutating_calls(own))):
+            call = _to_mutating_call(node)
             if not call.result_count:  # it is given nothing to write into
                 graph.erase_node(node)
                 continue
-            operator = _define_replacement(library, f"{call.target._opname}_{number}", call)
-            forms[operator] = functools.partial(_write_opaque_writing_call, call)
-            _replace_writing_node(graph, node, call, operator)
+            operator = _define_functional_operator(
+                library, f"{call.target._opname}_{number}", call
+            )
+            forms[operator] = functools.partial(_write_opaque_mutating_call, call)
+            _replace_mutating_node(graph, node, call, operator)
         own.graph_module.recompile()
         yield own, forms
 
 
-def _custom_writing_calls(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
+def _custom_mutating_calls(program: "ExportedProgram") -> Iterator[tuple["fx.Graph", "fx.Node"]]:
     """Yield (FX graph, node) for each call of a custom operator that writes in place."""
     import torch
 
@@ -132,14 +136,14 @@ def _custom_writing_calls(program: "ExportedProgram") -> Iterator[tuple["fx.Grap
                     yield module.graph, node
 
 
-def _to_writing_call(node: "fx.Node") -> WritingCall:
+def _to_mutating_call(node: "fx.Node") -> MutatingCall:
     """Return the facts of a node that writes in place: operator, arguments, written tensors and
     number of results.
     """
     target: Any = node.target
     written = write_argument_nodes(node)
     returns = 0 if write_and_return_node(node) else len(target._schema.returns)
-    return WritingCall(
+    return MutatingCall(
         target,
         node.args,
         node.kwargs,
@@ -149,12 +153,12 @@ def _to_writing_call(node: "fx.Node") -> WritingCall:
     )
 
 
-def find_writing_call(operator: Any) -> WritingCall | None:
+def find_mutating_call(operator: Any) -> MutatingCall | None:
     """Return the call that an operator replaces, None of an operator of the model."""
     return getattr(operator, _CALL, None)
 
 
-def _define_replacement(library: Any, name: str, call: WritingCall) -> Any:
+def _define_functional_operator(library: Any, name: str, call: MutatingCall) -> Any:
     """Return a new operator that returns the results of the call and the tensors that it writes.
 
     Its arguments are the tensors alone, by the names that the operator has for them.
@@ -189,7 +193,7 @@ def _argument_nodes(call: Any) -> Iterator[tuple[str, "fx.Node"]]:
                 yield (f"{name}_{index}" if len(items) > 1 else name), item
 
 
-def _run_on_copies_of_tensors(call: WritingCall, *provided: Any) -> Any:
+def _run_on_copies_of_tensors(call: MutatingCall, *provided: Any) -> Any:
     """Call an operator that writes in place on copies of these tensors; return its results and the
     written copies.
     """
@@ -204,7 +208,7 @@ def _run_on_copies_of_tensors(call: WritingCall, *provided: Any) -> Any:
     return values if call.result_count > 1 else values[0]
 
 
-def _write_opaque_writing_call(call: WritingCall, *provided: Any) -> Any:
+def _write_opaque_mutating_call(call: MutatingCall, *provided: Any) -> Any:
     """Write a call that writes in place as one opaque ONNX node; return its results and the
     written tensors.
     """
@@ -212,8 +216,8 @@ def _write_opaque_writing_call(call: WritingCall, *provided: Any) -> Any:
     return opaque_node_translation(call.target, result_count=call.result_count)(*args, **kwargs)
 
 
-def _replace_writing_node(
-    graph: "fx.Graph", node: "fx.Node", call: WritingCall, operator: Any
+def _replace_mutating_node(
+    graph: "fx.Graph", node: "fx.Node", call: MutatingCall, operator: Any
 ) -> None:
     """Replace a node that writes in place by a call of `operator`, and copies of what that returns
     to the written tensors.

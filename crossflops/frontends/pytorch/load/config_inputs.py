@@ -50,7 +50,9 @@ class UsualInputs(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def usual_inputs(model: Any, config: Any, sizes: Mapping[str, int], dtype: str) -> UsualInputs:
+def inputs_from_config(
+    model: Any, config: Any, sizes: Mapping[str, int], dtype: str
+) -> UsualInputs:
     """Return the usual inputs of a model of transformers with floats of `dtype`, the values that
     it reads, and notes.
     """

@@ -98,7 +98,7 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
     from torch.utils._pytree import tree_map_only
 
     modes = filter(
-        None, map(_own_fake_mode, _model_leaves(model, args, kwargs))
+        None, map(_own_fake_mode, _flat_attributes_and_inputs(model, args, kwargs))
     )  # tensors of two do not meet
     mode, known = next(modes, None) or _new_fake_mode(), {}
 
@@ -106,7 +106,7 @@ def with_fake_tensors(model: Any, args: Any = (), kwargs: Any = None) -> tuple[A
         """Return a fake tensor of the same size, stride and dtype; the same one for the same
         tensor.
         """
-        if is_fake(tensor) and not _is_plain_meta_tensor(tensor):
+        if is_fake_tensor(tensor) and not _is_plain_meta_tensor(tensor):
             return tensor
         if id(tensor) not in known:
             with mode:
@@ -186,7 +186,9 @@ def hiding_tool_replacements(model: Any) -> Iterator[None]:
 def _own_fake_modes(model: Any) -> list[Any]:
     """Return the fake modes of crossflops that the tensors of a module have, each once."""
     modes = {
-        id(mode): mode for mode in map(_own_fake_mode, _model_leaves(model)) if mode is not None
+        id(mode): mode
+        for mode in map(_own_fake_mode, _flat_attributes_and_inputs(model))
+        if mode is not None
     }
     return list(modes.values())
 
@@ -197,7 +199,7 @@ def _own_fake_mode(tensor: Any) -> Any:
     return mode if getattr(mode, "of_crossflops", False) else None
 
 
-def _model_leaves(model: Any, *inputs: Any) -> list[Any]:
+def _flat_attributes_and_inputs(model: Any, *inputs: Any) -> list[Any]:
     """Return all attributes of the modules of a model, and its inputs, as one flat list."""
     from torch.utils._pytree import tree_leaves
 
@@ -213,7 +215,7 @@ def is_own_fake_tensor(tensor: Any) -> bool:
 
 def has_own_fake_tensor(model: Any, *inputs: Any) -> bool:
     """Return True if a tensor of the module or its inputs is fake and was made by crossflops."""
-    return any(map(is_own_fake_tensor, _model_leaves(model, *inputs)))
+    return any(map(is_own_fake_tensor, _flat_attributes_and_inputs(model, *inputs)))
 
 
 def weights_kind(model: Any, args: Any, kwargs: Any) -> str:
@@ -247,7 +249,7 @@ def reject_torchscript(model: Any) -> None:
         raise ValuesNeededError(_SCRIPTED)
 
 
-def is_fake(tensor: Any) -> bool:
+def is_fake_tensor(tensor: Any) -> bool:
     """Return True if a tensor is a fake tensor: it has a shape and no data."""
     return type(tensor).__name__ == "FakeTensor"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from crossflops.errors import MissingExtraError, TargetError, nearest_name_hint
 from crossflops.frontends.named import Library, NamedModel, image_input_spec, names_in_package
-from crossflops.frontends.pytorch.load.config_inputs import usual_inputs
+from crossflops.frontends.pytorch.load.config_inputs import inputs_from_config
 from crossflops.frontends.pytorch.load.config_libraries import CONFIG_LIBRARIES
 from crossflops.frontends.pytorch.load.expert_loops import run_expert_loops_as_grouped_products
 from crossflops.frontends.pytorch.load.expert_products import set_expert_implementation
@@ -245,7 +245,7 @@ def build_config_model(
             f"the experts of {target} run as one grouped product for each matrix, because "
             "weights without values cannot choose experts in the loop of the model"
         )
-    usual = usual_inputs(model, config, sizes, dtype)
+    usual = inputs_from_config(model, config, sizes, dtype)
     specs = usual.specs
     notes += [f"{target} {note}" for note in usual.notes]
     return NamedModel(

@@ -143,7 +143,7 @@ def tracing_without_stack_traces() -> Iterator[None]:
 
 
 @contextmanager
-def spelling_module_names() -> Iterator[None]:
+def escaping_module_names() -> Iterator[None]:
     """Make PyTorch write module names that are no identifiers as valid Python, inside the block.
 
     PyTorch treats every word as an attribute, also a keyword such as "class", and quotes others
@@ -306,7 +306,7 @@ def restoring_module_variables(model: "nn.Module") -> Iterator[None]:
 
     clear_caches(model)
     before = {
-        (id(space), name): _variable_content(value)
+        (id(space), name): _copy_of_container(value)
         for space, name, value in _class_and_file_variables(model)
     }
     stored = {id(leaf) for content in before.values() for leaf in _container_leaves(content)}
@@ -389,7 +389,7 @@ def _class_and_file_variables(model: "nn.Module") -> Iterator[tuple[Any, str, An
                 yield space, name, value
 
 
-def _variable_content(value: Any) -> Any:
+def _copy_of_container(value: Any) -> Any:
     """Return a copy of a variable's value if it is a dict or a list, else the value, to restore it
     later.
     """

@@ -51,7 +51,14 @@ def is_quantized(model: "nn.Module") -> bool:
     )
 
 
-def unpack_weights(model: "nn.Module") -> tuple[int, int]:
+class UnpackedWeightSize(NamedTuple):
+    """The number of elements and the bytes of weights that were unpacked."""
+
+    elements: int
+    nbytes: int
+
+
+def unpack_quantized_weights(model: "nn.Module") -> UnpackedWeightSize:
     """Replace packed quantized weights by tensors in the modules; return their number of elements
     and their bytes.
 
@@ -68,7 +75,7 @@ def unpack_weights(model: "nn.Module") -> tuple[int, int]:
         tensor for packed in known.values() for tensor in _weights_and_biases_in_packed(packed)
     ]
     stored = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-    return sum(tensor.numel() for tensor in tensors), stored
+    return UnpackedWeightSize(sum(tensor.numel() for tensor in tensors), stored)
 
 
 def dequantize_tensors(model: "nn.Module") -> None:

@@ -90,7 +90,7 @@ def align_observed_calls(
     indices = [enclosing(key, by_key) for key in owners]
     ran = [call.key for call in calls if call.level == "operator" and _has_run_in_view(call, view)]
     work = _match_operators_to_calls(
-        [_work_kind(call) for call in forward], indices, ran, by_key, enclosing
+        [_name_for_matching(call) for call in forward], indices, ran, by_key, enclosing
     )
     belonging = list(zip(forward, owners, work, strict=True))
     names: Counter[str] = Counter()
@@ -158,10 +158,10 @@ def _match_backward_calls(
     for belonging in forward:
         for number in _autograd_sequence_numbers(belonging[0]):
             made[number].append(belonging)
-        waiting[_likeness_key(belonging[0])].append(belonging)
+        waiting[_recomputed_call_key(belonging[0])].append(belonging)
     for call in observed:
         if call.phase in ("rerun", "begun"):
-            similar = waiting[_likeness_key(call)]
+            similar = waiting[_recomputed_call_key(call)]
             _, owner, keys = similar[0] if similar else (call, root, ())
             similar.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _autograd_sequence_numbers(call):
@@ -191,7 +191,7 @@ def _autograd_sequence_numbers(call: WatchedCall) -> list[int]:
     return list(dict.fromkeys(number for number in (call.sequence, *below) if number >= 0))
 
 
-def _likeness_key(call: WatchedCall) -> tuple[object, ...]:
+def _recomputed_call_key(call: WatchedCall) -> tuple[object, ...]:
     """Return a key that a recomputed call and its original have in common: name, module and
     shapes.
     """
@@ -261,7 +261,7 @@ def _has_run_in_view(call: Call, view: View) -> bool:
     return view.level not in {"jit", "traced"} or call.live or call.stored
 
 
-def _work_kind(seen: WatchedCall) -> str:
+def _name_for_matching(seen: WatchedCall) -> str:
     """Return the name by which an observed operator is matched: its bare name, or "cond" inside a
     branch.
     """
@@ -292,12 +292,12 @@ def _match_operators_to_calls(
     for (index, _), numbers in waiting.items():
         free[index].extend(numbers)
     for index, keys in alone.items():
-        for number in _nearest_free_work(index, free, by_key, enclosing):
+        for number in _nearest_unassigned_operators(index, free, by_key, enclosing):
             work[number].extend(keys)
     return [tuple(keys) for keys in work]
 
 
-def _nearest_free_work(
+def _nearest_unassigned_operators(
     location: str,
     unassigned: dict[str, list[int]],
     by_key: dict[str, Call],

@@ -112,7 +112,7 @@ def _observe_trace(
     with keeping_empty_hooks(model, setting), torch.set_grad_enabled(setting.grad), record:
         graph = torch.jit._get_trace_graph(wrapped, inputs)[0]
     frames = enclosing_keys_of_frames(recorder)
-    return [WatchedCall(RUN), *(jit_watched_call(node, frames) for node in graph.nodes())]
+    return [WatchedCall(RUN), *(jit_node_to_watched_call(node, frames) for node in graph.nodes())]
 
 
 def _is_traceable_unrecorded(
@@ -165,7 +165,7 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
     """
     import torch
 
-    class Flat(torch.nn.Module):
+    class FlatResultModel(torch.nn.Module):
         """A wrapper that calls the model."""
 
         def __init__(self) -> None:
@@ -177,7 +177,7 @@ def _with_flat_result(model: "nn.Module") -> "nn.Module":
             """Return the model's result as a flat list of tensors."""
             return list(_jit_result_tensors(self.model(*args)))
 
-    return Flat()
+    return FlatResultModel()
 
 
 def _jit_result_tensors(result: Any) -> Iterator[Any]:
@@ -191,7 +191,7 @@ def _jit_result_tensors(result: Any) -> Iterator[Any]:
             yield from _jit_result_tensors(item)
 
 
-def jit_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
+def jit_node_to_watched_call(node: Any, frames: list[tuple[str, ...]]) -> WatchedCall:
     """Return a node of a torch.jit graph as a call: operator, enclosing frames, constants and
     tensors.
     """

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec
-from crossflops.frontends.pytorch.record.operators import is_detaching_call, mark_tensor_node
+from crossflops.frontends.pytorch.record.operators import is_detaching_call, set_tensor_node_mark
 from crossflops.frontends.pytorch.record.recorder import CUSTOM, AppliedFunction, Frame, Recorder
 from crossflops.ir.graph import Function, Graph, TensorSpec
 from crossflops.ir.trace import Call
@@ -64,7 +64,7 @@ def apply_under_name(recorder: Recorder, apply: Callable[..., Any]) -> Callable[
     return apply_named
 
 
-def apply_in_base(
+def apply_of_base_class(
     recorder: Recorder, apply: Callable[..., Any], notice: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a replacement of the `apply` of the base class of custom functions.
@@ -114,7 +114,7 @@ def recording_apply(recorder: Recorder, apply: Callable[..., Any]) -> Callable[.
         for index, argument in enumerate(args):
             if isinstance(argument, torch.Tensor):
                 use = number, index
-                mark_tensor_node(argument, GIVEN, partial(_append_use, use))
+                set_tensor_node_mark(argument, GIVEN, partial(_append_use, use))
         recorder.in_function = True
         try:
             return apply(function, *args, **kwargs)

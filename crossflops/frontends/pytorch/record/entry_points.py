@@ -19,7 +19,7 @@ from crossflops.frontends.pytorch.load.running_models import RUNNING
 from crossflops.frontends.pytorch.load.tensors import with_plain_dicts
 from crossflops.frontends.pytorch.record.checkpoints import patch_checkpoints_to_record
 from crossflops.frontends.pytorch.record.custom_functions import (
-    apply_in_base,
+    apply_of_base_class,
     apply_under_name,
     custom_function_base_class,
     function_of_class_method,
@@ -69,7 +69,7 @@ def wrap_enclosing_calls(undo: ExitStack, recorder: Recorder) -> None:
     if (base := custom_function_base_class()) is not None:
         apply = function_of_class_method(getattr_static(base, "apply"))
         wrapper = _wrap_entry_point(recorder, APPLY, recording_apply(recorder, apply))
-        wrapper = apply_in_base(recorder, apply, wrapper)
+        wrapper = apply_of_base_class(recorder, apply, wrapper)
         declared = inventory.CUSTOM_FUNCTION_BASE
         _replace_attribute(undo, base, "apply", classmethod(wrapper), declared)
     scripted: Any = torch.jit.ScriptFunction
@@ -117,13 +117,13 @@ def _wrap_entry_point(
     inner = call_unrecorded if compiled else function
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def call_recorded(*args: Any, **kwargs: Any) -> Any:
         """Call the function, recorded if recording is on, and return its result."""
         if not recorder.is_recording:
             return function(*args, **kwargs)
         return recorder.run_function(name, via, lambda: inner(*args, **kwargs), args, kwargs)
 
-    return wrapper
+    return call_recorded
 
 
 _ARITHMETIC = (
@@ -308,7 +308,7 @@ def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..
     """
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def call_recorded(*args: Any, **kwargs: Any) -> Any:
         """Call the torch function, recorded if a recorder is active, and return its result."""
         recorder = _RECORDERS[-1] if _RECORDERS else None
         if recorder is None or not recorder.is_recording:
@@ -319,7 +319,7 @@ def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..
             recorder.run_function(name, "attribute", run, args, kwargs), kwargs
         )
 
-    return wrapper
+    return call_recorded
 
 
 def _run_function(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -511,11 +511,11 @@ def _wrap_forward(recorder: Recorder, forward: Callable[..., Any]) -> Callable[.
     """Return a replacement of a module's `forward` that records direct calls."""
 
     @functools.wraps(forward)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward_recorded(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Call the module's `forward`, recorded, and return its result."""
         return recorder.run_module_forward(self, forward, args, kwargs)
 
-    return wrapper
+    return forward_recorded
 
 
 def _hide_autocast(undo: ExitStack) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.model import copy_inputs
 from crossflops.frontends.pytorch.record.entry_points import recording_entry_points
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FlopsByModulePath = Counter[str]  # twice the MACs of products, by the path of the module
 
 
-def model_run_products(
+def run_model_and_count_product_flops(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> FlopsByModulePath:
     """Run the model; return the FLOPs of its matrix products and convolutions by module path.
@@ -55,7 +55,7 @@ def model_run_products(
     return executed
 
 
-def program_run_products(
+def run_program_and_count_product_flops(
     program: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], recorder: Recorder
 ) -> FlopsByModulePath:
     """Run an exported program; return the FLOPs of its matrix products and convolutions by module
@@ -133,7 +133,7 @@ def _equal_work_key(target: Any, args: Any, kwargs: Any) -> Any:
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             facts.append((type(leaf), leaf))
-        elif is_fake(leaf):
+        elif is_fake_tensor(leaf):
             facts.append((leaf.shape, leaf.stride(), leaf.dtype, leaf.device))
         else:
             return None

@@ -15,10 +15,15 @@ looks up those that a `topk` gave it.
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Call, Module, Parameter, Trace
+
+# The storage of a weight, and how many of its elements a token does not use.
+StorageAndIdleElements: TypeAlias = tuple[int, int]
+# How many experts a token chooses, and how many there are.
+ChosenAndAllExperts: TypeAlias = tuple[int, int]
 
 _CHOICE = "aten.topk.default"
 _EMBEDDING = "torch.nn.modules.sparse.Embedding"
@@ -57,7 +62,9 @@ def _calls_by_module(trace: Trace, level: str) -> Mapping[int, Sequence[Call]]:
     return calls
 
 
-def _expert_stack_idle_weights(module: Module, calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
+def _expert_stack_idle_weights(
+    module: Module, calls: Sequence[Call]
+) -> Iterator[StorageAndIdleElements]:
     """Yield (storage number, elements that a token does not use) for each weight of a module that
     stacks experts.
     """
@@ -145,7 +152,7 @@ def _expert_choices(
                 break
 
 
-def expert_counts_by_call(trace: Trace) -> dict[str, tuple[int, int]]:
+def expert_counts_by_call(trace: Trace) -> dict[str, ChosenAndAllExperts]:
     """Return (number of chosen experts, number of all) for each call that computes all experts for
     each token, by call key.
 
@@ -279,7 +286,7 @@ def _expert_lists(
 
 def _expert_list_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[StorageAndIdleElements]:
     """Yield (storage number, elements that a token does not use) for each list of modules that are
     experts.
     """
@@ -291,7 +298,7 @@ def _expert_list_idle_weights(
 
 def _expert_table_idle_weights(
     trace: Trace, modules: Mapping[int, Module], calls: Mapping[int, Sequence[Call]]
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[StorageAndIdleElements]:
     """Yield (storage number, elements that a token does not use) for each embedding table whose
     rows are experts.
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from crossflops.errors import ValuesNeededError
-from crossflops.frontends.pytorch.load.fakes import is_fake
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.keras_models import non_weight_tensor_ids
 from crossflops.frontends.pytorch.load.tensors import dtype_name
 from crossflops.ir.graph import Graph, Node
@@ -137,7 +137,7 @@ def _pruning_mask_ones(module: "nn.Module", name: str) -> int | None:
     mask = dict(module.named_buffers(recurse=False)).get(name.removesuffix("_orig") + "_mask")
     if mask is None or mask.is_meta:
         return None
-    if is_fake(mask):
+    if is_fake_tensor(mask):
         raise ValuesNeededError(
             f"the number of pruned elements depends on the pruning mask of {name}"
         )
@@ -235,10 +235,10 @@ def _enclosing_modules_of_calls(model: Any, calls: list[Call]) -> Iterator[Enclo
         if node is None or str(node.target) != call.target:
             return
         stack = (node.meta.get("nn_module_stack") or {}).values()
-        yield tuple((str(path), _full_class_name(kind)) for path, kind in stack)
+        yield tuple((str(path), _class_name_or_text(kind)) for path, kind in stack)
 
 
-def _full_class_name(kind: Any) -> str:
+def _class_name_or_text(kind: Any) -> str:
     """Return the full name of a class; a text as it is."""
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
 

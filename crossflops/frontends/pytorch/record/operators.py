@@ -137,7 +137,7 @@ def mark_gradient_request(tensor: Any) -> None:
     """Mark the traced node of a tensor as a start of gradients, because the model requests its
     gradient.
     """
-    mark_tensor_node(tensor, _STARTS, lambda _: True)
+    set_tensor_node_mark(tensor, _STARTS, lambda _: True)
 
 
 def mark_gradient_hooks(results: Any) -> None:
@@ -147,10 +147,10 @@ def mark_gradient_hooks(results: Any) -> None:
 
     for leaf in tree_leaves(results):
         if isinstance(leaf, torch.Tensor):
-            mark_tensor_node(leaf, HOOKED, lambda _: True)
+            set_tensor_node_mark(leaf, HOOKED, lambda _: True)
 
 
-def mark_tensor_node(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
+def set_tensor_node_mark(tensor: Any, name: str, value: Callable[[Any], Any]) -> None:
     """Set the mark `name` at the traced node of a tensor to `value(old mark)`."""
     from torch._functorch._aot_autograd.functional_utils import from_fun
     from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
@@ -336,12 +336,12 @@ def _writes_model_state(node: "fx.Node") -> bool:
 def _tensor_and_its_bases(tensor: "fx.Node") -> list["fx.Node"]:
     """Return the FX node of a tensor, then those of which it is a view or an in-place result."""
     views: list[fx.Node] = [tensor]
-    while _is_alias(views[-1]) and views[-1].all_input_nodes:
+    while _returns_alias_of_argument(views[-1]) and views[-1].all_input_nodes:
         views.append(views[-1].all_input_nodes[0])
     return views
 
 
-def _is_alias(node: "fx.Node") -> bool:
+def _returns_alias_of_argument(node: "fx.Node") -> bool:
     """Return True if an operator's result shares memory with an argument, as its schema says."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(result.alias_info is not None for result in schema.returns)
@@ -368,7 +368,7 @@ _STRICT = {
 }
 
 
-def type_mismatch_call(trace: Trace) -> Call | None:
+def first_call_with_type_mismatch(trace: Trace) -> Call | None:
     """Return the first call whose operands have different dtypes although the operator needs equal
     ones; None if there is none.
     """

@@ -42,7 +42,7 @@ def using_real_values() -> Iterator[NumpyArrayUses]:
     loop = importlib.import_module(_LOOP).while_loop
     usual, arrays = original(torch.Tensor, "numpy", inventory.NUMPY), NumpyArrayUses()
 
-    def numpy(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def numpy_of_real_tensor(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Return the NumPy array of a tensor, for a fake tensor that of its real values."""
         stored = _real_tensor_behind(self)
         if stored is None:
@@ -55,7 +55,7 @@ def using_real_values() -> Iterator[NumpyArrayUses]:
     unpacked = original(primitives, packed, inventory.PACKED)
     with (
         replacing_functions_everywhere({id(loop): _run_while_loop}),
-        patching_attribute(torch.Tensor, "numpy", numpy, inventory.NUMPY),
+        patching_attribute(torch.Tensor, "numpy", numpy_of_real_tensor, inventory.NUMPY),
         patching_attribute(
             primitives,
             packed,

@@ -401,7 +401,9 @@ def short_target_name(name: str) -> str:
 # Frames and operators as one list of calls, and the calls linked to the nodes they became.
 
 
-def call_tree(frames: list[Frame], operators: dict[str, Call]) -> tuple[Call, ...]:
+def frames_and_operators_as_calls(
+    frames: list[Frame], operators: dict[str, Call]
+) -> tuple[Call, ...]:
     """Return frames and operators as one list of calls, parents first.
 
     Functions that contain neither an operator nor a module are dropped.

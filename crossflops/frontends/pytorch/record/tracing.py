@@ -23,7 +23,7 @@ from crossflops.frontends.pytorch.load.quantized import (
     dequantize_tensors,
     is_quantized,
     replacing_quantized_operators,
-    unpack_weights,
+    unpack_quantized_weights,
 )
 from crossflops.frontends.pytorch.load.refusals import (
     PIECES,
@@ -119,7 +119,7 @@ def _wrap_question(
         return False instead if `denied`.
         """
         value = original(*args)
-        if not value or _is_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
+        if not value or _is_module_of_pytorch(sys._getframe(1).f_globals.get("__name__", "")):
             return value
         answers.heard_yes = True
         return not deny_exporting
@@ -129,7 +129,7 @@ def _wrap_question(
     return answer_and_record
 
 
-def _is_pytorch(module: str) -> bool:
+def _is_module_of_pytorch(module: str) -> bool:
     """Return True if the name of a module is of PyTorch or of crossflops."""
     return module.partition(".")[0] in {"torch", "functorch", "crossflops"}
 
@@ -152,7 +152,7 @@ def checks_for_causal_mask(model: "nn.Module") -> bool:
     return any(isinstance(module, kinds) for module in model.modules())
 
 
-def causal_mask_answers(
+def run_and_record_mask_answers(
     model: "nn.Module", args: tuple[Any, ...], kwargs: Mapping[str, Any], training: bool
 ) -> list[bool]:
     """Run the model and return, in order, for each check of a mask whether the mask is causal; []
@@ -163,7 +163,7 @@ def causal_mask_answers(
     """
     denials: list[bool] = []
 
-    def record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+    def detect_and_record_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that detects if a mask is causal and records the answer."""
 
         def detect(*args: Any, **kwargs: Any) -> bool:
@@ -173,7 +173,7 @@ def causal_mask_answers(
 
         return detect
 
-    with seeding_generators(), _replacing_mask_detection(record_answers):
+    with seeding_generators(), _replacing_mask_detection(detect_and_record_answers):
         try:
             with running_model_copy(model, training) as own:
                 run_torch_model(own, args, kwargs, grad=True)
@@ -187,7 +187,7 @@ def replaying_mask_answers(answers: list[bool]) -> Iterator[None]:
     """Make the detection of causal masks return these answers in order, inside the block."""
     left = iter(answers)
 
-    def replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
+    def detect_or_replay_answers(original: Callable[..., bool]) -> Callable[..., bool]:
         """Return a function that returns the next recorded answer, and detects a causal mask when
         none is left.
         """
@@ -201,7 +201,7 @@ def replaying_mask_answers(answers: list[bool]) -> Iterator[None]:
 
         return detect
 
-    with _replacing_mask_detection(replay_answers):
+    with _replacing_mask_detection(detect_or_replay_answers):
         yield
 
 
@@ -360,9 +360,9 @@ def _product_difference_sentence(request: ExportRequest, trace: TracedProgram) -
             seeding_generators(),
             running_model_copy(request.model, request.setting.training) as own,
         ):
-            ran = executed_products.model_run_products(own, args, kwargs)
+            ran = executed_products.run_model_and_count_product_flops(own, args, kwargs)
         with seeding_generators():
-            done = executed_products.program_run_products(
+            done = executed_products.run_program_and_count_product_flops(
                 trace.program, args, kwargs, trace.recorder
             )
     except Exception as error:
@@ -395,7 +395,7 @@ def _attempt_export(
     )
     dequantize_tensors(own)
     quantized = is_quantized(own)
-    packed = unpack_weights(own) if quantized else (0, 0)
+    packed = unpack_quantized_weights(own) if quantized else (0, 0)
     index = ModuleIndex(own)
     recorder = Recorder(index, running_context=_marking_module_number)
     with (
@@ -431,7 +431,9 @@ def _export_model_copy(model: "nn.Module", request: ExportRequest, recorder: Rec
     full = wrap_for_export(model)
     training = request.setting.training
     known = (
-        causal_mask_answers(model, args, kwargs, training) if checks_for_causal_mask(model) else []
+        run_and_record_mask_answers(model, args, kwargs, training)
+        if checks_for_causal_mask(model)
+        else []
     )
     try:
         with (

@@ -40,7 +40,7 @@ from crossflops.ir.training import DIRECTLY, OwnBackward, OwnBackwards, OwnWork
 from crossflops.operators import find_operator_rule, missing_rule_reason
 
 
-def torch_own_backwards(source: Source, setting: Setting) -> OwnBackwards:
+def custom_function_backward_costs(source: Source, setting: Setting) -> OwnBackwards:
     """Return the cost of the backward pass of each custom autograd function, in order of their
     calls, or the text of why there is none.
 
@@ -229,7 +229,7 @@ class _ApplicationRecord:
         """
         return Counter(ran.kernel for ran in self._operators if ran.phase == "forward")
 
-    def to_own_backward(
+    def to_backward_cost(
         self, costs: "dict[Kernel, Cost | str]", first_application_kernels: Counter[Kernel]
     ) -> OwnBackward:
         """Return the cost of the recorded backward work, by the operands whose gradients it
@@ -276,7 +276,7 @@ def _summarize_applications(
     Under reentrant checkpoints only the last application runs backward.
     """
     last = [seen for seen in applications if seen.ran][-1:] or applications
-    return last[0].to_own_backward(costs, applications[0].forward_only_kernels)
+    return last[0].to_backward_cost(costs, applications[0].forward_only_kernels)
 
 
 def _kernel_call_parts(call: _Call, result: Any) -> Iterator[tuple[_Call, list[Any]]]:
