@@ -46,7 +46,7 @@ from crossflops.frontends.pytorch.convert.operator_pieces import (
 from crossflops.frontends.pytorch.convert.reference import is_reference_export
 from crossflops.frontends.pytorch.record.dropped_operators import (
     DroppedOperators,
-    calling_before_dead_nodes_go,
+    observing_graphs_before_dead_nodes_go,
     original_node_name,
 )
 from crossflops.frontends.pytorch.record.operators import (
@@ -855,7 +855,7 @@ class _TraceRecord:
         """Return a context that records the first decomposed graph before its dead nodes are
         removed.
         """
-        return calling_before_dead_nodes_go(self._record_first_graph)
+        return observing_graphs_before_dead_nodes_go(self._record_first_graph)
 
     def _record_first_graph(self, graph: "fx.Graph") -> None:
         """Record inputs, operator calls and outputs of a graph, if it is the first that PyTorch

@@ -387,14 +387,14 @@ def _value_dependent_nodes(program: "ExportedProgram") -> set[str]:
         read = read or READ in (node.meta.get("custom") or {})
         if read or _is_true_for_node_or_operands(node, sized.__contains__):
             by_order.add(node.name)
-        read = read or _passes_value_to_python(node.target) or _is_item(node)
+        read = read or _passes_value_to_python(node.target) or _calls_item(node)
     return by_order
 
 
 def reads_values_in_python(program: "ExportedProgram") -> bool:
     """Return True if the program reads values of tensors for Python code."""
     return any(
-        _passes_value_to_python(node.target) or _is_item(node)
+        _passes_value_to_python(node.target) or _calls_item(node)
         for node in program.graph.nodes
         if node.op == "call_function"
     )
@@ -407,7 +407,7 @@ def _passes_value_to_python(operator: Any) -> bool:
     return torch.Tag.data_dependent_output in getattr(operator, "tags", ())
 
 
-def _is_item(node: "fx.Node") -> bool:
+def _calls_item(node: "fx.Node") -> bool:
     """Return True if a node calls `aten.item`, which reads a tensor's number."""
     return str(node.target).startswith("aten.item.")
 
@@ -651,7 +651,7 @@ class _OnnxValueArrays:
                 self._known[id(value)] = result
 
 
-def _reference_input_shapes(kind: str, inputs: list[Any]) -> list[Any]:
+def _reshape_inputs_for_reference(kind: str, inputs: list[Any]) -> list[Any]:
     """Return the inputs of an ONNX operator `kind` in the shapes that ONNX's reference accepts."""
     if kind == "NonMaxSuppression":  # limits of one axis alone
         return [array if array is None else np.atleast_1d(array) for array in inputs]
@@ -670,7 +670,7 @@ def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
 
     proto = ir.to_proto(node)
     names = [f"input{index}" for index, array in enumerate(inputs)]
-    inputs = _reference_input_shapes(node.op_type, inputs)
+    inputs = _reshape_inputs_for_reference(node.op_type, inputs)
     provided = {
         name: array for name, array in zip(names, inputs, strict=True) if array is not None
     }

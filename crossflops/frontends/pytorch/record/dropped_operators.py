@@ -77,7 +77,7 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
 
 
 @contextmanager
-def calling_before_dead_nodes_go(note: Callable[[Any], None]) -> Iterator[None]:
+def observing_graphs_before_dead_nodes_go(note: Callable[[Any], None]) -> Iterator[None]:
     """Call `note` with each FX graph before its dead nodes are removed, inside the block."""
     import torch
 

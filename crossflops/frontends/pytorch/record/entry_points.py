@@ -185,7 +185,7 @@ def recording_entry_points(recorder: Recorder, with_captured: bool = True) -> It
             )
             patch_checkpoints_to_record(functools.partial(_replace_attribute, undo), recorder)
             _wrap_derivative_functions(undo, recorder)
-        mode = _reference_call_mode_class(recorder, names) if with_captured else nullcontext
+        mode = _call_recording_mode_class(recorder, names) if with_captured else nullcontext
         _wrap_modules(undo, recorder, mode)
         for running in (RUNNING, _RECORDERS):
             running.append(recorder)
@@ -210,7 +210,7 @@ def _wrap_derivative_functions(undo: ExitStack, recorder: Recorder) -> None:
     ):
         original = getattr(owner, attribute)
 
-        def notice_derivative(
+        def record_derivative_call(
             *args: Any, original: Any = original, name: str = name, **kwargs: Any
         ) -> Any:
             """Call a function that computes derivatives and return its result; store its name in
@@ -220,10 +220,10 @@ def _wrap_derivative_functions(undo: ExitStack, recorder: Recorder) -> None:
                 recorder.derives = name
             return original(*args, **kwargs)
 
-        _replace_attribute(undo, owner, attribute, notice_derivative, inventory.DERIVATIVES)
+        _replace_attribute(undo, owner, attribute, record_derivative_call, inventory.DERIVATIVES)
     make_dual = forward_ad.make_dual
 
-    def refuse_dual(*args: Any, **kwargs: Any) -> Any:
+    def make_dual_or_reject(*args: Any, **kwargs: Any) -> Any:
         """Return a dual tensor; raise RuntimeError inside the model, since an export loses
         tangents.
         """
@@ -232,7 +232,7 @@ def _wrap_derivative_functions(undo: ExitStack, recorder: Recorder) -> None:
             raise RuntimeError("a tangent is lost in the exported program")
         return make_dual(*args, **kwargs)
 
-    _replace_attribute(undo, forward_ad, "make_dual", refuse_dual, inventory.MAKE_DUAL)
+    _replace_attribute(undo, forward_ad, "make_dual", make_dual_or_reject, inventory.MAKE_DUAL)
 
 
 def _owners_of_recorded_functions() -> tuple[tuple[Any, str], ...]:
@@ -253,7 +253,7 @@ def _owners_of_recorded_functions() -> tuple[tuple[Any, str], ...]:
 def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield (attribute, function) for each function of a module or class that is recorded."""
     overridable = _overridable_function_ids()
-    for attribute in _function_names(owner, len(vars(owner))):
+    for attribute in _callable_attribute_names(owner, len(vars(owner))):
         function = getattr(owner, attribute, None)
         named = attribute in _OPERATORS or attribute in _FORWARDING
         known = named or id(function) in overridable
@@ -262,7 +262,7 @@ def _overridable_functions(owner: Any) -> Iterator[tuple[str, Callable[..., Any]
 
 
 @functools.lru_cache(maxsize=32)
-def _function_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
+def _callable_attribute_names(owner: Any, _attribute_count: int) -> tuple[str, ...]:
     """Return the attributes of a module or class that may be functions which a model calls.
 
     They are read again when the owner has another number of attributes.
@@ -314,7 +314,9 @@ def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..
         if recorder is None or not recorder.is_recording:
             return function(*args, **kwargs)
 
-        run = functools.partial(_run_function, recorder, function, args, kwargs)
+        run = functools.partial(
+            _run_without_recording_inner_calls, recorder, function, args, kwargs
+        )
         return _mark_gradient_start(
             recorder.run_function(name, "attribute", run, args, kwargs), kwargs
         )
@@ -322,7 +324,9 @@ def _wrap_torch_function(name: str, function: Callable[..., Any]) -> Callable[..
     return call_recorded
 
 
-def _run_function(recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _run_without_recording_inner_calls(
+    recorder: Recorder, function: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
     """Run a torch function and return its result; no calls inside a primitive are recorded.
 
     A primitive is not written in Python: whatever Python runs inside it is the tracer's own.
@@ -353,7 +357,7 @@ def _note_gradient_request(recorder: Recorder, tensor: Any, requires_grad: bool)
         mark_gradient_request(tensor)
 
 
-def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
+def _call_recording_mode_class(recorder: Recorder, names: dict[int, str]) -> Any:
     """Return the class of a mode that records calls of functions that the model imported before
     they were replaced.
     """
@@ -402,7 +406,9 @@ def _reference_call_mode_class(recorder: Recorder, names: dict[int, str]) -> Any
             name = names.get(id(func))
             if name is None or not recorder.is_recording:
                 return func(*args, **kwargs)
-            run = functools.partial(_run_function, recorder, func, args, kwargs)
+            run = functools.partial(
+                _run_without_recording_inner_calls, recorder, func, args, kwargs
+            )
             return recorder.run_function(name, "reference", run, args, kwargs)
 
     types_of_operators = torch._ops.OpOverload, torch._ops.OpOverloadPacket
