@@ -34,7 +34,7 @@ def run_torch_training_step(
     backward_context: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
     """Run the model; if the setting has a training step, also run the backward pass, inside
-    `going_back()`.
+    `backward_context()`.
 
     It begins with gradients of ones at the outputs of the loss, which are those of their sum: the
     work depends on no value, so the loss does no work of its own here. The model is changed:
