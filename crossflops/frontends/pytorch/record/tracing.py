@@ -4,7 +4,7 @@ enough.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +45,10 @@ from crossflops.frontends.pytorch.record.function_references import (
     replacing_functions_everywhere,
 )
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.open_size_limit import (
+    OpenSizeCounter,
+    limiting_open_sizes,
+)
 from crossflops.frontends.pytorch.record.operators import MARK
 from crossflops.frontends.pytorch.record.python_steps import (
     detaching_tensor_data,
@@ -267,8 +271,10 @@ def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     """
     if has_own_fake_tensor(request.model, request.args, request.kwargs):
         return _trace_fake_model(request)
+    limited = has_values(request.model, request.args, request.kwargs)
     try:
-        plain = _attempt_export(request)
+        with limiting_open_sizes() if limited else nullcontext(OpenSizeCounter()) as sizes:
+            plain = _attempt_export(request)
     except NormalizeError as error:
         refusal = error
     else:
@@ -277,6 +283,8 @@ def export_with_values_if_needed(request: ExportRequest) -> TracedProgram:
     again = _export_with_real_values(request)
     if isinstance(again, TracedProgram):
         return _with_trace_notes(again, _product_difference_sentence(request, again))
+    if sizes.is_past_limit:
+        return _with_trace_notes(_attempt_export(request), f"real values did not help: {again}")
     if again and again != refusal.message:
         also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal
