@@ -14,7 +14,7 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.load.order import node_subgraphs
 from crossflops.load.payload import ELEMENT_TYPES
 from crossflops.load.protobuf import parse_model_proto
-from crossflops.load.validation import validate
+from crossflops.load.validation import validate_and_sort_model
 from crossflops.plugins.failures import says_memory_ran_out
 
 FOLDER = "session.model_external_initializers_file_folder_path"
@@ -59,7 +59,7 @@ def prepare_session_model(
     here. Raises TargetError, InputError.
     """
     model = parse_model_proto(Path(path).read_bytes())
-    validate(model)
+    validate_and_sort_model(model)
     provided = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
     binding.bind(model.graph, dims, (*specs, *provided), path)
     if specs or provided:

@@ -21,7 +21,7 @@ from crossflops.load.payload import (
     is_dataless_tensor,
 )
 from crossflops.load.protobuf import parse_model_proto
-from crossflops.load.reader import length_prefix
+from crossflops.load.reader import encode_bytes_field_header
 
 _STACK = "pkg.torch.onnx.stack_trace"  # paths of the machine on which the model was exported
 LIMIT = (1 << 31) - (1 << 24)  # protobuf's 2 GiB, less what is no weight
@@ -168,16 +168,16 @@ def _stream_weights(proto: Any, large: Mapping[str, Any], path: str) -> None:
             stored.ClearField("external_data")
             stored.ClearField("data_location")
             size = large[stored.name].nbytes
-            head = length_prefix(_RAW_DATA, size)
+            head = encode_bytes_field_header(_RAW_DATA, size)
         head = stored.SerializeToString() + head
-        heads.append(length_prefix(_INITIALIZER, len(head) + size) + head)
+        heads.append(encode_bytes_field_header(_INITIALIZER, len(head) + size) + head)
     names = [stored.name for stored in proto.graph.initializer]
     proto.graph.ClearField("initializer")
     graph = proto.graph.SerializeToString()
     proto.ClearField("graph")
     full = len(graph) + sum(map(len, heads)) + sum(weight.nbytes for weight in large.values())
     with open(path, "wb") as file:
-        file.write(proto.SerializeToString() + length_prefix(_GRAPH, full) + graph)
+        file.write(proto.SerializeToString() + encode_bytes_field_header(_GRAPH, full) + graph)
         for name, head in zip(names, heads, strict=True):
             file.write(head)
             if name in large:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crossflops.load.order import onnx_node_label, subgraphs
+from crossflops.load.order import attribute_subgraphs, onnx_node_label
 
 _LONGEST = 64  # bytes of an attribute that are compared as they are
 
@@ -51,7 +51,7 @@ def proto_nodes_for_log(graph: Any, enclosing: str = "") -> Iterator[tuple[str, 
             ),
         )
         for attribute in node.attribute:
-            for body in subgraphs([attribute]):
+            for body in attribute_subgraphs([attribute]):
                 yield from proto_nodes_for_log(body, f"{key}/{attribute.name}/")
 
 

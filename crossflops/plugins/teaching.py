@@ -121,7 +121,7 @@ def cost_of_traced_node(formula: "Formula", outputs: Sequence[Any]) -> Cost:
     """Return the cost that a formula gives for a node of a torch.jit graph, from the node's
     outputs.
     """
-    from crossflops.frontends.pytorch.observe.jit_graph import jit_watched_call
+    from crossflops.frontends.pytorch.observe.jit_graph import jit_node_to_watched_call
 
-    call = jit_watched_call(outputs[0].node(), [])
+    call = jit_node_to_watched_call(outputs[0].node(), [])
     return cost_of_call(formula, call.inputs, call.outputs, call.settings)

@@ -10,8 +10,8 @@ import msgspec
 
 from crossflops.bench.timing import BenchLimits, time_warm_runs
 from crossflops.errors import InputError, NormalizeError, error_words
-from crossflops.frontends.pytorch.load.flexible_attention import Attending
-from crossflops.frontends.pytorch.load.model import quiet_profiler
+from crossflops.frontends.pytorch.load.flexible_attention import FlexAttentionRunner
+from crossflops.frontends.pytorch.load.model import suppressing_profiler_output
 from crossflops.ir.measurement import Measurement, StepPhases
 from crossflops.profiling.watch import Clock, Mark, StepTimes, Watch, clock_of, device_of
 
@@ -228,7 +228,7 @@ class _Step:
         clock: Clock,
     ) -> None:
         self._call: Callable[[], Any] = lambda: model(*args, **kwargs)
-        self.attending = Attending(model)
+        self.attending = FlexAttentionRunner(model)
         self._model, self._recipe = model, recipe
         self._optimizer, self._clock = optimizer, clock
         self._needs_closure = optimizer is not None and _needs_closure(optimizer)
@@ -264,7 +264,7 @@ class _Step:
     def _run_forward_and_backward(self) -> tuple[Any, _PassMarks]:
         """Run forward pass, loss and backward pass; return the loss and the time marks."""
         begin = self._clock.mark()
-        with self.attending.running():
+        with self.attending.running_as_operators():
             loss = _output_loss(self._call(), self._recipe.loss)
         forward = self._clock.mark()
         self.has_gradients = loss is not None and loss.requires_grad
@@ -367,7 +367,7 @@ def _host_peak_bytes(run: Callable[[], None]) -> int | None:
     from torch import profiler
 
     with (
-        quiet_profiler(),
+        suppressing_profiler_output(),
         profiler.profile(
             activities=[profiler.ProfilerActivity.CPU], profile_memory=True
         ) as memory,

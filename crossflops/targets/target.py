@@ -38,7 +38,7 @@ from crossflops.frontends import (
     similar_names_hint,
 )
 from crossflops.frontends.named import SIZES, make_library_model
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 from crossflops.threads import one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
@@ -552,7 +552,7 @@ def load_pickle_file(path: Path, allowed: bool) -> Any:
     """Return the model in a pickle file, if `allowed`. Raises TargetError."""
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", _PICKLE_HINT)
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     if not allowed:
         raise TargetError(
             f"{path} {PICKLES[path.suffix]}, and reading it can run any code",

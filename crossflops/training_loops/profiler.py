@@ -93,7 +93,7 @@ class FlopsProfiler:
         conventions_from_texts([as_] if isinstance(as_, str) else as_)
         self._as = as_
         self.enabled = True
-        self._forget()
+        self._reset_step_records()
 
     @classmethod
     def from_config(
@@ -117,7 +117,7 @@ class FlopsProfiler:
         profiler.enabled = block.enabled
         return profiler
 
-    def _forget(self) -> None:
+    def _reset_step_records(self) -> None:
         """Reset the attributes that hold the hooks, times and profile of a step."""
         self._watch: Watch | None = None
         self._times: StepTimes | None = None
@@ -174,7 +174,7 @@ class FlopsProfiler:
             self._watch.remove_hooks()
         if self._round is not None:
             self._round.stop_listening()
-        self._forget()
+        self._reset_step_records()
 
     def reset(self) -> None:
         """Remove the hooks and forget the observed step; add new hooks if a step was being
@@ -207,7 +207,7 @@ class FlopsProfiler:
         """Print the profile on stdout or write it to a file; in the process of rank 0 only."""
         self._exchange_profiles()
         if os.environ.get("RANK", "0") in ("", "0"):
-            show(self.profile, choice or self._choice, output_file or self._file)
+            show_step_profile(self.profile, choice or self._choice, output_file or self._file)
 
     def _exchange_profiles(self) -> None:
         """Exchange the profile of the step with the other ranks; rank 0 keeps all of them in its
@@ -221,7 +221,7 @@ class FlopsProfiler:
         except CrossflopsError:
             meeting.send_step(b"")
             raise
-        own = step_of(profile, meeting.rank)
+        own = to_rank_step(profile, meeting.rank)
         if meeting.rank:
             meeting.send_step(msgspec.json.encode(own))
             return
@@ -252,7 +252,7 @@ class FlopsProfiler:
             raise CrossflopsError(*explain_missing_model_call())
         count = count_of(self._model, watch, self._as)
         return ShownProfile.of(
-            profile_of(count, timing_of(self._model, watch, times), self._against)
+            profile_of(count, to_step_timing(self._model, watch, times), self._against)
         )
 
     # The names that DeepSpeed's profiler has.
@@ -313,7 +313,7 @@ class FlopsProfiler:
         self.print(choice=ShownDepth(depth=module_depth, top=top_modules, detailed=False))
 
 
-def step_of(profile: TrainingProfile, rank: int) -> RankStep:
+def to_rank_step(profile: TrainingProfile, rank: int) -> RankStep:
     """Return the examples, MACs and times of a rank's step, which the page of rank 0 shows."""
     return RankStep(
         rank=rank,
@@ -324,7 +324,9 @@ def step_of(profile: TrainingProfile, rank: int) -> RankStep:
     )
 
 
-def show(profile: TrainingProfile, choice: ShownDepth, target: str | Path | None) -> None:
+def show_step_profile(
+    profile: TrainingProfile, choice: ShownDepth, target: str | Path | None
+) -> None:
     """Print the profile on stdout, or write it to the file `target`. Raises CrossflopsError if it
     cannot.
     """
@@ -363,7 +365,7 @@ def _amount_or_text(amount: int, as_string: bool, unit: str) -> int | str:
     return short_amount(amount, unit) if as_string else amount
 
 
-def timing_of(model: Any, watch: Watch, times: StepTimes) -> Timing:
+def to_step_timing(model: Any, watch: Watch, times: StepTimes) -> Timing:
     """Return the times, the device, and notes and warnings of one observed training step."""
     from crossflops.profiling.watch import model_run_place
 

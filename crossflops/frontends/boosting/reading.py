@@ -14,7 +14,7 @@ from crossflops.frontends.boosting.lightgbm import lightgbm_trees
 from crossflops.frontends.boosting.trees import BoostedTrees
 from crossflops.frontends.boosting.ubjson import read_ubjson
 from crossflops.frontends.boosting.xgboost import xgboost_trees
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 
 _SAVE = "save it again with save_model of XGBoost, LightGBM or CatBoost"
 _FIT = "call .fit(X, y) on the model before it is counted"
@@ -25,7 +25,7 @@ def read_file_trees(file: BoostedFile) -> BoostedTrees:
     path = Path(file.path)
     if not path.is_file():
         raise TargetError(f"file {path} does not exist", "give the path of the saved model")
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     try:
         return _READERS[path.suffix](path)
     except CrossflopsError:

@@ -35,9 +35,9 @@ class GgufFiles(Library):
         require_packages(("torch", "transformers"), f"count {name}", "gguf")
         from crossflops.frontends.pytorch.load.libraries import build_config_model
         from crossflops.frontends.pytorch.load.stored_types import set_storage_types
-        from crossflops.frontends.pytorch.load.weight_types import UNPACKED, split_type
+        from crossflops.frontends.pytorch.load.weight_types import UNPACKED, split_weight_dtype
 
-        named, others = split_type(arguments)
+        named, others = split_weight_dtype(arguments)
         if others:
             raise TargetError(
                 f"the file {name} contains its own config, so --arg {next(iter(others))} cannot "
@@ -47,7 +47,7 @@ class GgufFiles(Library):
             )
         dtype = named or _common_matrix_type(file) or UNPACKED
         content["torch_dtype"] = dtype
-        built = build_config_model(content, name, {}, sizes, says_type=False)
+        built = build_config_model(content, name, {}, sizes, with_type_note=False)
         layers = int(built.model.config.num_hidden_layers)
         types = find_storage_types(file, built.model.named_parameters(), layers)
         set_storage_types(built.model, types)

@@ -30,7 +30,7 @@ from crossflops.frontends.onnx.binding import warn_about_file
 from crossflops.frontends.onnx.modules import NodePlace
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Module, Parameter, Trace
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
 
 KEY = "crossflops.parameters"
 _VERSION = 1
@@ -159,7 +159,7 @@ def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
 def _is_possible(notes: ParameterNotes) -> bool:
     """Return whether the noted counts are not negative and the noted shapes are valid."""
     shapes = (row.shape for module in notes.modules for row in module.parameters)
-    return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
+    return min(*notes.packed, notes.idle) >= 0 and not any(map(tensor_dims_problem, shapes))
 
 
 def parameter_places(notes: ParameterNotes) -> list[NodePlace]:

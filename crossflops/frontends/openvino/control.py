@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from crossflops.frontends.openvino.reading import IrNet
 from crossflops.frontends.openvino.writer import INT64, IrWriter, onnx_type_number
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 
 WriteNet = Callable[[IrWriter], None]
 _BRANCHES = {"then": "then_branch", "else": "else_branch"}
@@ -34,7 +34,7 @@ def _body_writer(
 ) -> IrWriter:
     """Return the writer of a body, with the outer values that its Parameters are."""
     name = f"{writer.prefix}{writer.current_layer.name}/{tag}"
-    graph = messages().GraphProto(name=name)
+    graph = onnx_message_module().GraphProto(name=name)
     return IrWriter(net, graph, writer.weights, outer_values, f"{name}/", writer.storage)
 
 

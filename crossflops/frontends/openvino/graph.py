@@ -23,8 +23,8 @@ from crossflops.frontends.openvino.writer import (
 )
 from crossflops.ir.graph import Control, Graph, TensorSpec
 from crossflops.ir.trace import Setting, Trace
-from crossflops.load.protobuf import messages
-from crossflops.load.validation import validate
+from crossflops.load.protobuf import onnx_message_module
+from crossflops.load.validation import validate_and_sort_model
 
 _CONTROL = ("If", "Loop", "TensorIterator")
 _IR_VERSION = 11
@@ -86,13 +86,13 @@ def _retype_weights(graph: Graph, types: dict[str, str]) -> Graph:
 
 def write_model(net: IrNet, file: OpenvinoFile) -> tuple[Any, dict[str, str]]:
     """Return an ONNX model of a file, and the types in which it stores converted weights."""
-    model = messages().ModelProto(ir_version=_IR_VERSION)
+    model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
     model.opset_import.add(domain="", version=OPSET)
     model.opset_import.add(domain=DOMAIN, version=1)
     model.graph.name = net.name or Path(file.path).stem
     writer = IrWriter(net, model.graph, file.weights)
     _write_layers(writer)
-    validate(model)
+    validate_and_sort_model(model)
     return model, writer.storage
 
 

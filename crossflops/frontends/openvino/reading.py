@@ -16,7 +16,7 @@ from xml.parsers import expat
 import msgspec
 
 from crossflops.errors import TargetError
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 
 _AGAIN = "write the file again with openvino.save_model"
 _OLDEST, _NEWEST = 10, 11  # versions of the format; up to 7 it had other layers
@@ -91,7 +91,7 @@ class IrNet(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_ir_model(path: Path) -> IrNet:
     """Return the content of an OpenVINO IR file. Raises TargetError."""
-    refuse_stand_in(path)
+    reject_pointer_or_web_page(path)
     root = _parse_xml(path)
     if root.tag != "net":
         raise TargetError(

@@ -15,7 +15,7 @@ from crossflops.frontends.openvino.reading import (
 )
 from crossflops.ir.graph import TensorSpec
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 
 OPSET = 23  # of ai.onnx, in whose operators the nodes are written
 DOMAIN = "openvino"  # of operations without an operator of ONNX, which are named
@@ -393,7 +393,7 @@ def _set_attribute(attribute: Any, value: Attribute) -> None:
         attribute.type, attribute.f = _FLOAT, value
     elif isinstance(value, str):
         attribute.type, attribute.s = _STRING, value.encode()
-    elif isinstance(value, messages().GraphProto):
+    elif isinstance(value, onnx_message_module().GraphProto):
         attribute.type = _GRAPH
         attribute.g.CopyFrom(value)
     elif value and isinstance(value[0], str):

@@ -24,7 +24,7 @@ from crossflops.ir.trace import Call, Setting, Trace
 from crossflops.load import decode_onnx_model, read_onnx_model
 from crossflops.load.order import onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import parse_model_proto, since
+from crossflops.load.protobuf import parse_model_proto, schema_since_version
 from crossflops.rebuild.nodes import (
     READ_IT,
     domain_of,
@@ -177,7 +177,7 @@ class _Run:
         and version.
         """
         domain = domain_of(node.domain)
-        version = since(domain, node.op_type, self._opset.get(domain, 1))
+        version = schema_since_version(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],

@@ -12,7 +12,7 @@ import msgspec
 
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Scalar
-from crossflops.load.reader import BYTES, Field, fields, varint
+from crossflops.load.reader import BYTES, Field, decode_varint, protobuf_fields
 
 # xla_data.proto: PrimitiveType
 _TYPES = {
@@ -86,7 +86,7 @@ def read_hlo_program(data: bytes) -> HloProgram:
     """Return the program in a serialized HloModuleProto. Raises TargetError."""
     computations: dict[int, Computation] = {}
     entry = 0
-    for field in fields(data, 0, len(data)):
+    for field in protobuf_fields(data, 0, len(data)):
         if field.number == 3 and field.wire == BYTES:
             number, computation = _read_computation(data, field)
             computations[number] = computation
@@ -99,7 +99,7 @@ def _read_computation(data: bytes, at: Field) -> tuple[int, Computation]:
     """Return (id, computation) from a field of an HLO file."""
     name, number, root = "", 0, 0
     instructions: list[Instruction] = []
-    for field in fields(data, at.value, at.end):
+    for field in protobuf_fields(data, at.value, at.end):
         if field.number == 1:
             name = _field_text(data, field)
         elif field.number == 2:
@@ -119,7 +119,7 @@ def _read_instruction(data: bytes, at: Field) -> Instruction:
     lists: dict[str, list[int]] = {}
     results: tuple[TensorSpec, ...] = ()
     op_name = ""
-    for field in fields(data, at.value, at.end):
+    for field in protobuf_fields(data, at.value, at.end):
         number = field.number
         if number in texts:
             texts[number] = _field_text(data, field)
@@ -157,7 +157,7 @@ def _read_instruction(data: bytes, at: Field) -> Instruction:
 
 def _inner_fields(data: bytes, at: Field) -> Iterator[Field]:
     """Yield the fields of a nested message."""
-    return fields(data, at.value, at.end)
+    return protobuf_fields(data, at.value, at.end)
 
 
 def _field_text(data: bytes, at: Field) -> str:
@@ -171,7 +171,7 @@ def _field_integers(data: bytes, at: Field) -> list[int]:
         return [_to_signed_integer(at.value)]
     numbers, index = [], at.value
     while index < at.end:
-        value, index = varint(data, index, at.end)
+        value, index = decode_varint(data, index, at.end)
         numbers.append(_to_signed_integer(value))
     return numbers
 

@@ -83,7 +83,7 @@ class Diffusers(Library):
     ) -> NamedModel:
         """Build the model of a config; of a UNet with text, return the usual input too."""
         library = importlib.import_module("diffusers")
-        content = _diffusers_config(Path(name).expanduser(), name)
+        content = _read_diffusers_config(Path(name).expanduser(), name)
         kind = getattr(library, str(content.get("_class_name")), None)
         if kind is None or not hasattr(kind, "from_config"):
             raise TargetError(
@@ -106,7 +106,7 @@ class Diffusers(Library):
         )
 
 
-def _diffusers_config(folder: Path, name: str) -> dict[str, object]:
+def _read_diffusers_config(folder: Path, name: str) -> dict[str, object]:
     """Return the config of a model of diffusers. Raises TargetError."""
     index, path = folder / "model_index.json", folder / "config.json"
     if index.is_file():

@@ -10,12 +10,14 @@ from typing import Any
 
 from crossflops.errors import InputError
 from crossflops.frontends.inputs import HINT, Arguments, arguments_from_npz, to_args_and_kwargs
-from crossflops.frontends.pytorch.load.fakes import is_fake, is_ours
+from crossflops.frontends.pytorch.load.fakes import is_fake_tensor, is_own_fake_tensor
 from crossflops.frontends.pytorch.load.running_models import is_within_model
 from crossflops.ir.graph import TensorSpec
 
 
-def make(model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}) -> Arguments:
+def make_model_arguments(
+    model: Any, specs: Sequence[TensorSpec], known: Mapping[str, Any] = {}
+) -> Arguments:
     """Return positional and keyword arguments for a model, by specs: random floats, zeros of other
     types.
 
@@ -108,7 +110,7 @@ def _check_tensor_kinds(tensors: Iterable[Any]) -> None:
                 "a nested tensor has no shape, which the count needs",
                 "pad it with torch.nested.to_padded_tensor(tensor, 0.0)",
             )
-        if is_fake(tensor) and not is_ours(tensor):
+        if is_fake_tensor(tensor) and not is_own_fake_tensor(tensor):
             raise InputError(
                 "weights or inputs are FakeTensors of another FakeTensorMode, which cannot be "
                 "counted",

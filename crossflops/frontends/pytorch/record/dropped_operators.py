@@ -31,7 +31,7 @@ class DroppedOperators:
         self._operators: dict[str, DroppedOperator] = {}
         self._paused = False
 
-    def note(self, operators: Mapping[str, DroppedOperator]) -> None:
+    def add_operators(self, operators: Mapping[str, DroppedOperator]) -> None:
         """Add dropped operators, by node name, unless notes are paused."""
         if not self._paused:
             self._operators.update(operators)
@@ -45,17 +45,17 @@ class DroppedOperators:
         finally:
             self._paused = False
 
-    def forget(self) -> None:
+    def remove_all(self) -> None:
         """Remove all dropped operators, before the program is decomposed in another way."""
         self._operators.clear()
 
     def operators_with_origin(self) -> Iterator[tuple[str, DroppedOperator]]:
         """Yield (name of the original node in the model's program, dropped operator)."""
         for operator in self._operators.values():
-            yield first_name(operator.meta["from_node"]), operator
+            yield original_node_name(operator.meta["from_node"]), operator
 
 
-def first_name(sources: Any) -> str:
+def original_node_name(sources: Any) -> str:
     """Return the name of the original node from which a decomposed node was made; `sources` is its
     "from_node".
     """
@@ -70,14 +70,14 @@ def origin_operator_names(exported: Any) -> dict[str, str]:
     node.
     """
     return {
-        node.name: first_name(node.meta["from_node"])
+        node.name: original_node_name(node.meta["from_node"])
         for node in exported.graph.nodes
         if node.op == "call_function" and node.meta.get("from_node")
     }
 
 
 @contextmanager
-def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
+def observing_graphs_before_dead_nodes_go(note: Callable[[Any], None]) -> Iterator[None]:
     """Call `note` with each FX graph before its dead nodes are removed, inside the block."""
     import torch
 
@@ -87,8 +87,8 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
     )
 
     def eliminate(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Call `note` with the graph, then let PyTorch remove its dead nodes; return what that
-        returns.
+        """Call `note` with the graph, then let PyTorch remove its dead nodes; return what
+        that returns.
         """
         note(self)
         return eliminate_dead_code(self, *args, **kwargs)
@@ -98,7 +98,7 @@ def watch_dead(note: Callable[[Any], None]) -> Iterator[None]:
 
 
 @contextmanager
-def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
+def recording_dropped_operators(dropped: DroppedOperators) -> Iterator[None]:
     """Add to `dropped` the operators that PyTorch removes as dead inside the block."""
     import torch
 
@@ -119,7 +119,7 @@ def watch_dropped(dropped: DroppedOperators) -> Iterator[None]:
         result = eliminate_dead_code(self, *args, **kwargs)
         for node in self.nodes:
             there.pop(node.name, None)
-        dropped.note(there)
+        dropped.add_operators(there)
         return result
 
     with patching_attribute(graph, "eliminate_dead_code", eliminate, inventory.DEAD_OPERATORS):

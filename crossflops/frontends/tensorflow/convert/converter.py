@@ -19,7 +19,7 @@ from crossflops.frontends.tensorflow.convert.tensorflow_only_operations import (
     input_tensors_without_tables,
 )
 from crossflops.load.order import node_subgraphs
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
 from crossflops.patches import inventory
 from crossflops.patches.patching import patch_owner, patching_attribute, patching_items
 
@@ -621,7 +621,7 @@ def _omitting_weight_copies() -> Iterator[None]:
 
     def array_to_proto(values: Any, name: str | None = None) -> Any:
         """Return an array as a TensorProto, without data if its elements are all `NUMBER`."""
-        if not is_uniform(np.asanyarray(values)):
+        if not is_filled_array(np.asanyarray(values)):
             return write(values, name)
         kind = helper.np_dtype_to_tensor_dtype(values.dtype)
         return drop_tensor_data(TensorProto(name=name or "", data_type=kind, dims=values.shape))

@@ -12,7 +12,7 @@ from crossflops.frontends.frontend import require_packages
 from crossflops.frontends.tensorflow.kinds import split_path_and_signature
 from crossflops.frontends.tensorflow.load.function import CHOSEN, require_tensorflow
 from crossflops.frontends.tensorflow.load.messages import short_error_text
-from crossflops.load import refuse_stand_in
+from crossflops.load import reject_pointer_or_web_page
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
 
@@ -34,7 +34,7 @@ def read_tensorflow_model(target: str, allow_pickle: bool = False) -> Any:
     if not path.exists():
         raise TargetError(f"there is no file {path}", "give a .keras file or a SavedModel folder")
     if path.is_file():
-        refuse_stand_in(path)
+        reject_pointer_or_web_page(path)
     if path.suffix not in _OF_KERAS or _keras_backend() == "tensorflow":
         require_tensorflow()
     if path.suffix == ".keras":
