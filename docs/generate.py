@@ -19,7 +19,7 @@ from crossflops.plugins.failures import HINTS, STAGES
 from crossflops.render.formats import markdown
 from crossflops.render.page import Block, Column, Heading, Page, Row, Table, Text, Title
 from crossflops.render.pages.explain import cause_blocks
-from crossflops.tools.registry import ours
+from crossflops.tools.registry import own_conventions
 
 FOLDER = Path(__file__).parent
 sys.path += [str(FOLDER), str(FOLDER.parent)]
@@ -120,7 +120,7 @@ def _beneath(block: Block) -> Block:
 
 def tools() -> str:
     """Every convention, as `crossflops explain TOOL@EDITION` shows it."""
-    return "\n".join(map(markdown, ours()))
+    return "\n".join(map(markdown, own_conventions()))
 
 
 def published() -> str:

@@ -61,11 +61,11 @@ def prepare_session_model(
     model = parse_model_proto(Path(path).read_bytes())
     validate_and_sort_model(model)
     provided = [TensorSpec(name, "", array.shape) for name, array in feeds.items()]
-    binding.bind(model.graph, dims, (*specs, *provided), path)
+    binding.bind_input_sizes(model.graph, dims, (*specs, *provided), path)
     if specs or provided:
         _forget_shapes(model.graph)
     _forget_empty_types(model.graph)
-    local = functions.local(model)
+    local = functions.local_functions(model)
     if functions.size_after_inlining(model, local) <= functions.LIMIT:
         functions.inline_function_calls(model, local)
     model.ir_version = min(model.ir_version, _FORMAT)
@@ -152,7 +152,7 @@ def feed(model: Any, provided: Mapping[str, Any]) -> dict[str, Any]:
     """
     return {
         value.name: _make_input_value(value, provided)
-        for value in binding.model_inputs(model.graph)
+        for value in binding.inputs_given_by_caller(model.graph)
     }
 
 

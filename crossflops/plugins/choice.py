@@ -14,7 +14,7 @@ from crossflops.plugins.elsewhere import ask_interpreters_for_tools
 from crossflops.plugins.failures import tool_failure
 from crossflops.plugins.teaching import can_be_taught, teach_adapter
 from crossflops.rules.rule import Convention
-from crossflops.tools.registry import convention_for_version, predicting
+from crossflops.tools.registry import convention_for_prediction, convention_for_version
 from crossflops.tools.teaching import convention_with_formulas, lessons_for
 
 
@@ -88,7 +88,8 @@ def choose_tools(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -
         [tool for tool in requested if tool not in elsewhere]
     )
     conventions: dict[str, Convention] = {
-        tool: predicting(value.convention, value.version()) for tool, value in adapters.items()
+        tool: convention_for_prediction(value.convention, value.version())
+        for tool, value in adapters.items()
     }
     for tool, offer in ask_interpreters_for_tools(elsewhere).items():
         if isinstance(offer, Failure):

@@ -28,7 +28,7 @@ from crossflops.errors import MissingExtraError, UnknownNameError, nearest_name_
 from crossflops.ir.profile import Failure
 from crossflops.plugins.adapter import Adapter
 from crossflops.plugins.failures import tool_failure
-from crossflops.tools.registry import GROUP, predicting
+from crossflops.tools.registry import GROUP, convention_for_prediction
 
 ROOT = Path(__file__).resolve().parents[2]
 _PLUGIN_OF = {"tensorflow": "crossflops-tensorflow"}  # the extra of its id is the framework
@@ -178,7 +178,7 @@ def adapters_and_failures(
             failures[tool] = adapter
             continue
         try:
-            predicting(adapter.convention, adapter.version())
+            convention_for_prediction(adapter.convention, adapter.version())
         except Exception as problem:  # a plugin may do anything, and the others go on
             failures[tool] = tool_failure(tool, "load", problem)
         else:

@@ -44,13 +44,15 @@ def lessons_for(
             module=formula.module,
             origin=formula.origin,
             mechanism=convention.teaching.mechanism if convention.teaching else "",
-            refused=_refusal_of_formula(convention.teaching, formula, is_able),
+            refused=_reason_formula_is_refused(convention.teaching, formula, is_able),
         )
         for formula in formulas
     )
 
 
-def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: bool) -> str:
+def _reason_formula_is_refused(
+    teaching: Teaching | None, formula: "Formula", is_able: bool
+) -> str:
     """Return why the tool does not take this formula, as a text, or "" if it takes it."""
     if teaching is None:
         return _NO_MECHANISM
@@ -110,7 +112,7 @@ def _rules_of_formula(
     }
     with_formula(f"MACs of {formula.place}")(formula_macs)
     with_formula(f"FLOPs of {formula.place} beyond 2 for each MAC")(flops_beyond_macs)
-    where: tuple[Condition, ...] = (_is_about(formula, teaching),)
+    where: tuple[Condition, ...] = (_formula_call_condition(formula, teaching),)
     name = _PREFIX + formula.name
     if formula.module and teaching.root_adds:
         yield Rule(
@@ -124,7 +126,7 @@ def _rules_of_formula(
         )
 
 
-def _is_about(formula: "Formula", teaching: Teaching) -> Condition:
+def _formula_call_condition(formula: "Formula", teaching: Teaching) -> Condition:
     """Return a condition that holds for calls of the formula's module class or operator."""
     if formula.module:
         from crossflops.operators.formula import plain_class_name

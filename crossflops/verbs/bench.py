@@ -51,7 +51,7 @@ from crossflops.frontends import (
     runtime_frontend,
 )
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.binding import model_inputs
+from crossflops.frontends.onnx.binding import inputs_given_by_caller
 from crossflops.hardware.rates.runs import COVERED
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.ledger import ZERO, CountedNode, Ledger
@@ -99,7 +99,7 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
             return msgspec.structs.replace(request, sizes={**request.sizes, "batch": batch})
         return msgspec.structs.replace(request, specs=_resize_input_batches(request.specs, batch))
     assert request.target is not None
-    inputs = model_inputs(read_onnx_model(request.target).graph)
+    inputs = inputs_given_by_caller(read_onnx_model(request.target).graph)
     names = [dim] if dim else _batch_dimension_names(inputs)
     if len(names) == 1:
         return msgspec.structs.replace(request, dims={**request.dims, names[0]: batch})

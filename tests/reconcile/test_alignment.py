@@ -6,7 +6,7 @@ import random
 import pytest
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
 from crossflops.reconcile.alignment import align_models
@@ -17,7 +17,7 @@ from tests.onnx_files import saved, with_weights
 def read(folder, text, *names, opset=17):
     """A graph in ONNX's text form, whose inputs of these names are weights."""
     path = saved(folder, with_weights(text, *names, opset=opset))
-    graph, trace = normalize(OnnxFile(path=path), Setting())
+    graph, trace = normalize_onnx_file(OnnxFile(path=path), Setting())
     return read_alignable_model(graph, trace, count(graph))
 
 

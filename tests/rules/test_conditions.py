@@ -29,7 +29,7 @@ from crossflops.rules.conditions import (
 )
 from crossflops.rules.prediction import applies_to_call
 from crossflops.rules.rule import Rule
-from crossflops.tools.torchinfo import class_named
+from crossflops.tools.torchinfo import class_name_condition
 from crossflops.tools.torchstat import last_call_condition
 
 
@@ -189,7 +189,7 @@ def test_every_condition_must_hold(about, subject, expected):
 )
 def test_a_class_is_known_by_its_bare_name(pattern, subject, expected):
     """Whatever its package."""
-    assert holds((class_named(pattern),), subject) is expected
+    assert holds((class_name_condition(pattern),), subject) is expected
 
 
 def test_a_rule_is_about_its_own_level():

@@ -54,9 +54,9 @@ class Onnx(Frontend):
 
     def convert(self, recording: Recording, run: Run | None) -> Program:
         """Return None (no converted model), the graph of the file, and a trace of its modules."""
-        from crossflops.frontends.onnx.reading import normalize
+        from crossflops.frontends.onnx.reading import normalize_onnx_file
 
-        return None, *normalize(recording.source.model, recording.setting)
+        return None, *normalize_onnx_file(recording.source.model, recording.setting)
 
 
 FRONTEND: Frontend = Onnx()

@@ -137,7 +137,7 @@ def _place_from_weight(
     return None
 
 
-def _is_path_of_stored(spec: TensorSpec) -> bool:
+def _has_dotted_stored_name(spec: TensorSpec) -> bool:
     """Return whether a tensor is stored and its name is a dotted path, such as "fc.weight"."""
     return spec.role in ("parameter", "constant") and _PATH.fullmatch(spec.name) is not None
 
@@ -159,7 +159,7 @@ def _vectors_of_several_nodes(
     }
 
 
-def _find_places(
+def _places_from_names_or_weights(
     nodes: Sequence[Any], specs: Mapping[str, TensorSpec], sources: Mapping[str, str]
 ) -> list[NodePlace]:
     """Return each node's module: by the node's name, otherwise by the name of its weight.
@@ -167,7 +167,7 @@ def _find_places(
     A name with a "/" says that a node is in the root.
     """
     named = [place_from_name(node.name) for node in nodes]
-    if not any(_is_path_of_stored(spec) for spec in specs.values()):
+    if not any(_has_dotted_stored_name(spec) for spec in specs.values()):
         return named
     shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
@@ -177,7 +177,7 @@ def _find_places(
         for node, index in zip(nodes, named, strict=True)
     ]
     if None in known:
-        _place_by_bias(nodes, known, specs, sources)
+        _set_places_by_bias(nodes, known, specs, sources)
     return [index or NodePlace(()) for index in known]
 
 
@@ -185,7 +185,7 @@ _VIEWS = ("DequantizeLinear", "Reshape", "Transpose")
 _QUANTIZERS = ("QuantizeLinear", "DequantizeLinear", "Cast", "Mul")
 
 
-def _complete_places(
+def _places_with_notes_first(
     nodes: Sequence[Any],
     placed: list[NodePlace | None],
     specs: Mapping[str, TensorSpec],
@@ -201,7 +201,7 @@ def _complete_places(
         _place_from_weight(node, specs, sources, shared) if index is None else index
         for node, index in zip(nodes, placed, strict=True)
     ]
-    _place_by_bias(nodes, known, specs, sources)
+    _set_places_by_bias(nodes, known, specs, sources)
     makers: dict[str, NodePlace] = {}
     for at, node in enumerate(nodes):
         index = known[at]
@@ -212,7 +212,7 @@ def _complete_places(
     return [index or NodePlace(()) for index in known]
 
 
-def _place_by_bias(
+def _set_places_by_bias(
     nodes: Sequence[Any],
     known: list[NodePlace | None],
     specs: Mapping[str, TensorSpec],
@@ -328,8 +328,8 @@ def node_places(nodes: Sequence[Any], specs: Mapping[str, TensorSpec]) -> list[N
     sources = _sources_by_result(nodes, specs)
     noted = _deduplicate_values(place_from_notes(node, specs, sources) for node in nodes)
     if any(index is not None for index in noted):
-        return _deduplicate_values(_complete_places(nodes, noted, specs, sources))
-    return _deduplicate_values(_find_places(nodes, specs, sources))
+        return _deduplicate_values(_places_with_notes_first(nodes, noted, specs, sources))
+    return _deduplicate_values(_places_from_names_or_weights(nodes, specs, sources))
 
 
 def _deduplicate_values(values: Iterable[_P]) -> list[_P]:

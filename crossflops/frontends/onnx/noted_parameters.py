@@ -111,7 +111,7 @@ def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]
             read.update(node.input)
             for attribute in node.attribute:
                 if attribute.HasField("t"):
-                    yield from _weight(attribute.t)
+                    yield from _weight_type_and_shape(attribute.t)
                 if attribute.HasField("g"):
                     levels.append(attribute.g)
                 levels += attribute.graphs
@@ -119,10 +119,10 @@ def _weight_types_and_shapes(model: Any) -> Iterator[tuple[str, tuple[int, ...]]
                     yield "float32", (len(attribute.floats),)
     for tensor in stored:
         if tensor.name in read:
-            yield from _weight(tensor)
+            yield from _weight_type_and_shape(tensor)
 
 
-def _weight(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _weight_type_and_shape(tensor: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield (element type, shape) of a stored tensor if it is a weight of several elements."""
     dtype, shape = ELEMENT_TYPES.get(tensor.data_type, ""), tuple(tensor.dims)
     if dtype.startswith(_KINDS) and prod(shape) > 1:
@@ -167,7 +167,7 @@ def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
     return [NodePlace(((row.path, row.class_name),)) for row in notes.modules]
 
 
-def with_noted(
+def with_noted_parameters(
     graph: Graph, modules: tuple[Module, ...], notes: ParameterNotes
 ) -> tuple[Graph, tuple[Module, ...]]:
     """Return the graph and the table of modules of a file, both with the noted parameters."""

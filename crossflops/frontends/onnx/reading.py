@@ -19,7 +19,7 @@ _REPORT = (
 )
 
 
-def normalize(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
+def normalize_onnx_file(file: OnnxFile, setting: Setting) -> tuple[Graph, Trace]:
     """Return the graph of a file, and a trace with its modules but without calls.
 
     Modules come from the notes of torch.onnx, otherwise from node names with slashes, otherwise
@@ -58,7 +58,7 @@ def normalize_written_model(
     """Return the graph and the trace of a model that was written for a file of another format.
 
     `read` returns the checked model once, and no one else holds it; `file` names the file, and
-    has the caller's sizes. Raises as `normalize`.
+    has the caller's sizes. Raises as `normalize_onnx_file`.
     """
     return _normalize_model(read, file, setting, has_dead=True)
 

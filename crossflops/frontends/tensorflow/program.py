@@ -69,7 +69,7 @@ def convert_frozen_model(
     """
     model, control = source.model, source.control
     if is_rebuilt(model):
-        rebuilt: tuple[bytes, Graph, Trace] = model.graph_of(seen, setting)
+        rebuilt: tuple[bytes, Graph, Trace] = model.graph_of_recorded_run(seen, setting)
         return rebuilt
 
     def run_with_tensorflow_results(data: bytes, feeds: Mapping[str, Any]) -> Observation:

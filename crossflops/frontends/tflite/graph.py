@@ -15,7 +15,7 @@ from crossflops.frontends.converted import (
 )
 from crossflops.frontends.dependence import mark_constant_nodes
 from crossflops.frontends.onnx.binding import shape_text, warn_about_file
-from crossflops.frontends.onnx.liveness import leave_out_dead, mark_dead
+from crossflops.frontends.onnx.liveness import mark_dead_nodes, without_dead_nodes
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
 from crossflops.frontends.onnx.parameters import WEIGHTS
 from crossflops.frontends.tflite.file import TfliteFile
@@ -56,7 +56,7 @@ def build_tflite_graph(
     graph = _with_signature_names(body.graph, model.input_names.get(index, {}), model, index)
     inputs = [spec.name for spec in graph.inputs]
     graph = mark_constant_nodes(graph, inputs)
-    graph = leave_out_dead(mark_dead(graph, [spec.name for spec in graph.outputs]))
+    graph = without_dead_nodes(mark_dead_nodes(graph, [spec.name for spec in graph.outputs]))
     modules = _with_module_weights(build_module_table(body.places, graph.name), graph)
     sizes = graph_parameter_fields(modules)
     trace = Trace(calls=(), modules=modules, setting=setting, framework="tflite")

@@ -10,7 +10,7 @@ import msgspec
 from crossflops.errors import InputError
 from crossflops.frontends import Source, record_model
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_given_shapes
+from crossflops.frontends.onnx.inference import strict_shapes_by_name, with_shapes_by_name
 from crossflops.frontends.onnx.loops import has_control_operator
 from crossflops.frontends.onnx.parameters import weight_elements_by_node
 from crossflops.ir.graph import Graph, Node, TensorSpec
@@ -93,7 +93,7 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         return (
             own.graph
             if shapes is None
-            else with_given_shapes(own.graph.with_all_nodes_of_file, shapes)
+            else with_shapes_by_name(own.graph.with_all_nodes_of_file, shapes)
         )
 
     def write(self, native: CountedModel) -> None:

@@ -11,7 +11,7 @@ import pytest
 from crossflops_onnx_tool import OnnxTool
 
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.onnx.reading import normalize
+from crossflops.frontends.onnx.reading import normalize_onnx_file
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_nodes_with_their_bodies
@@ -63,7 +63,7 @@ def answer(path) -> Profile | None:
 
 def normalized(path):
     """The graph of a file, in which nothing is inlined, and its modules."""
-    return normalize(OnnxFile(path=str(path), inlined=False), Setting())
+    return normalize_onnx_file(OnnxFile(path=str(path), inlined=False), Setting())
 
 
 def predicted(path):

@@ -6,7 +6,7 @@ import pytest
 from crossflops.frontends.jax.observe.xla import xla_view_calls
 from crossflops.frontends.jax.record.function import to_pure_function
 from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
-from crossflops.tools.xla import flops, read_xla_program
+from crossflops.tools.xla import read_xla_program, xla_call_flops
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("jax2onnx")
@@ -33,7 +33,7 @@ def instructions(function, *specs, level="lowered"):
 
 def counted(calls):
     """Opcodes and flops of the instructions that count."""
-    return [(call.target, flops(call)) for call in calls if flops(call)]
+    return [(call.target, xla_call_flops(call)) for call in calls if xla_call_flops(call)]
 
 
 def test_operands_come_first():
@@ -133,7 +133,7 @@ def test_what_compilation_changes():
     changes = {
         (instruction.target, instruction.settings["change"], instruction.settings["removed"])
         for instruction in calls
-        if flops(instruction)
+        if xla_call_flops(instruction)
     }
     assert changes == {
         ("maximum", "kept", False),
