@@ -60,6 +60,8 @@ def _refusal_of_formula(teaching: Teaching | None, formula: "Formula", is_able: 
         return f"{teaching.mechanism} accepts only modules, but this formula is for an operator"
     if teaching.takes == "operator" and formula.module:
         return f"{teaching.mechanism} accepts only operators, but this formula is for a module"
+    if teaching.takes == "operator" and formula.pattern is not None:
+        return f"{teaching.mechanism} accepts the names of operators, not a pattern for names"
     if teaching.takes == "operator" and "." in formula.name.partition("::")[2]:
         return f"{teaching.mechanism} accepts all overloads of an operator, not a single one"
     return ""

@@ -23,6 +23,7 @@ class Case(NamedTuple):
     """One call: its tensors by name, those that have a gradient, plain arguments, and results.
 
     `values` are recorded whole numbers of tensors, `given` what the reference needs beside.
+    `settings` stand for the "*" in the name of the operator.
     """
 
     tensors: Mapping[str, tuple[int, ...]]
@@ -31,6 +32,7 @@ class Case(NamedTuple):
     attributes: Mapping[str, Any] = {}
     values: Mapping[str, tuple[int, ...]] = {}
     given: Mapping[str, Any] = {}
+    settings: str = ""
 
 
 class Kernel(NamedTuple):
@@ -51,13 +53,17 @@ class Kernel(NamedTuple):
         return self.operator, *self.others
 
 
+def _name_in_graph(operator: str, case: Case) -> str:
+    """Return the name of the operator that a call has in a graph."""
+    return f"{operator.replace('::', '.').replace('*', case.settings)}.default"
+
+
 def operator_call(operator: str, case: Case) -> OperatorCall:
     """Return the call as a formula sees it."""
     names = tuple(case.tensors)
-    namespace, _, name = operator.partition("::")
     node = Node(
         key="call",
-        op=Op("torch.ops", f"{namespace}.{name}.default", 1),
+        op=Op("torch.ops", _name_in_graph(operator, case), 1),
         inputs=tuple(TensorSpec(name, "float32", shape) for name, shape in case.tensors.items()),
         outputs=tuple(TensorSpec("y", "float32", shape) for shape in case.results),
         attrs=dict(case.attributes),
@@ -69,9 +75,9 @@ def operator_call(operator: str, case: Case) -> OperatorCall:
 
 def formula_work(operator: str, case: Case) -> tuple[Cost, Cost]:
     """Return what the formula counts: forwards, and all backwards."""
-    namespace, _, name = operator.partition("::")
-    formula = find_formula("torch.ops", f"{namespace}.{name}.default")
+    formula = find_formula("torch.ops", _name_in_graph(operator, case))
     assert formula is not None, operator
+    assert formula.name == operator
     call = operator_call(operator, case)
     forward = formula.function(call)
     if not callable(formula.backward):

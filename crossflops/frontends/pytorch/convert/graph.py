@@ -18,6 +18,7 @@ from crossflops.frontends.pytorch.load.fakes import is_fake
 from crossflops.frontends.pytorch.load.model import WITHIN
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
 from crossflops.operators import find_operator_rule
@@ -343,6 +344,8 @@ _VALUES_ASKED = {
     "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
     "Reshape": (1,), "NonMaxSuppression": (2,), "TopK": (1,),
 }  # fmt: skip
+_COUNTS = ("INT32", "INT64")
+_MOST_NUMBERS = 1 << 16
 
 
 class Origins(msgspec.Struct, frozen=True):
@@ -350,7 +353,8 @@ class Origins(msgspec.Struct, frozen=True):
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
     the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
-    `schemas` its calls of operators of PyTorch by the name of their node.
+    `schemas` its calls of operators of PyTorch by the name of their node, `buffers` the names of
+    the model's buffers.
     """
 
     calls: dict[str, Call]
@@ -359,6 +363,7 @@ class Origins(msgspec.Struct, frozen=True):
     weights: frozenset[str]
     opset: dict[str, int]
     schemas: Mapping[str, Any] = {}
+    buffers: frozenset[str] = frozenset()
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
@@ -377,6 +382,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
         {node.name: node for node in program_operator_nodes(program)},
+        frozenset(program.exported_program.graph_signature.buffers),
     )
     return Graph(
         name="",
@@ -422,7 +428,7 @@ def _convert_graph_nodes(
                     _onnx_value_spec(v, origins) if _has_result(v) else None for v in node.outputs
                 ),
                 attrs={**schema_defaults(schema, op), **_attributes(node)},
-                values=_constant_input_values(node),
+                values=_constant_input_values(node) or _foreign_operand_values(node, origins),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
                 bodies=_subgraph_bodies(node, origins, depends),
@@ -451,6 +457,32 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
         for index, numbers in known.items()
         if numbers is not None
     }
+
+
+def _foreign_operand_values(node: "ir.Node", origins: Origins) -> dict[int, tuple[int, ...]]:
+    """Return the integers of the constant operands of another library's operator, by position: a
+    formula may read how long packed sequences are.
+
+    The model writes these numbers itself. Its buffers, which it may overwrite, are not among them,
+    and neither are large tensors.
+    """
+    from onnx_ir.convenience import get_const_tensor
+
+    if node.domain != DOMAIN or node.op_type.startswith(OWN):
+        return {}
+    values: dict[int, tuple[int, ...]] = {}
+    for index, value in enumerate(node.inputs):
+        if value is None or value.dtype is None or value.name in origins.buffers:
+            continue
+        if value.dtype.name not in _COUNTS or value.shape is None or len(value.shape) > 1:
+            continue
+        numbers = get_const_tensor(value)
+        raw = getattr(numbers, "raw", None)
+        if numbers is None or getattr(raw, "is_meta", False) or is_fake(raw):
+            continue
+        if numbers.size <= _MOST_NUMBERS:
+            values[index] = tuple(map(int, numbers.numpy().flat))
+    return values
 
 
 def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:
