@@ -341,12 +341,17 @@ class GradientFlow:
             provided = {**provided, **joined}
 
     def _body_input_states(self, node: Node, body: Graph, values: Values) -> Values:
-        """Return the gradient states of a body's inputs in its first run, by name."""
-        pairs = zip(body.inputs, node.inputs, strict=False)
-        return {
-            name.name: self.value_state(spec, node, values) if spec is not None else FIXED
-            for name, spec in pairs
-        }
+        """Return the gradient states of a body's inputs in its first run, by name.
+
+        An operand of an opened operator that is detached, or that it takes without gradients, has
+        no gradient in its body either.
+        """
+        severed = node.training.severed if self.cuts and node.opened else ()
+        states = {}
+        for index, (name, spec) in enumerate(zip(body.inputs, node.inputs, strict=False)):
+            state = self.value_state(spec, node, values) if spec is not None else FIXED
+            states[name.name] = state._replace(trained=False) if index in severed else state
+        return states
 
     def _run_body(self, ancestors: Values, node: Node, body: Graph, provided: Values) -> Values:
         """Return the gradient states of the values of a body, by name, after one run with the

@@ -86,6 +86,33 @@ def test_starts_that_the_model_writes_are_known(held, pairs, exactness):
     assert (node.macs, node.exactness) == (pairs * 2 * 8, exactness)
 
 
+def test_a_constant_without_values_is_unknown(tmp_path):
+    """Made on fake tensors, on which the model is built from its file: 8 tokens, 5 keys each."""
+    declare_libraries()
+    file = tmp_path / "packed.py"
+    file.write_text(_STORED)
+    for weights, macs, exactness in (("fake", 8 * 5, "bound"), ("real", 34, "exact")):
+        node = _work(crossflops.count(f"{file}:Stored", ["8x2x4"], weights=weights), "varlen")
+        assert (node.macs, node.exactness) == (macs * 2 * 8, exactness)
+
+
+_STORED = """
+import torch
+from torch import nn
+
+
+class Stored(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.starts = torch.tensor([0, 3, 8], dtype=torch.int32)
+
+    def forward(self, q):
+        return torch.ops.flash_attn._flash_attn_varlen_forward(
+            q, q, q, self.starts, self.starts, 5, 5, 0.0, 0.5, False
+        )[0]
+"""
+
+
 def test_new_keys_of_a_cache_meet_every_query_of_their_sequence(report):
     """6 keys in the cache, and one more: 2 sequences, 2 heads, 4 queries, 8 MACs."""
     assert _work(report, "flash_attn_3").macs == 2 * 2 * 4 * (6 + 1) * 8

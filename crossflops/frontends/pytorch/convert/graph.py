@@ -226,7 +226,7 @@ def _fill_fake_weights(model: "ir.Model") -> None:
 
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
-        if getattr(raw, "is_meta", False) or is_fake(raw):
+        if not _has_numbers(raw):
             zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
             value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
 
@@ -257,6 +257,21 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     """Return the names of a program's parameters and buffers."""
     exported = program.exported_program
     return frozenset((*exported.state_dict, *exported.constants))
+
+
+def _names_without_numbers(program: "ONNXProgram") -> frozenset[str]:
+    """Return the names of buffers, which a model may overwrite, and of constants without
+    values.
+    """
+    exported = program.exported_program
+    constants = exported.constants.items()
+    empty = (name for name, tensor in constants if not _has_numbers(tensor))
+    return frozenset((*exported.graph_signature.buffers, *empty))
+
+
+def _has_numbers(tensor: Any) -> bool:
+    """Return True if a tensor is neither fake nor on the device "meta"."""
+    return not getattr(tensor, "is_meta", False) and not is_fake(tensor)
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
@@ -353,8 +368,8 @@ class Origins(msgspec.Struct, frozen=True):
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
     the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
-    `schemas` its calls of operators of PyTorch by the name of their node, `buffers` the names of
-    the model's buffers.
+    `schemas` its calls of operators of PyTorch by the name of their node, `unread` the stored
+    tensors whose numbers are not known.
     """
 
     calls: dict[str, Call]
@@ -363,7 +378,7 @@ class Origins(msgspec.Struct, frozen=True):
     weights: frozenset[str]
     opset: dict[str, int]
     schemas: Mapping[str, Any] = {}
-    buffers: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
@@ -382,7 +397,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
         {node.name: node for node in program_operator_nodes(program)},
-        frozenset(program.exported_program.graph_signature.buffers),
+        _names_without_numbers(program),
     )
     return Graph(
         name="",
@@ -463,8 +478,7 @@ def _foreign_operand_values(node: "ir.Node", origins: Origins) -> dict[int, tupl
     """Return the integers of the constant operands of another library's operator, by position: a
     formula may read how long packed sequences are.
 
-    The model writes these numbers itself. Its buffers, which it may overwrite, are not among them,
-    and neither are large tensors.
+    The model writes these numbers itself. Its buffers, and large tensors, are not among them.
     """
     from onnx_ir.convenience import get_const_tensor
 
@@ -472,15 +486,12 @@ def _foreign_operand_values(node: "ir.Node", origins: Origins) -> dict[int, tupl
         return {}
     values: dict[int, tuple[int, ...]] = {}
     for index, value in enumerate(node.inputs):
-        if value is None or value.dtype is None or value.name in origins.buffers:
+        if value is None or value.dtype is None or value.name in origins.unread:
             continue
         if value.dtype.name not in _COUNTS or value.shape is None or len(value.shape) > 1:
             continue
         numbers = get_const_tensor(value)
-        raw = getattr(numbers, "raw", None)
-        if numbers is None or getattr(raw, "is_meta", False) or is_fake(raw):
-            continue
-        if numbers.size <= _MOST_NUMBERS:
+        if numbers is not None and numbers.size <= _MOST_NUMBERS:
             values[index] = tuple(map(int, numbers.numpy().flat))
     return values
 

@@ -27,7 +27,12 @@ from crossflops.frontends.pytorch.load.model import (
 from crossflops.frontends.pytorch.load.refusals import brief_error_text
 from crossflops.frontends.pytorch.observe.training_step import run_torch_training_step
 from crossflops.frontends.pytorch.program import record_and_convert_torch
-from crossflops.frontends.pytorch.record.custom_functions import Running, is_checkpoint, running
+from crossflops.frontends.pytorch.record.custom_functions import (
+    Running,
+    is_checkpoint,
+    reason_without_backward,
+    running,
+)
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.graph import Node
 from crossflops.ir.ledger import ZERO, Cost
@@ -108,6 +113,8 @@ class _ApplicationRecord:
     def __init__(self, number: int, name: str) -> None:
         """Start an empty record of a custom autograd function's application."""
         self.number, self.name = number, name
+        self.refused = ""  # why PyTorch raises an error instead of running its backward pass
+        self.arguments: tuple[Any, ...] = ()
         self.ran = False
         self.saved: tuple[Any, ...] = ()
         self.graded: frozenset[int] = frozenset()
@@ -233,6 +240,8 @@ class _ApplicationRecord:
         reached = {memory: set(indices) for memory, indices in self.reached.items()}
         work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
         missing: dict[str, None] = {}
+        if self.refused and self.ran:
+            missing[self.refused] = None
         for operator in reversed(self._operators):
             indices = frozenset().union(*(reached.get(at, ()) for at in operator.written))
             for memory in operator.read:
@@ -333,6 +342,18 @@ def _view(tensor: Any) -> Hashable:
     return _storage_identity(tensor), layout, _shape_and_dtype(tensor)
 
 
+def _gradients_of_zeros(arguments: Sequence[Any], needed: Sequence[bool]) -> tuple[Any, ...]:
+    """Return zeros for the gradients of these arguments of a custom function that are needed, None
+    for others: what is before a function without a backward pass runs back even so.
+    """
+    import torch
+
+    return tuple(
+        torch.zeros_like(argument) if torch.is_tensor(argument) and is_needed else None
+        for argument, is_needed in zip(arguments, needed, strict=True)
+    )
+
+
 class _Scope:
     """A reentrant checkpoint, or the whole model, with the numbers of its functions and its nested
     scopes.
@@ -366,6 +387,7 @@ class _Watch(Running):
             int, _ApplicationRecord | _Scope
         ] = {}  # by the number of the node of autograd
         self._current: _ApplicationRecord | None = None
+        self._arguments: tuple[Any, ...] = ()
         self._goes_back = False
 
     @contextmanager
@@ -391,12 +413,19 @@ class _Watch(Running):
         index = scope.take(lambda: next(self._numbers))
         self._known[number] = self._current = _ApplicationRecord(index, function.__qualname__)
         self.seen.append(self._current)
+        self._current.refused = reason_without_backward(function)
+        if self._current.refused:
+            self._current.arguments = self._arguments
         try:
             results = run()
             self._current.gave(results)
             return results
         finally:
             self._current = None
+
+    def given(self, arguments: tuple[Any, ...]) -> None:
+        """Hold the arguments of the custom function that is about to be applied."""
+        self._arguments = arguments
 
     def _run_in_scope(self, scope: _Scope, node: Any, run: Callable[[], Any]) -> Any:
         """Run a function inside the scope of a reentrant checkpoint, which autograd node `node`
@@ -418,6 +447,10 @@ class _Watch(Running):
             return self._run_in_scope(known, node, run)
         if known is None or self._current or not self._goes_back:
             return run()
+        if known.refused:
+            result = _gradients_of_zeros(known.arguments, node.needs_input_grad)
+            known.note_gradients(result, node.needs_input_grad)
+            return result
         self._current = known
         try:
             result = super().back(node, run)
