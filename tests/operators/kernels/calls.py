@@ -38,7 +38,9 @@ class Case(NamedTuple):
 class Kernel(NamedTuple):
     """An operator, how a random call of it is drawn, and a reference for it.
 
-    `others` compute the same, with other names for some of their operands and arguments.
+    `others` compute the same, with other names for some of their operands and arguments. Where
+    autograd of the reference is not the backward pass, `gradient` is a reference of that alone: it
+    also takes the `result` of the call and the `gradient` of that.
     """
 
     operator: str
@@ -46,6 +48,7 @@ class Kernel(NamedTuple):
     reference: Callable[..., Any]
     backward: bool = True
     others: Mapping[str, Mapping[str, str]] = {}
+    gradient: Callable[..., Any] | None = None
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -175,10 +178,30 @@ def check_against_reference(kernel: Kernel, cases: int = CASES) -> None:
     """Hold a formula against its reference on random small calls, forwards and backwards."""
     draw = random.Random(kernel.operator)
     drawn = [kernel.draw(draw) for _ in range(cases)]
-    whole, rows = reference_work(kernel.reference, drawn, kernel.backward)
+    by_autograd = kernel.backward and kernel.gradient is None
+    whole, rows = reference_work(kernel.reference, drawn, by_autograd)
+    if kernel.gradient is not None:
+        rows = _with_gradient_work(kernel.gradient, drawn, rows)
     for operator, names in {kernel.operator: {}, **kernel.others}.items():
         calls = [rename_operands(case, names) for case in drawn]
         _check_formula(operator, calls, kernel.backward, whole, rows)
+
+
+def _with_gradient_work(
+    function: Callable[..., Any],
+    cases: Sequence[Case],
+    rows: Sequence[tuple[int, int, int, int]],
+) -> list[tuple[int, int, int, int]]:
+    """Return the work of the calls with that of their backward pass, by a reference of it."""
+    backward = [
+        case._replace(
+            tensors={**case.tensors, "result": case.results[0], "gradient": case.results[0]},
+            wanted=(),
+        )
+        for case in cases
+    ]
+    _, work = reference_work(function, backward, backward=False)
+    return [(*row[:2], *own[:2]) for row, own in zip(rows, work, strict=True)]
 
 
 def _check_formula(

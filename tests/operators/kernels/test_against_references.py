@@ -14,6 +14,7 @@ from crossflops.operators.formula_sources import STATE, complete_formulas  # noq
 from tests.operators.kernels import (  # noqa: E402
     attention_kernels,
     flashinfer_kernels,
+    gradient_kernels,
     layer_kernels,
     other_kernels,
     recurrent_kernels,
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.torch
 GROUPS = (
     attention_kernels,
     flashinfer_kernels,
+    gradient_kernels,
     recurrent_kernels,
     sampling_kernels,
     other_kernels,
