@@ -9,6 +9,7 @@
 A formula sees one call: its operands and results by position and by name, and its plain arguments.
 """
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -697,3 +698,51 @@ def find_loaded_class(path: str) -> Any:
     for part in kind.split("."):
         holder = getattr(holder, part, None)
     return holder
+
+
+# What a call of a module or of an autograd function has beside tensors.
+
+
+def forward_parameters(formula: Formula) -> list[inspect.Parameter]:
+    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
+    forward = getattr(find_loaded_class(formula.module), "forward", None)
+    try:
+        return list(inspect.signature(forward).parameters.values()) if forward else []
+    except (TypeError, ValueError):
+        return []
+
+
+def forward_argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
+    """Return the names of forward's arguments by position ("0", ...), without the first
+    `skip_count`, which are `self` or `ctx`.
+    """
+    parameters = forward_parameters(formula)[skip_count:]
+    return {str(position): parameter.name for position, parameter in enumerate(parameters)}
+
+
+def forward_argument_defaults(formula: Formula) -> dict[str, Any]:
+    """Return the plain default values of forward's arguments by name."""
+    defaults = {parameter.name: parameter.default for parameter in forward_parameters(formula)}
+    return {
+        name: value
+        for name, value in defaults.items()
+        if isinstance(value, bool | int | float | str)
+    }
+
+
+def module_call_attributes(
+    formula: Formula, settings: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the attributes that the formula of a module sees of one call, by name.
+
+    An argument of the call goes over an attribute of the module of the same name, and that over a
+    default of `forward`.
+
+    Args:
+        formula: the formula, which has the class of the module.
+        settings: the plain attributes of the module.
+        arguments: the plain arguments of the call, by position as text or by name.
+    """
+    names = forward_argument_names(formula, skip_count=1)
+    given = {names.get(name, name): value for name, value in arguments.items()}
+    return {**forward_argument_defaults(formula), **settings, **given}

@@ -54,6 +54,7 @@ class Frame(msgspec.Struct):
     lists: tuple[str, ...] = ()
     grad: bool = True
     checkpoint: Checkpoint | None = None
+    arguments: dict[str, Scalar] = {}
 
 
 class AppliedFunction(msgspec.Struct, frozen=True):
@@ -281,6 +282,7 @@ class Recorder:
                 inputs=self._inputs(args, kwargs),
                 arity=len(args),
                 keywords=len(kwargs),
+                arguments={} if self.bare else plain_argument_settings(args, kwargs),
             ),
             run,
         )
