@@ -2,7 +2,8 @@
 
 The names of its operators hold the settings of their build, such as element types, head sizes and
 `posenc_1` (rotations of queries and keys by their positions) or `posenc_2` (ALiBi slopes). The
-slopes are an operand of builds without ALiBi, too, so only the name tells.
+slopes are an operand of builds without ALiBi, too, so only the name tells. Releases whose
+`register_custom_op` registers nothing call their kernels without an operator, which no graph has.
 """
 
 import re
@@ -22,8 +23,8 @@ from crossflops.operators.kernels.attention import (
 )
 from crossflops.operators.kernels.steps import setting
 
-_PAGES = "https://github.com/flashinfer-ai/flashinfer/blob/main/flashinfer/"
-_PREFILL, _DECODE = f"{_PAGES}prefill.py", f"{_PAGES}decode.py"
+_FOLDER = "https://github.com/flashinfer-ai/flashinfer/blob/main/flashinfer/"
+_PREFILL, _DECODE = f"{_FOLDER}prefill.py", f"{_FOLDER}decode.py"
 
 _POSITIONS = re.compile(r"_posenc_(?P<mode>\d)")
 _ROTATED, _SLOPED = "1", "2"  # PosEncodingMode of flashinfer/utils.py
