@@ -744,5 +744,5 @@ def module_call_attributes(
         arguments: the plain arguments of the call, by position as text or by name.
     """
     names = forward_argument_names(formula, skip_count=1)
-    given = {names.get(name, name): value for name, value in arguments.items()}
-    return {**forward_argument_defaults(formula), **settings, **given}
+    by_name = {names.get(name, name): value for name, value in arguments.items()}
+    return {**forward_argument_defaults(formula), **settings, **by_name}

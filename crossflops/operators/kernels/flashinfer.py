@@ -1,9 +1,9 @@
 """The cost of FlashInfer's attention of keys in pages of a cache, packed keys, and one sequence.
 
 The names of its operators hold the settings of their build, such as element types, head sizes and
-`posenc_1` (rotations of queries and keys by their positions) or `posenc_2` (ALiBi slopes). The
+posenc_1 (rotations of queries and keys by their positions) or posenc_2 (ALiBi slopes). The
 slopes are an operand of builds without ALiBi, too, so only the name tells. Releases whose
-`register_custom_op` registers nothing call their kernels without an operator, which no graph has.
+register_custom_op registers nothing call their kernels without an operator, which no graph has.
 """
 
 import re
@@ -61,14 +61,14 @@ def _require_operands(call: OperatorCall, *names: str) -> None:
         raise call.uncounted(f"it has no operand {missing[0]!r}, unlike FlashInfer's operator")
 
 
-def _cached_keys(call: OperatorCall, key: str, layout: int) -> CachedKeys:
+def _keys_in_pages(call: OperatorCall, key: str, layout: int) -> CachedKeys:
     """Return the heads of keys and the tokens of a page, by the layout of the keys."""
     shape = call.input(key).shape
     page, heads = (shape[-2], shape[-3]) if layout == _HEADS_FIRST else (shape[-3], shape[-2])
     return CachedKeys(heads, page)
 
 
-def _paged_key_lengths(call: OperatorCall, page: int) -> tuple[int, ...] | None:
+def _key_lengths_in_pages(call: OperatorCall, page: int) -> tuple[int, ...] | None:
     """Return the number of keys of each sequence in pages of this size; None if it is unknown."""
     pages = lengths_between(operand_values(call, "paged_kv_indptr"))
     last = operand_values(call, "paged_kv_last_page_len")
@@ -112,21 +112,21 @@ def _at_most(call: OperatorCall, name: str, limit: int) -> int:
     return min(limit, int(call.attributes.get(name) or limit))
 
 
-def _paged_prefill(call: OperatorCall) -> AttentionCall:
-    """Return the lengths and keys of a call of `paged_run`."""
+def _prefill_with_pages(call: OperatorCall) -> AttentionCall:
+    """Return the lengths and keys of a call of paged_run."""
     _require_operands(call, "q", "paged_k_cache", "paged_v_cache", "paged_kv_indices", "o")
-    keys = _cached_keys(call, "paged_k_cache", _layout(call, "layout"))
+    keys = _keys_in_pages(call, "paged_k_cache", _layout(call, "layout"))
     lengths = _lengths(
         call,
         lengths_between(operand_values(call, "qo_indptr")),
-        _paged_key_lengths(call, keys.page),
+        _key_lengths_in_pages(call, keys.page),
         call.input("paged_kv_indices").numel * keys.page,
     )
     return AttentionCall(lengths, keys, "paged_k_cache", "paged_v_cache")
 
 
-def _ragged_prefill(call: OperatorCall) -> AttentionCall:
-    """Return the lengths and keys of a call of `ragged_run`."""
+def _prefill_with_packed_keys(call: OperatorCall) -> AttentionCall:
+    """Return the lengths and keys of a call of ragged_run."""
     _require_operands(call, "q", "k", "v", "o")
     layout = _layout(call, "layout")
     tokens, heads = _tokens_and_heads(call, layout)
@@ -145,7 +145,7 @@ def _tokens_and_heads(call: OperatorCall, layout: int) -> tuple[int, int]:
     return (second, first) if layout == _HEADS_FIRST else (first, second)
 
 
-def _single_prefill(call: OperatorCall) -> AttentionCall:
+def _prefill_of_one_sequence(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call for one sequence with several queries."""
     _require_operands(call, "q", "k", "v", "o")
     tokens, heads = _tokens_and_heads(call, _layout(call, "layout"))
@@ -153,21 +153,21 @@ def _single_prefill(call: OperatorCall) -> AttentionCall:
     return AttentionCall(lengths, CachedKeys(heads, 1), "k", "v")
 
 
-def _single_decode(call: OperatorCall) -> AttentionCall:
+def _decode_of_one_sequence(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call for one query, q [heads, D]."""
     _require_operands(call, "q", "k", "v", "o")
     tokens, heads = _tokens_and_heads(call, _layout(call, "kv_layout_code"))
     return AttentionCall(joint_lengths((1,), (tokens,)), CachedKeys(heads, 1), "k", "v")
 
 
-def _paged_decode(call: OperatorCall) -> AttentionCall:
+def _decode_with_pages(call: OperatorCall) -> AttentionCall:
     """Return the lengths and keys of a call with one query for each sequence."""
     _require_operands(call, "q", "paged_k_cache", "paged_v_cache", "paged_kv_indices", "o")
-    keys = _cached_keys(call, "paged_k_cache", _layout(call, "kv_layout_code"))
+    keys = _keys_in_pages(call, "paged_k_cache", _layout(call, "kv_layout_code"))
     lengths = _lengths(
         call,
         (1,) * call.input("q").shape[0],
-        _paged_key_lengths(call, keys.page),
+        _key_lengths_in_pages(call, keys.page),
         call.input("paged_kv_indices").numel * keys.page,
     )
     return AttentionCall(lengths, keys, "paged_k_cache", "paged_v_cache")
@@ -240,19 +240,21 @@ def _declare_flashinfer(
         """Return "exact" if the lengths of the sequences are known, else "bound"."""
         return "exact" if describe(call).lengths.known else "bound"
 
-    def moved(call: OperatorCall) -> tuple[int, int]:
+    def count_bytes(call: OperatorCall) -> tuple[int, int]:
         """Return (bytes read, bytes written) of a call."""
         return _call_bytes(call, describe(call))
 
-    operator(name, backward="none", bytes=moved, doubt=judge, source=source)(flashinfer_attention)
+    operator(name, backward="none", bytes=count_bytes, doubt=judge, source=source)(
+        flashinfer_attention
+    )
 
 
 for _name, _source, _describe in (
-    ("batch_prefill_with_kv_cache_*_paged_run", _PREFILL, _paged_prefill),
-    ("batch_prefill_with_kv_cache_*_ragged_run", _PREFILL, _ragged_prefill),
-    ("trtllm_gen_context_paged_run", _PREFILL, _paged_prefill),
-    ("single_prefill_with_kv_cache_*_run", _PREFILL, _single_prefill),
-    ("batch_decode_with_kv_cache_*_run", _DECODE, _paged_decode),
-    ("single_decode_with_kv_cache_*_run", _DECODE, _single_decode),
+    ("batch_prefill_with_kv_cache_*_paged_run", _PREFILL, _prefill_with_pages),
+    ("batch_prefill_with_kv_cache_*_ragged_run", _PREFILL, _prefill_with_packed_keys),
+    ("trtllm_gen_context_paged_run", _PREFILL, _prefill_with_pages),
+    ("single_prefill_with_kv_cache_*_run", _PREFILL, _prefill_of_one_sequence),
+    ("batch_decode_with_kv_cache_*_run", _DECODE, _decode_with_pages),
+    ("single_decode_with_kv_cache_*_run", _DECODE, _decode_of_one_sequence),
 ):
     _declare_flashinfer(f"flashinfer::{_name}", _source, _describe)

@@ -86,7 +86,8 @@ def convolution_gradients(x, weight, dout, silu_activation, bias=None, **_):
     behind = F.pad(gradient, (0, width - 1))
     of_x = F.conv1d(behind, taps.flip(-1), groups=channels)
     windows = before.unfold(-1, width, 1)
-    of_weight = torch.einsum("bdl,bdlw->dw", gradient, windows)
+    rows = gradient.transpose(0, 1).reshape(channels, 1, -1)
+    of_weight = rows @ windows.transpose(0, 1).reshape(channels, -1, width)
     of_bias = None if bias is None else gradient.sum((0, 2))
     return of_x, of_weight, of_bias
 

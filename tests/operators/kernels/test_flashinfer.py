@@ -86,7 +86,7 @@ def test_unknown_lengths_are_bounded_by_the_pages_of_the_call() -> None:
 
 
 def test_the_name_says_what_is_done_with_positions() -> None:
-    """Slopes are an operand of each build, and only one with `posenc_2` adds their products.
+    """Slopes are an operand of each build, and only one with posenc_2 adds their products.
 
     Of 5 scores of 4 heads each: a mul and an add for the slope, and the softmax: 5 - 2 compares
     for maxima, 5 subs, 5 exps, 5 - 2 adds, 5 divs; q and k are scaled, a mul an element.

@@ -370,7 +370,7 @@ class Running:
         finally:
             self.applied = None
 
-    def given(self, arguments: tuple[Any, ...]) -> None:
+    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
         """Handle the arguments of the custom function that is about to be applied; does nothing in
         this class.
         """
@@ -426,7 +426,7 @@ def running(watch: Running) -> Iterator[None]:
         """
         if are_transforms_active():
             return called(function, *args, **kwargs)
-        watch.given(args)
+        watch.note_arguments(args)
         return watch.apply(function, lambda: called(function, *args, **kwargs))
 
     def back(name: str) -> Callable[..., Any]:

@@ -423,7 +423,7 @@ class _Watch(Running):
         finally:
             self._current = None
 
-    def given(self, arguments: tuple[Any, ...]) -> None:
+    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
         """Hold the arguments of the custom function that is about to be applied."""
         self._arguments = arguments
 
