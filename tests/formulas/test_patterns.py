@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import crossflops
 from crossflops.cli import main
 from crossflops.errors import CrossflopsWarning, FormulaError
-from crossflops.operators.formula_sources import formulas_in_force, using_formulas
+from crossflops.operators.formula_sources import find_formula, formulas_in_force, using_formulas
 
 OPERATORS = ("scan_f16_run", "scan_bf16_run", "scan_f16_plan", "scan_run")
 
@@ -131,6 +131,23 @@ def test_the_names_in_force_are_those_that_were_registered(tmp_path: Path) -> No
     """Which `doctor` lists of an installed distribution."""
     with using_formulas([write_formulas(tmp_path, {"lib::*_run": 7})]):
         assert "lib::*_run" in [formula.name for formula in formulas_in_force()]
+
+
+def test_a_pattern_of_ones_own_goes_over_formulas_of_the_package(tmp_path: Path) -> None:
+    """Over the name of an operator, and over a pattern that also matches."""
+    own = write_formulas(tmp_path, {"flash_attn::_flash_*": 7, "flashinfer::*_run": 11})
+    decode = "flashinfer.single_decode_with_kv_cache_posenc_0_run.default"
+    for kind, name in (
+        ("flash_attn._flash_attn_forward.default", "flash_attn::_flash_*"),
+        (decode, "flashinfer::*_run"),
+    ):
+        with using_formulas([own]):
+            formula = find_formula("torch.ops", kind)
+            assert formula is not None
+            assert formula.name == name
+    shipped = find_formula("torch.ops", decode)
+    assert shipped is not None
+    assert shipped.name == "flashinfer::single_decode_with_kv_cache_*_run"
 
 
 def test_a_pattern_that_matches_nothing_is_told(model: str, tmp_path: Path) -> None:

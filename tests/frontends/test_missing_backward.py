@@ -158,6 +158,21 @@ def test_an_operator_without_gradients_has_none_in_its_body(call) -> None:
     assert (step.backward_input_macs, step.backward_weight_macs) == (0, LAST)
 
 
+def test_a_detached_operand_has_no_gradient_in_the_body() -> None:
+    """Only the other factor has one, once."""
+
+    def call(x, w):
+        return torch.ops.missing.explicit(x.detach(), w)
+
+    model = Model(call)
+    model(torch.ones(3, 8)).sum().backward()
+    assert model.first.weight.grad is None
+    assert model.w.grad is not None
+    step = _step(Model(call))
+    assert not step.uncounted
+    assert (step.backward_input_macs, step.backward_weight_macs) == (LAST, OPERATOR + LAST)
+
+
 def test_a_formula_gives_the_backward_that_is_missing(tmp_path: Path) -> None:
     """Of an operator, and of a class."""
     own = tmp_path / "own.py"

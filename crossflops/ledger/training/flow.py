@@ -137,9 +137,25 @@ class GradientFlow:
                     if (name not in values and self.value_state(spec, node, values).trained)
                     or name in self._parameters
                 }
-                # a backward pass of its own gives gradients to the function's operands alone
-                ends |= graded.keys() if known else graded.keys() | names_read_by_bodies(node)
+                if known:  # it gives gradients to the function's operands alone
+                    ends |= graded.keys()
+                elif node.opened:
+                    ends |= graded.keys() & self._operands_reached(node, values, reached)
+                else:
+                    ends |= graded.keys() | names_read_by_bodies(node)
         return live
+
+    def _operands_reached(self, node: Node, values: Values, reached: set[str]) -> set[str]:
+        """Return the names of the operands of an opened operator to which its body gives gradients
+        of these results.
+        """
+        (body,) = node.bodies
+        (inner,) = self.body_runs(node, body, values)
+        pairs = zip(body.outputs, node.outputs, strict=False)
+        ends = {own.name for own, its in pairs if its is not None and its.name in reached}
+        self.pass_backward(self.level(body), inner, ends)
+        operands = zip(body.inputs, node.inputs, strict=False)
+        return {its.name for own, its in operands if its is not None and own.name in ends}
 
     def value_state(self, spec: TensorSpec, node: Node, values: Values) -> GradientState:
         """Return the gradient state of a tensor that the node reads."""
