@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crossflops.causes import ours as our_causes
 from crossflops.ir.graph import Op
-from crossflops.operators import all_operator_rules, not_counted
+from crossflops.operators import all_operator_rules, reasons_for_missing_rules
 from crossflops.operators.formula_sources import STATE
 from crossflops.operators.gradient import Backward, no_gradient
 from crossflops.plugins.failures import HINTS, STAGES
@@ -43,7 +43,7 @@ def ops() -> str:
     )
     pending = Table(
         columns=(Column(head="operator"), Column(head="why")),
-        rows=tuple(Row(row) for row in sorted(not_counted().items())),
+        rows=tuple(Row(row) for row in sorted(reasons_for_missing_rules().items())),
     )
     return markdown(Page((title, table, Heading("Not counted yet"), pending)))
 

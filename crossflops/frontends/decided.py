@@ -143,7 +143,7 @@ def _is_control(node: Node) -> bool:
 def _separately_counted_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
     """Yield the nodes that are counted by themselves, also those in their bodies."""
     for node in nodes:
-        if node.stands_for_itself:
+        if node.is_operation_of_model:
             yield node
             for body in node.bodies:
                 yield from _separately_counted_nodes(body.nodes)

@@ -116,7 +116,7 @@ def _node_forward_cost(node: Node) -> Cost | str:
     if node.bodies:
         return f"it has a {node.op}, whose runs are not analysed"
     total = ZERO
-    for meant in node.operations_to_count:
+    for meant in node.source_operations:
         known = find_operator_rule(meant.op)
         if known is None:
             return missing_rule_reason(meant.op)

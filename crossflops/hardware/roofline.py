@@ -304,7 +304,7 @@ def step_efficiencies(step: StepBound, seconds: float, tdp: float | None) -> Mea
         )
     return MeasuredStep(
         seconds=seconds,
-        roofline_efficiency=step.shortest / seconds,
+        roofline_efficiency=step.shortest_seconds / seconds,
         whole_efficiency=step.whole_seconds / seconds,
         mfu=step.work / (seconds * step.peak),
         mbu=step.bytes / (seconds * step.bandwidth),

@@ -36,7 +36,7 @@ from crossflops.hardware.expert_reads import expert_shares, expert_weights
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import CountedNode, Ledger
 from crossflops.ir.roofline import ByteModel, Load
-from crossflops.ledger.memory import Size, traffic
+from crossflops.ledger.memory import TensorSize, amount_read_and_written
 from crossflops.operators import find_operator_rule
 
 # How many bits an element takes when a model runs in another precision than it is written in.
@@ -333,7 +333,7 @@ def _load_unfused(
     """Return the load of a node that reads all its inputs from memory and writes all its
     outputs.
     """
-    node = next(iter(count.node.operations_to_count), None)
+    node = next(iter(count.node.source_operations), None)
     known = find_operator_rule(node.op) if node is not None else None
     # a body's nodes have rows of their own
     if node is None or known is None or node.bodies or _has_no_rows(node):
@@ -343,11 +343,16 @@ def _load_unfused(
     share = shares.get(node.key, Fraction(1))
     routed = {spec.name for spec in expert_weights(node)} if share < 1 else ()
 
-    def traffic_bytes(size: Size) -> int:
+    def traffic_bytes(size: TensorSize) -> int:
         """Return the bytes that all runs of the node move, where `size` gives the bytes of one
         tensor.
         """
-        return sum(traffic(known, node, works, size)) * count.times * (runs - constant) // runs
+        return (
+            sum(amount_read_and_written(known, node, works, size))
+            * count.times
+            * (runs - constant)
+            // runs
+        )
 
     def weights(spec: TensorSpec) -> int:
         """Return the bytes of a weight, of experts only the share that is read; 0 for another

@@ -274,7 +274,7 @@ _COLLECTORS: list[set[str]] = []
 
 
 @contextmanager
-def formula_names_in_use() -> Iterator[set[str]]:
+def recording_used_formula_names() -> Iterator[set[str]]:
     """Yield a set that gets the name of each formula that counts a call in the block."""
     names: set[str] = set()
     _COLLECTORS.append(names)
@@ -284,7 +284,7 @@ def formula_names_in_use() -> Iterator[set[str]]:
         _COLLECTORS.remove(names)
 
 
-def formula_rule(formula: Formula) -> OperatorRule:
+def operator_rule_of_formula(formula: Formula) -> OperatorRule:
     """Return the rule that counts an operator by this formula; it raises FormulaError if the
     formula returns no valid cost.
     """
@@ -295,7 +295,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
             names.add(formula.name)
         return _formula_cost(formula, formula.function, OperatorCall(node, formula.names))
 
-    def judge(node: Node) -> Exactness:
+    def exactness_of_call(node: Node) -> Exactness:
         """Return how exact the formula says its cost of a node is: "exact", "bound" or
         "estimate".
         """
@@ -329,11 +329,11 @@ def formula_rule(formula: Formula) -> OperatorRule:
 
     return OperatorRule(
         formula=count_call,
-        equation=_equation(formula),
+        equation=_formula_origin_and_summary(formula),
         page=formula.source,
         traffic=formula.bytes if isinstance(formula.bytes, str) else "touch",
         moved=traffic if callable(formula.bytes) else None,
-        doubt=judge,
+        doubt=exactness_of_call,
         contracts=None,
         is_own=True,
         backward=(
@@ -346,7 +346,7 @@ def formula_rule(formula: Formula) -> OperatorRule:
     )  # fmt: skip
 
 
-def _equation(formula: Formula) -> str:
+def _formula_origin_and_summary(formula: Formula) -> str:
     """Return where the formula is defined, and the first line of its docstring, as one text."""
     first, *_ = (formula.function.__doc__ or "").strip().splitlines() or [""]
     return f"formula of {formula.origin}" + (f": {first}" if first else "")
@@ -449,7 +449,9 @@ def _formula_gradient(formula: Formula, call: OperatorCall, trainable: frozenset
             raise _formula_error(
                 formula,
                 f"has a gradient of {operand!r}, which is not an operand",
-                f"write one of the operands: {', '.join(names) or 'their positions'}",
+                f"write one of the operands: {', '.join(names)}"
+                if names
+                else "write the position of an operand: 0, 1, ...",
             )
         operands[position] = _require_cost(formula, cost)
     for part in (work.inner, work.recomputed):
@@ -509,14 +511,14 @@ class FormulaRegistry(msgspec.Struct, frozen=True, dict=True):
             if known.key != formula.key:
                 same_class = bool(formula.module) and known.module == formula.module
                 if same_class:
-                    raise _contradiction(known, formula, formula.module)
+                    raise _conflicting_formulas_error(known, formula, formula.module)
                 kept.append(known)
             elif not known.is_same_as(formula):
-                raise _contradiction(known, formula, formula.name)
+                raise _conflicting_formulas_error(known, formula, formula.name)
         return FormulaRegistry((*kept, formula))
 
 
-def _contradiction(first: Formula, second: Formula, subject: str) -> FormulaError:
+def _conflicting_formulas_error(first: Formula, second: Formula, subject: str) -> FormulaError:
     """Return the error which says that two formulas are about the same operator or module
     (`subject`).
     """
@@ -590,19 +592,19 @@ def operator(
 
         origin = origin_of_function(function)
         formula = Formula(
-            name=_name(name, origin), function=function, module=_module(module, origin, name),
-            backward=backward or "", bytes=bytes or "touch", doubt=doubt, source=source,
-            reference=reference, shapes=shapes or {}, batch=batch, names=tuple(names),
-            origin=origin,
+            name=_valid_operator_name(name, origin), function=function,
+            module=_valid_class_name(module, origin, name), backward=backward or "",
+            bytes=bytes or "touch", doubt=doubt, source=source, reference=reference,
+            shapes=shapes or {}, batch=batch, names=tuple(names), origin=origin,
         )  # fmt: skip
-        _check_options(formula)
+        _check_formula_options(formula)
         add_formula(formula)
         return function
 
     return register
 
 
-def _name(name: str, origin: FormulaOrigin) -> str:
+def _valid_operator_name(name: str, origin: FormulaOrigin) -> str:
     """Return the name of an operator unchanged. Raises FormulaError if it is not of the form
     "namespace::name".
     """
@@ -620,7 +622,7 @@ def _name(name: str, origin: FormulaOrigin) -> str:
     return name
 
 
-def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
+def _valid_class_name(module: str | None, origin: FormulaOrigin, name: str) -> str:
     """Return the name of a module class, or "" for None. Raises FormulaError if it is not of the
     form "package.module:Class".
     """
@@ -635,7 +637,7 @@ def _module(module: str | None, origin: FormulaOrigin, name: str) -> str:
     return module
 
 
-def _check_options(formula: Formula) -> None:
+def _check_formula_options(formula: Formula) -> None:
     """Raise FormulaError if the options of a formula are not valid."""
     if not callable(formula.doubt) and formula.doubt not in DOUBTS:
         raise _formula_error(

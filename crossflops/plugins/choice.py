@@ -113,9 +113,12 @@ def teach_tools(choice: Choice) -> Choice:
 
     Raises InputError where there is no formula of one's own.
     """
-    from crossflops.operators.formula_sources import own_formulas, places_for_workers
+    from crossflops.operators.formula_sources import (
+        formula_locations_for_workers,
+        formulas_of_user,
+    )
 
-    formulas = own_formulas()
+    formulas = formulas_of_user()
     if not formulas:
         raise InputError(
             "--teach-tools has no effect without --formulas",
@@ -129,7 +132,9 @@ def teach_tools(choice: Choice) -> Choice:
         )
         for tool, convention in choice.conventions.items()
     }
-    taught = msgspec.structs.replace(choice, lessons=lessons, formulas=places_for_workers())
+    taught = msgspec.structs.replace(
+        choice, lessons=lessons, formulas=formula_locations_for_workers()
+    )
     taken = {
         tool: [formula for formula in formulas if formula.name in names]
         for tool, names in taught.formula_names_by_tool.items()

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from crossflops.ir.reconciliation import CauseRow, Work
-from crossflops.operators.float_forms import float_form
-from crossflops.operators.original_names import original_name
+from crossflops.operators.float_forms import float_operator_name
+from crossflops.operators.original_names import name_before_fusion_and_quantization
 from crossflops.report.report import Report, UncountedRow
 
 Kind: TypeAlias = Literal["changed", "moved", "appeared", "vanished"]
@@ -177,7 +177,7 @@ def _work_nodes_by_name(rows: Iterable[_NodeRow]) -> dict[str, _NodeRow]:
     indices: Counter[str] = Counter()
     named: dict[str, _NodeRow] = {}
     for row in rows:
-        location = f"{row.path}/{float_form(row.op)}" if row.path else row.node
+        location = f"{row.path}/{float_operator_name(row.op)}" if row.path else row.node
         indices[location] += 1
         named[f"{location}#{indices[location]}" if indices[location] > 1 else location] = row
     return {name: row for name, row in named.items() if row.work != Work()}
@@ -271,7 +271,12 @@ def _read_rows(report: Report) -> list[_NodeRow]:
     FLOPs.
     """
     return [
-        _NodeRow(original_name(row.node), row.path, row.op, Work(macs=row.macs, flops=row.flops))
+        _NodeRow(
+            name_before_fusion_and_quantization(row.node),
+            row.path,
+            row.op,
+            Work(macs=row.macs, flops=row.flops),
+        )
         for row in report.nodes
     ]
 
@@ -348,7 +353,7 @@ def _family(row: _NodeRow) -> str:
     """Return the operator family of a node, which is the same for variants such as Gemm and
     MatMul, float or quantized.
     """
-    form = float_form(row.op).rpartition(".")[2]
+    form = float_operator_name(row.op).rpartition(".")[2]
     return _FAMILIES.get(form, form)
 
 

@@ -28,7 +28,7 @@ from crossflops.ir.graph import Graph
 from crossflops.ir.ledger import Ledger
 from crossflops.ir.profile import Amount, Failure, Profile
 from crossflops.ir.trace import Setting, Trace, View
-from crossflops.ledger.count import count, count_whole
+from crossflops.ledger.count import count, count_nodes_with_their_bodies
 from crossflops.plugins.adapter import Adapter, on_fakes
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.reconcile.parameters import reconcile_parameters
@@ -90,7 +90,7 @@ class RecordedRun:
         of its body.
         """
         graph = self.onnx_conversion[1]
-        return count_whole(graph) if functions_closed else count(graph)
+        return count_nodes_with_their_bodies(graph) if functions_closed else count(graph)
 
 
 class Right(NamedTuple):
@@ -492,7 +492,11 @@ class Conformance(ToolConformance):
             graph, trace = normalize_file(file, GRAD)
         if self.convention.opens:
             return Evidence(trace, count(graph), graph)
-        return Evidence(trace, count_whole(graph.as_written), graph.as_written)
+        return Evidence(
+            trace,
+            count_nodes_with_their_bodies(graph.with_all_nodes_of_file),
+            graph.with_all_nodes_of_file,
+        )
 
     def _probe_evidence(self, name: str, *asked: Setting) -> Evidence:
         """Return the evidence of the probe with this name, for predictions in the settings

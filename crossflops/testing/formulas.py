@@ -19,8 +19,8 @@ from crossflops.errors import CrossflopsError, FormulaError
 from crossflops.ir.graph import Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.trace import Setting
-from crossflops.operators.formula import Formula, UncountedCallError, formula_rule
-from crossflops.operators.formula_sources import formulas_in_force, read_formula_place
+from crossflops.operators.formula import Formula, UncountedCallError, operator_rule_of_formula
+from crossflops.operators.formula_sources import formulas_in_force, read_formula_file_or_module
 from crossflops.operators.gradient import Gradient
 from crossflops.report.formula_checks import FormulaCheck
 
@@ -32,7 +32,9 @@ def check_formulas(sources: Iterable[str | Path], cases: int = 20) -> tuple[Form
     """Compare each formula in these files with its reference on random shapes; return one check
     for each, with its problems.
     """
-    formulas = [formula for source in sources for formula in read_formula_place(str(source))]
+    formulas = [
+        formula for source in sources for formula in read_formula_file_or_module(str(source))
+    ]
     return tuple(check_formula(formula, cases) for formula in formulas)
 
 
@@ -184,7 +186,7 @@ def _case_problems(
     assert formula.reference is not None
     reference_cost = count_reference(formula.reference, case)
     node = _case_node(formula, case, reference_cost.results)
-    rule = formula_rule(formula)
+    rule = operator_rule_of_formula(formula)
     cost, exactness = rule.formula(node), rule.exactness(node)
     problems = _amount_problems(case, cost, reference_cost.forward, exactness)
     if callable(rule.backward):

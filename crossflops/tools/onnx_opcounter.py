@@ -12,7 +12,7 @@ from math import prod
 
 from crossflops.ir.graph import Node
 from crossflops.rules.conditions import any_but, in_any_domain, setting
-from crossflops.rules.prediction import WHOLE, as_given
+from crossflops.rules.prediction import WHOLE, keep_shapes_of_graph
 from crossflops.rules.rule import Parameters, Tool, with_formula
 
 _SOURCE = "onnx_opcounter.py: calculate_macs"
@@ -43,7 +43,7 @@ opcounter = Tool(
     unseen="op.unregistered-zero",
     counts_dead_work=True,
     opens=False,
-    shapes=as_given,
+    shapes=keep_shapes_of_graph,
     source=_SOURCE,
     parameters=Parameters(stored="all", reference="onnx_opcounter.py: calculate_params"),
 )

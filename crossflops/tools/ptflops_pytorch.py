@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from crossflops.ir.profile import Amount
-from crossflops.ir.trace import Call, Modules, Times, Trace, child_paths, module_chains
+from crossflops.ir.trace import Call, Modules, Times, Trace, child_paths, path_counts_by_ancestor
 from crossflops.rules.conditions import (
     HOOKS,
     VMAP,
@@ -97,7 +97,7 @@ def _chains_of_paths(modules: Modules) -> dict[int, dict[int, int]]:
     """Return how often ptflops counts each module below each other one, as {module index: {index
     below it: count}}.
     """
-    return module_chains(modules, _SUPPORTED)
+    return path_counts_by_ancestor(modules, _SUPPORTED)
 
 
 def _times_with_taught(classes: frozenset[str]) -> Times:
@@ -106,7 +106,8 @@ def _times_with_taught(classes: frozenset[str]) -> Times:
     """
     ends = _SUPPORTED | classes
     return Times(
-        lambda modules: child_paths(modules, ends), lambda modules: module_chains(modules, ends)
+        lambda modules: child_paths(modules, ends),
+        lambda modules: path_counts_by_ancestor(modules, ends),
     )
 
 

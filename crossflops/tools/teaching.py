@@ -14,7 +14,7 @@ from crossflops.ir.graph import Node, Op, TensorSpec
 from crossflops.ir.ledger import ZERO, Cost
 from crossflops.ir.profile import Lesson
 from crossflops.ir.trace import Module, Trace
-from crossflops.ir.training import gradients_of, rerun_of, score_rerun_key
+from crossflops.ir.training import gradient_call_key, rerun_call_key, score_rerun_key
 from crossflops.rules.conditions import Condition, Site, as_root, called
 from crossflops.rules.rule import Convention, Rule, Teaching, with_formula
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CAUSE = "operator.taught"
 _PREFIX = "taught."
-_DERIVED = gradients_of(""), score_rerun_key(""), rerun_of("")
+_DERIVED = gradient_call_key(""), score_rerun_key(""), rerun_call_key("")
 _NO_MECHANISM = "the tool has no mechanism for formulas of users"
 _NO_ADAPTER = "the tool has such a mechanism, but its plugin does not use it"
 
@@ -169,7 +169,7 @@ def cost_of_call(
     "xs.0" is the first tensor of the list "xs". A call that the formula leaves uncounted costs
     nothing, as the tool is told nothing of it. Raises FormulaError.
     """
-    from crossflops.operators.formula import UncountedCallError, formula_rule
+    from crossflops.operators.formula import UncountedCallError, operator_rule_of_formula
 
     specs = tuple(inputs)
     domain, _, kind = formula.name.partition("::")
@@ -188,7 +188,7 @@ def cost_of_call(
         else tuple(spec.name for spec in specs),
     )
     try:
-        return formula_rule(formula).formula(node)
+        return operator_rule_of_formula(formula).formula(node)
     except UncountedCallError:
         return ZERO
 

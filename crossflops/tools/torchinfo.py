@@ -29,10 +29,10 @@ from crossflops.rules.conditions import (
     Site,
     by_forward,
     called,
-    fits,
     has,
     kind_of,
     leaf,
+    matches_any_pattern,
     padding_dropped,
     registered,
     through,
@@ -318,7 +318,9 @@ def class_named(*patterns: str) -> Condition:
     the patterns.
     """
     return Condition(
-        "of a class named", lambda site: fits(site.module.class_name, patterns), patterns
+        "of a class named",
+        lambda site: matches_any_pattern(site.module.class_name, patterns),
+        patterns,
     )
 
 

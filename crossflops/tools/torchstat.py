@@ -70,7 +70,7 @@ def last_call_condition(expected: bool = True) -> Condition:
         if `expected` is false.
         """
         owner = next((call for call in site.around if call.level == "module"), site.call)
-        return (owner.key in site.trace.last_calls) == expected
+        return (owner.key in site.trace.last_call_keys) == expected
 
     return Condition("only its last call" if expected else "all calls except the last", holds)
 

@@ -21,9 +21,9 @@ from crossflops.rules.conditions import (
     Site,
     by_forward,
     called,
-    fits,
     has,
     kind_of,
+    matches_any_pattern,
     of_complex,
     registered,
     setting,
@@ -580,7 +580,9 @@ def function_nesting_condition(expected: bool = True) -> Condition:
         """
         functions = [call for call in site.around if call.level == "function"]
         outer = functions[1:] if site.call.level == "function" else functions
-        return any(not fits(call.target, _TRANSPARENT) for call in outer) == expected
+        return (
+            any(not matches_any_pattern(call.target, _TRANSPARENT) for call in outer) == expected
+        )
 
     return Condition("called by a function" if expected else "not called by a function", holds)
 

@@ -856,7 +856,7 @@ def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) ->
     level = name_executed_nodes(
         read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels]
     )
-    joined = covers(ready.counted.graph.as_written.nodes, level)
+    joined = covers(ready.counted.graph.with_all_nodes_of_file.nodes, level)
     return build_kernel_profile(times, joined, ledger, peak, source)
 
 
@@ -902,7 +902,7 @@ def _profile_of_trace(
         return build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace), ()
     times = mean_kernel_times(traced, 0)
     level, note = _find_executed_graph(ready, times)
-    joined = covers(ready.counted.graph.as_written.nodes, level)
+    joined = covers(ready.counted.graph.with_all_nodes_of_file.nodes, level)
     return build_kernel_profile(times, joined, ledger, peak, trace), (note,)
 
 

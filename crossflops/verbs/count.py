@@ -32,8 +32,8 @@ from crossflops.ir.profile import ConventionCount, FoldedRow
 from crossflops.ir.provenance import FAKE, REAL, WeightsKind
 from crossflops.ir.trace import Setting, StepSetting, Trace, View
 from crossflops.ir.training import OwnBackwards
-from crossflops.ledger.count import count, count_dead, count_whole
-from crossflops.ledger.memory import footprint
+from crossflops.ledger.count import count, count_dead, count_nodes_with_their_bodies
+from crossflops.ledger.memory import memory_of_graph
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
@@ -268,7 +268,7 @@ def views_to_observe(conventions: Iterable["Convention"], setting: Setting) -> l
 
 def build_count_report(counted: CountedModel, folds: Iterable[ConventionCount] = ()) -> Report:
     """Return the report of a count, with its memory use and the totals of tool conventions."""
-    memory = footprint(counted.graph, counted.ledger)
+    memory = memory_of_graph(counted.graph, counted.ledger)
     report = tables.report_from_ledger(
         counted.graph, counted.trace, counted.ledger, tuple(folds), memory
     )
@@ -447,8 +447,8 @@ def predict_in_graph(convention: "Convention", counted: CountedModel) -> "Predic
 
     if convention.opens:
         return predict_nodes(convention, counted.graph, counted.ledger)
-    graph = counted.graph.as_written
-    return predict_nodes(convention, graph, count_whole(graph))
+    graph = counted.graph.with_all_nodes_of_file
+    return predict_nodes(convention, graph, count_nodes_with_their_bodies(graph))
 
 
 def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> ConventionCount:
@@ -457,7 +457,7 @@ def _fold_graph_nodes(convention: "Convention", counted: CountedModel) -> Conven
     amounts: dict[tuple[str, str], int] = {}
     for booking in prediction.bookings:
         index = booking.call, booking.path
-        amounts[index] = amounts.get(index, 0) + prediction.worth(booking)
+        amounts[index] = amounts.get(index, 0) + prediction.amount_in_tool_unit(booking)
     return ConventionCount(
         tool=convention.tool,
         edition=convention.edition,
@@ -594,10 +594,10 @@ def formula_match_check() -> Iterator[Callable[[CountedModel], None]]:
     if sources is None or not sources.formulas_of_request():
         yield lambda native: None
         return
-    from crossflops.operators.formula import formula_names_in_use
+    from crossflops.operators.formula import recording_used_formula_names
     from crossflops.verbs.unmatched_formulas import formula_mismatch_messages
 
-    with formula_names_in_use() as used:
+    with recording_used_formula_names() as used:
 
         def warn_of_unmatched(native: CountedModel) -> None:
             """Issue a warning for formulas of the request that match no call of this model."""
@@ -680,7 +680,7 @@ def exact_steps(
     require_trained(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
     exact = count_training_step(native.graph, weights, own=own)
-    weights.check(native.graph)
+    weights.check_patterns(native.graph)
     return exact
 
 
@@ -769,11 +769,11 @@ def with_training(
     """Return a copy of the report with the work of the training step, and of the optimizer if one
     is named.
     """
-    from crossflops.ledger.training.rule_of_thumb import differences
+    from crossflops.ledger.training.rule_of_thumb import exact_step_differences_by_cause
 
     thumb = (
         ThumbRow(row.cause, row.macs)
-        for row in differences(native.graph, native.trace, exact)
+        for row in exact_step_differences_by_cause(native.graph, native.trace, exact)
         if row.macs
     )
     if native.trace.writes_detached:
@@ -794,12 +794,12 @@ def _with_rule_of_thumb(report: Report, native: CountedModel) -> Report:
     """Return a copy of the report with the estimate 6 N D of its training step; unchanged if the
     inputs are not tokens.
     """
-    from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_differences
+    from crossflops.ledger.training.rule_of_thumb import rule_of_thumb_macs_and_differences
 
     per_token = PerToken.from_totals(report.model.inputs, report.totals)
     if per_token is None or not isinstance(report.training, TrainingReport):
         return report
-    macs, rows = rule_of_thumb_differences(native.graph, native.trace, per_token.tokens)
+    macs, rows = rule_of_thumb_macs_and_differences(native.graph, native.trace, per_token.tokens)
     training = msgspec.structs.replace(
         report.training,
         six_n_d_macs=macs,

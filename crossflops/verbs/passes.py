@@ -23,8 +23,8 @@ from crossflops.hardware.step_traffic import Formats, loads, tensor_byte_count
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import UncountedNode
 from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count_whole
-from crossflops.ledger.memory import activation_peak
+from crossflops.ledger.count import count_nodes_with_their_bodies
+from crossflops.ledger.memory import activation_peak_of_graph
 from crossflops.targets.request import Request
 from crossflops.threads import filter_warnings
 from crossflops.verbs.count import CountedModel, ModelBuild, count_source
@@ -181,8 +181,10 @@ def _pass_amounts(model: CountedModel, read: _CacheTraffic, append: _CacheTraffi
 def _pass_memory(model: CountedModel) -> tuple[int, int]:
     """Return (bytes of the weights that a pass must read, peak of its activations in bytes)."""
     graph = model.graph
-    rows = loads(_without_constants(graph), count_whole(graph), "fused-ideal", Formats())
-    return sum(row.weights for row in rows), activation_peak(graph).nbytes
+    rows = loads(
+        _without_constants(graph), count_nodes_with_their_bodies(graph), "fused-ideal", Formats()
+    )
+    return sum(row.weights for row in rows), activation_peak_of_graph(graph).nbytes
 
 
 def _without_constants(graph: Graph) -> Graph:

@@ -100,10 +100,10 @@ def _teach_tool(job: Job, adapter: Adapter) -> Adapter:
     """Return the adapter with the caller's formulas, if the job says that its tool gets some."""
     if not job.taught:
         return adapter
-    from crossflops.operators.formula_sources import hold_formulas
+    from crossflops.operators.formula_sources import load_formulas_for_process
     from crossflops.plugins.teaching import teach_adapter
 
-    hold_formulas(job.formulas)
+    load_formulas_for_process(job.formulas)
     return teach_adapter(adapter, job.taught)
 
 

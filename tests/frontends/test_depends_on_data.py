@@ -8,9 +8,15 @@ import pytest
 import crossflops
 from crossflops import Report
 from crossflops.errors import NormalizeError
-from crossflops.frontends.pytorch.record import executed_products
+from crossflops.frontends.pytorch.record import (
+    data_dependence,
+    executed_products,
+    open_size_limit,
+    tracing,
+)
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.measurement import Run
+from crossflops.ir.trace import Setting
 from tests.models import Apply, F, nn, torch
 
 pytestmark = pytest.mark.torch
@@ -442,3 +448,45 @@ def test_what_works_in_place_works_once():
     x[0, 0] = 3
     model = Apply(forward, a=nn.Linear(DIM, DIM))
     assert crossflops.count(model, (x,)).macs == 3 * 2 * DIM * DIM
+
+
+class ManyMasks(nn.Module):
+    """Twenty experts that take the rows of a boolean mask each."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(DIM, 20, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(DIM, DIM) for _ in range(20))
+
+    def forward(self, x):
+        """Two of twenty experts for every row."""
+        chosen = self.gate(x).topk(2).indices
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mask = (chosen == number).any(-1)
+            out[mask] += expert(x[mask])
+        return out
+
+
+@pytest.mark.parametrize("limit", [open_size_limit.OPEN_SIZES, 1000])
+def test_many_open_sizes_end_the_export_without_values(monkeypatch, limit):
+    """What is counted, and what is said to depend on values, is the same without that limit."""
+    monkeypatch.setattr(open_size_limit, "OPEN_SIZES", limit)
+    torch.manual_seed(0)
+    model, x = ManyMasks(), torch.randn(6, DIM)
+    report = crossflops.count(model, x)
+    # the gate for six rows, and two experts for each of them
+    assert report.macs == 6 * DIM * 20 + 6 * 2 * DIM * DIM
+    depending = {node.path for node in report.nodes if node.depends_on_inputs and node.macs}
+    chosen = set(model.gate(x).topk(2).indices.flatten().tolist())
+    assert depending == {f"experts.{number}" for number in chosen}
+
+
+def test_an_export_without_values_follows_if_values_do_not_help(monkeypatch):
+    """Beyond the limit of open sizes, and with no export with values, the sizes stay open."""
+    monkeypatch.setattr(tracing, "_with_values", lambda asked: "it raised ValueError")
+    trace = tracing.trace_request(
+        tracing.ExportRequest(ManyMasks(), (torch.randn(6, DIM),), {}, Setting())
+    )
+    assert trace.notes[-1] == "real values did not help: it raised ValueError"
+    assert any(is_open for _, is_open in data_dependence.open_sizes(trace.program))

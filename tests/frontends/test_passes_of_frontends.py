@@ -448,7 +448,7 @@ def test_each_other_swap_of_neighbours_breaks_a_requirement(frontend):
 
 
 def _is_marked(node):
-    without_gradients = node.constant or node.dead or not node.stands_for_itself
+    without_gradients = node.constant or node.dead or not node.is_operation_of_model
     own = node.training
     gradients = own.own_backward or own.severed or own.derived_as or own.checkpoint
     return bool(without_gradients or gradients)

@@ -131,7 +131,7 @@ def test_node_after_node_takes_longer_than_all_at_once():
     machine = Ceiling(name="m", peaks={"fp32": 10.0}, bandwidth=5.0)
     loads = [load(10, activations=5), load(5, activations=20)]
     step = step_bound(loads, run(machine, "fp32", examples=1))
-    assert (step.seconds, step.whole_seconds, step.shortest) == (6.0, 5.0, 6.0)
+    assert (step.seconds, step.whole_seconds, step.shortest_seconds) == (6.0, 5.0, 6.0)
     assert (step.intensity, step.ridge, step.bound) == (30 / 25, 2.0, "memory")
     assert step.attainable == 6.0
     assert [bound.bound for bound in node_bounds(loads, run(machine, "fp32"))] == [

@@ -9,7 +9,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count
-from crossflops.reconcile.alignment import align
+from crossflops.reconcile.alignment import align_models
 from crossflops.reconcile.contractions import read_alignable_model
 from tests.onnx_files import saved, with_weights
 
@@ -23,7 +23,7 @@ def read(folder, text, *names, opset=17):
 
 def between(folder, first, other, opset=17):
     """The alignment of two graphs, which adds up in every layer and on the whole."""
-    found = align(read(folder, *first, opset=opset), read(folder, *other, opset=opset))
+    found = align_models(read(folder, *first, opset=opset), read(folder, *other, opset=opset))
     for row in found.layers:
         for kind in ("macs", "flops", "params"):
             added = sum(getattr(shift, kind) for shift in row.shifts)

@@ -27,7 +27,7 @@ from crossflops.rules.conditions import (
     through,
     under,
 )
-from crossflops.rules.prediction import matches_rule
+from crossflops.rules.prediction import applies_to_call
 from crossflops.rules.rule import Rule
 from crossflops.tools.torchinfo import class_named
 from crossflops.tools.torchstat import last_call_condition
@@ -95,7 +95,7 @@ def holds(about, subject, level=None, run="eval grad"):
         where=tuple(part for part in about if isinstance(part, Condition)),
         kind="core",
     )
-    return matches_rule(rule, Site(subject, TRACE, run))
+    return applies_to_call(rule, Site(subject, TRACE, run))
 
 
 @pytest.mark.parametrize(

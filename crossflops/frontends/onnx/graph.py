@@ -138,7 +138,7 @@ def check_operands(key: str, node: Any, types: Mapping[str, Type], reading: Read
     )
     if known is not None:
         inputs = tuple(specs.get(name) or _unknown_value_spec(name) for name in node.input)
-        known.check(
+        known.check_operands(
             Node(key=key, op=op, inputs=inputs, outputs=(), attrs=attributes(node.attribute))
         )
 

@@ -17,8 +17,8 @@ import msgspec
 from crossflops.frontends.onnx.parameters import WEIGHTS, Size, nodes_outside_functions
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import Module, Parameter
-from crossflops.operators.float_forms import float_form
-from crossflops.operators.original_names import without_fusions
+from crossflops.operators.float_forms import float_operator_name
+from crossflops.operators.original_names import without_fusion_suffixes
 
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
 _ITEM = r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\""
@@ -101,7 +101,7 @@ _WEIGHT = re.compile(r"\.weight(_quantized|_transposed)*$")
 
 def _weight_layer_class(node: Any, weight: str, specs: Mapping[str, TensorSpec]) -> str:
     """Return the class of a PyTorch layer that has a weight like this one, or "" if unknown."""
-    form = float_form(node.op_type)
+    form = float_operator_name(node.op_type)
     shape = specs[weight].shape if weight in specs else None
     if form not in _LAYERS or shape is None or not _WEIGHT.search(weight):
         return ""
@@ -172,7 +172,7 @@ def _find_places(
     shared = _vectors_of_several_nodes(nodes, specs, sources)
     known = [
         index
-        if index.chain or "/" in without_fusions(node.name)
+        if index.chain or "/" in without_fusion_suffixes(node.name)
         else _place_from_weight(node, specs, sources, shared)
         for node, index in zip(nodes, named, strict=True)
     ]
@@ -226,7 +226,8 @@ def _place_by_bias(
     adding: set[int] = {
         at
         for at, node in enumerate(nodes)
-        if float_form(node.op_type) == "Add" and _has_stored_operands(node, specs, sources)
+        if float_operator_name(node.op_type) == "Add"
+        and _has_stored_operands(node, specs, sources)
     }
     for at in reversed(range(len(nodes))):
         node, users = (
@@ -239,7 +240,9 @@ def _place_by_bias(
         if node.op_type in _QUANTIZERS:
             known[at] = index
             adding.add(at)
-        elif float_form(node.op_type) in _PRODUCTS and _has_stored_operands(node, specs, sources):
+        elif float_operator_name(node.op_type) in _PRODUCTS and _has_stored_operands(
+            node, specs, sources
+        ):
             known[at] = _place_of_path(index.path, "", _LAYERS["MatMul"][0])
 
 
@@ -305,7 +308,7 @@ def place_from_name(name: str) -> NodePlace:
     keeps TensorFlow's names and appends counters.
     """
     path, chain = "", []
-    for part in without_fusions(name).split("/")[:-1]:
+    for part in without_fusion_suffixes(name).split("/")[:-1]:
         word = _COUNTER.sub("", part)
         if word in _DROPPED:
             continue

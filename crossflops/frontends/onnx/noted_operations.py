@@ -124,7 +124,7 @@ def _groups_by_operation(nodes: Iterable[Node]) -> Iterator[list[Node]]:
     """Yield the nodes in groups, one for each framework operation that they were written for."""
     groups: dict[str, list[Node]] = {}
     for node in nodes:
-        if not node.stands_for_itself:
+        if not node.is_operation_of_model:
             groups.setdefault(node.conversion.written_for or node.key, []).append(node)
         else:
             for body in node.bodies:

@@ -62,7 +62,7 @@ def _can_run(node: Node) -> bool:
     known = find_operator_rule(node.op)
     try:
         if known is not None:
-            known.check(node)
+            known.check_operands(node)
     except OperandError:
         return False
     return True

@@ -33,7 +33,7 @@ from crossflops.hardware.rates.question import Causality, Precisions, TrainingOp
 from crossflops.hardware.step_traffic import PRECISIONS
 from crossflops.ir.graph import Graph, Node, TensorSpec
 from crossflops.ir.ledger import Ledger
-from crossflops.ir.training import NO_STEP, Steps, matches
+from crossflops.ir.training import NO_STEP, Steps, matches_weight_pattern
 
 _FUSED = ("Attention", "FlexAttention")
 _PRODUCTS = ("MatMul", "Einsum", "FusedMatMul")
@@ -463,7 +463,7 @@ def _piece_precision_shares(
     """
     chosen = ""
     for pattern, precision in patterns.items():
-        if any(matches(name, pattern) for name in piece.names):
+        if any(matches_weight_pattern(name, pattern) for name in piece.names):
             met.add(pattern)
             chosen = precision
     if chosen:

@@ -13,15 +13,15 @@ from typing import NamedTuple
 from crossflops.ir.ledger import ZERO, Cost, Exactness
 from crossflops.operators.formula import OperatorCall, operator
 from crossflops.operators.kernels.attention import (
-    Extras,
     Lengths,
+    ScoreExtras,
     ScoreSizes,
     attention_cost,
     joint_lengths,
-    lengths_between,
+    lengths_from_start_positions,
     operand_values,
 )
-from crossflops.operators.kernels.steps import setting
+from crossflops.operators.kernels.steps import call_argument
 
 _FOLDER = "https://github.com/flashinfer-ai/flashinfer/blob/main/flashinfer/"
 _PREFILL, _DECODE = f"{_FOLDER}prefill.py", f"{_FOLDER}decode.py"
@@ -51,7 +51,7 @@ class AttentionCall(NamedTuple):
 
 def _layout(call: OperatorCall, name: str) -> int:
     """Return the number of the layout of keys in an argument of a call."""
-    return int(setting(call, name))
+    return int(call_argument(call, name))
 
 
 def _require_operands(call: OperatorCall, *names: str) -> None:
@@ -70,7 +70,7 @@ def _keys_in_pages(call: OperatorCall, key: str, layout: int) -> CachedKeys:
 
 def _key_lengths_in_pages(call: OperatorCall, page: int) -> tuple[int, ...] | None:
     """Return the number of keys of each sequence in pages of this size; None if it is unknown."""
-    pages = lengths_between(operand_values(call, "paged_kv_indptr"))
+    pages = lengths_from_start_positions(operand_values(call, "paged_kv_indptr"))
     last = operand_values(call, "paged_kv_last_page_len")
     if pages is None or last is None:
         return None
@@ -118,7 +118,7 @@ def _prefill_with_pages(call: OperatorCall) -> AttentionCall:
     keys = _keys_in_pages(call, "paged_k_cache", _layout(call, "layout"))
     lengths = _lengths(
         call,
-        lengths_between(operand_values(call, "qo_indptr")),
+        lengths_from_start_positions(operand_values(call, "qo_indptr")),
         _key_lengths_in_pages(call, keys.page),
         call.input("paged_kv_indices").numel * keys.page,
     )
@@ -132,8 +132,8 @@ def _prefill_with_packed_keys(call: OperatorCall) -> AttentionCall:
     tokens, heads = _tokens_and_heads(call, layout)
     lengths = _lengths(
         call,
-        lengths_between(operand_values(call, "qo_indptr")),
-        lengths_between(operand_values(call, "kv_indptr")),
+        lengths_from_start_positions(operand_values(call, "qo_indptr")),
+        lengths_from_start_positions(operand_values(call, "kv_indptr")),
         tokens,
     )
     return AttentionCall(lengths, CachedKeys(heads, 1), "k", "v")
@@ -184,7 +184,7 @@ def _call_cost(call: OperatorCall, attention: AttentionCall) -> Cost:
     heads, depth = call.input("q").shape[-2:]
     lengths, mode = attention.lengths, _position_mode(call)
     scores = ScoreSizes(lengths, heads, attention.keys.heads, depth, call.input("o").shape[-1])
-    extras = Extras(
+    extras = ScoreExtras(
         masked=bool(call.attributes.get("mask_mode"))
         or int(call.attributes.get("window_left", -1)) >= 0,
         sloped=mode == _SLOPED,
@@ -198,7 +198,7 @@ def _rotations(scores: ScoreSizes) -> Cost:
     elements; all heads of a token have the same angles.
     """
     pairs = scores.depth // 2
-    turned = scores.rows + scores.kv_heads * scores.lengths.keys
+    turned = scores.softmax_count + scores.kv_heads * scores.lengths.keys
     tokens = scores.lengths.queries + scores.lengths.keys
     return _ROTATION * (pairs * turned) + _ANGLE * (pairs * tokens)
 

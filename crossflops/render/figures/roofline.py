@@ -286,7 +286,7 @@ def _legend(axes: _Axes, roof: Roofline) -> list[Shape]:
 def _roofline_shares_text(rows: Iterable[NodeBound], roof: Roofline) -> str:
     """Return "A %, B %": the nodes' share of the work, and of the shortest time."""
     work = sum(row.work for row in rows) / roof.step.work if roof.step.work else 0.0
-    shortest = roof.step.shortest
+    shortest = roof.step.shortest_seconds
     time = sum(row.seconds for row in rows) / shortest if shortest else 0.0
     return f"{100 * work:.0f} %, {100 * time:.0f} %"
 

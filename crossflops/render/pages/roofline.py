@@ -28,8 +28,8 @@ def alternatives(roof: Roofline) -> Table:
         rows=tuple(
             Row.from_cells(
                 step.label,
-                duration(step.shortest),
-                pace(step.examples / step.shortest),
+                duration(step.shortest_seconds),
+                pace(step.examples / step.shortest_seconds),
                 short_amount(step.bytes, "B"),
                 flops_per_byte_text(step.intensity),
                 flops_per_byte_text(step.ridge),
@@ -44,7 +44,9 @@ def node_kind_table(roof: Roofline) -> Table:
     """Return a table of nodes by kind, slowest first: shares of work, bytes and time."""
     heads = ("nodes", "n", "FLOP %", "bytes %", "time %", "intensity", "bound")
     timed = tuple(kind for kind in roof.kinds if kind.seconds)
-    first = tuple(kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest)
+    first = tuple(
+        kind for kind in timed[:KINDS] if kind.seconds >= LEAST * roof.step.shortest_seconds
+    )
     rest = timed[len(first) :]
     rows = [_node_kind_row(roof, kind.kind, (kind,)) for kind in first]
     if rest:
@@ -67,7 +69,7 @@ def _node_kind_row(roof: Roofline, name: str, kinds: tuple[KindBound, ...]) -> R
         exact_amount(sum(kind.nodes for kind in kinds)),
         _roofline_percent(work, roof.step.work),
         _roofline_percent(moved, roof.step.bytes),
-        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest),
+        _roofline_percent(sum(kind.seconds for kind in kinds), roof.step.shortest_seconds),
         flops_per_byte_text(work / moved if moved and work else None),
         ("-" if sides == {"none"} else "/".join(sorted(sides - {"none"}))) + marked,
     )
@@ -175,7 +177,7 @@ def _roofline_device_table(roofs: Sequence[Roofline]) -> Table:
                 flops_per_byte_text(roof.step.intensity),
                 flops_per_byte_text(roof.step.ridge),
                 short_amount(roof.step.attainable, "FLOP/s"),
-                pace(roof.step.examples / roof.step.shortest),
+                pace(roof.step.examples / roof.step.shortest_seconds),
                 percent(roof.achieved.roofline_efficiency) if roof.achieved else "-",
                 roof.step.bound,
             )
@@ -222,8 +224,14 @@ def _roofline_summary_rows(roof: Roofline) -> Iterator[Row]:
     yield Row.from_cells(
         "attainable", short_amount(step.attainable, "FLOP/s"), f"{part} of the peak"
     )
-    rate = f"{pace(step.examples / step.shortest)} examples/s" if step.shortest else "no work"
-    yield Row.from_cells("shortest", duration(step.shortest), f"{rate}{_overlap_time_note(step)}")
+    rate = (
+        f"{pace(step.examples / step.shortest_seconds)} examples/s"
+        if step.shortest_seconds
+        else "no work"
+    )
+    yield Row.from_cells(
+        "shortest", duration(step.shortest_seconds), f"{rate}{_overlap_time_note(step)}"
+    )
     if took is not None:
         measured = f"{pace(step.examples / took.seconds)} examples/s" if took.seconds else ""
         yield Row.from_cells("measured", duration(took.seconds), measured)

@@ -20,7 +20,7 @@ def _olmo_linear(work: TokenSequence) -> int:
     model = work.architecture
     parameters = model.parameters
     active = parameters.biases - model.inactive_biases
-    return model.linear + parameters.head_norms + parameters.final_norm + active
+    return model.linear_macs + parameters.head_norms + parameters.final_norm + active
 
 
 @with_formula("6 (lin + norms of heads and the last + biases) + 12 H d pairs // T in each layer")
@@ -118,7 +118,11 @@ def trl(work: TokenSequence) -> int:
             else 3 * layer.ffn.hidden * layer.ffn.width
         )
     )
-    return 6 * (model.projections + routed + model.head + model.macs_per_pair * tokens) * tokens
+    return (
+        6
+        * (model.projection_macs + routed + model.head_macs + model.macs_per_pair * tokens)
+        * tokens
+    )
 
 
 @with_formula("-3 h f T of shared experts and of their gates")
@@ -147,7 +151,7 @@ def attribute_missing(work: TokenSequence) -> int:
     return int(
         model.model_type in _WITHOUT_KEYS
         or has_latent_attention(work)
-        or (model.experts > 0 and model.model_type not in _SPARSE)
+        or (model.max_experts > 0 and model.model_type not in _SPARSE)
     )
 
 
@@ -178,7 +182,7 @@ def vllm(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
     )
-    return 2 * (model.projections + ffn + keys) * tokens + 2 * model.head
+    return 2 * (model.projection_macs + ffn + keys) * tokens + 2 * model.head_macs
 
 
 VLLM = (

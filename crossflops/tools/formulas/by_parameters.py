@@ -52,7 +52,7 @@ def kaplan(work: TokenSequence) -> int:
     layers that a token passes x tokens, without embeddings, output matrix and attention scores.
     """
     model = work.architecture
-    return 6 * (model.projections + model.ffn + model.router) * work.tokens
+    return 6 * (model.projection_macs + model.ffn_macs + model.router_macs) * work.tokens
 
 
 @with_formula("2 N + 2 L T H d for each token, N the matrices of the layers that it uses")
@@ -62,7 +62,9 @@ def kaplan_forward(work: TokenSequence) -> int:
     """
     model = work.architecture
     attention = work.sum_attention(lambda layer: layer.heads * layer.value_dim) * work.tokens
-    return 2 * (model.projections + model.ffn + model.router + attention) * work.tokens
+    return (
+        2 * (model.projection_macs + model.ffn_macs + model.router_macs + attention) * work.tokens
+    )
 
 
 _KAPLAN = "Kaplan et al., Scaling Laws for Neural Language Models, 2.1"
@@ -139,7 +141,7 @@ def litgpt(work: TokenSequence) -> int:
     twice and counts an output matrix separate from the embedding table.
     """
     model, tokens = work.architecture, work.tokens
-    number = model.parameters.total + (model.head if model.tied else 0)
+    number = model.parameters.total + (model.head_macs if model.tied else 0)
     return (6 * number + 20 * len(model.layers) * model.hidden * tokens) * tokens
 
 
@@ -221,7 +223,7 @@ def llm_foundry(work: TokenSequence) -> int:
     hidden size.
     """
     model, tokens = work.architecture, work.tokens
-    number = model.parameters.total - model.inactive - model.inactive_biases
+    number = model.parameters.total - model.inactive_weights - model.inactive_biases
     return (6 * number + 12 * len(model.layers) * model.hidden * tokens) * tokens
 
 

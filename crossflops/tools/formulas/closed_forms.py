@@ -27,7 +27,7 @@ def _single_ffn_macs(work: TokenSequence) -> int:
     """
     ffn = _single_ffn(work).ffn
     routed = ffn.width * (ffn.active if ffn.experts else 1)
-    return len(work.architecture.layers) * ffn.matrices * ffn.hidden * routed
+    return len(work.architecture.layers) * ffn.matrix_count * ffn.hidden * routed
 
 
 # Megatron-DeepSpeed, without recomputation.
@@ -46,7 +46,7 @@ def megatron_deepspeed(work: TokenSequence) -> int:
         lambda layer: (2 + 2 // (layer.heads // layer.kv_heads)) * hidden**2
     )
     keys = work.sum_attention(lambda layer: 2 * (hidden // layer.heads) * layer.heads) * tokens
-    return 6 * (projections + keys + _single_ffn_macs(work) + model.head) * tokens
+    return 6 * (projections + keys + _single_ffn_macs(work) + model.head_macs) * tokens
 
 
 @with_formula("(2 // g - 2) h^2 T in each layer without latent projections, g = H // KV")
@@ -79,7 +79,7 @@ def single_ffn(work: TokenSequence) -> int:
     The formula takes the sizes of one layer for all layers and leaves out shared experts, so the
     difference may be negative.
     """
-    return (_single_ffn_macs(work) - work.architecture.ffn) * work.tokens
+    return (_single_ffn_macs(work) - work.architecture.ffn_macs) * work.tokens
 
 
 MEGATRON_DEEPSPEED = (
@@ -110,7 +110,7 @@ def gpt_neox(work: TokenSequence) -> int:
     model, tokens = work.architecture, work.tokens
     layers, hidden = len(model.layers), model.hidden
     return (72 * layers * hidden**2 + 12 * layers * hidden * tokens) * tokens + (
-        9 * model.head * tokens // 2
+        9 * model.head_macs * tokens // 2
     )
 
 
@@ -120,7 +120,7 @@ def wide_ffn(work: TokenSequence) -> int:
     matrices of hidden size x 4 hidden sizes in each layer.
     """
     model = work.architecture
-    return (8 * len(model.layers) * model.hidden**2 - model.ffn) * work.tokens
+    return (8 * len(model.layers) * model.hidden**2 - model.ffn_macs) * work.tokens
 
 
 @with_formula("-1.5 V h T FLOPs: 4.5 for the 6 of a MAC, rounded down")
@@ -128,7 +128,7 @@ def head_of_three_quarters(work: TokenSequence) -> int:
     """Return minus the FLOPs that gpt-neox's formula loses at the output matrix: it counts 4.5
     FLOPs instead of 6 per MAC.
     """
-    head = work.architecture.head * work.tokens
+    head = work.architecture.head_macs * work.tokens
     return 9 * head // 2 - 6 * head
 
 
@@ -169,7 +169,7 @@ def _cookbook_macs(work: TokenSequence) -> int:
     """
     model, tokens = work.architecture, work.tokens
     keys = 2 * len(model.layers) * model.hidden * tokens
-    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
+    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrix_count * model.hidden**2)
     return _square_projections(work) + keys + wide
 
 
@@ -179,7 +179,7 @@ def cookbook(work: TokenSequence) -> int:
     recomputed layers.
     """
     model = work.architecture
-    return (8 * _cookbook_macs(work) + 4 * model.hidden + 2 * model.head) * work.tokens
+    return (8 * _cookbook_macs(work) + 4 * model.hidden + 2 * model.head_macs) * work.tokens
 
 
 @with_formula("(2 h^2 (1 + KV / H) - projections) T in each layer without latent projections")
@@ -198,8 +198,8 @@ def ffn_of_four_widths(work: TokenSequence) -> int:
     width of 4 hidden sizes in each layer.
     """
     model = work.architecture
-    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrices * model.hidden**2)
-    return (wide - model.ffn) * work.tokens
+    wide = model.sum_layers(lambda layer: 4 * layer.ffn.matrix_count * model.hidden**2)
+    return (wide - model.ffn_macs) * work.tokens
 
 
 @with_formula("Count the forward MACs of the layers again")
@@ -223,7 +223,7 @@ def has_experts(work: TokenSequence) -> int:
     """Return the number of experts, which is not 0 for a model that the cookbook's formula
     rejects.
     """
-    return work.architecture.experts
+    return work.architecture.max_experts
 
 
 COOKBOOK = (
@@ -256,7 +256,7 @@ def chinchilla(work: TokenSequence) -> int:
     model, tokens = work.architecture, work.tokens
     width = work.sum_attention(lambda layer: layer.heads * layer.value_dim)
     heads = work.sum_attention(lambda layer: layer.heads)
-    dense = 4 * model.head + 8 * model.hidden * width + 4 * _two_matrices(work) // 2
+    dense = 4 * model.head_macs + 8 * model.hidden * width + 4 * _two_matrices(work) // 2
     return 3 * (dense + (4 * width + 3 * heads) * tokens) * tokens
 
 

@@ -18,7 +18,7 @@ def embedding_table(work: TokenSequence) -> int:
     vocabulary x hidden size x tokens, or 0 if the output matrix is the embedding table.
     """
     model = work.architecture
-    return 0 if model.tied else model.head * work.tokens
+    return 0 if model.tied else model.head_macs * work.tokens
 
 
 @with_formula("V h T in each case: a lookup counted as a product")
@@ -26,7 +26,7 @@ def embedding_always(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts the embedding lookup as a matrix product:
     vocabulary x hidden size x tokens, also if the output matrix is the embedding table.
     """
-    return work.architecture.head * work.tokens
+    return work.architecture.head_macs * work.tokens
 
 
 @with_formula("T times the elements of other embeddings, such as those of positions")
@@ -40,7 +40,7 @@ def position_table(work: TokenSequence) -> int:
 @with_formula("-V h T")
 def head_dropped(work: TokenSequence) -> int:
     """Return minus the MACs of the output matrix, for a formula that does not count it."""
-    return -work.architecture.head * work.tokens
+    return -work.architecture.head_macs * work.tokens
 
 
 @with_formula("-V h T if the output matrix is the table, because the formula leaves out the table")
@@ -49,13 +49,13 @@ def tied_head_dropped(work: TokenSequence) -> int:
     that leaves out this table; 0 if they are two matrices.
     """
     model = work.architecture
-    return -model.head * work.tokens if model.tied else 0
+    return -model.head_macs * work.tokens if model.tied else 0
 
 
 @with_formula("-V h (T - 1): the output matrix is used only for the last token")
 def head_of_other_rows(work: TokenSequence) -> int:
     """Return minus the MACs of the output matrix for all tokens except the last one."""
-    return -work.architecture.head * (work.tokens - 1)
+    return -work.architecture.head_macs * (work.tokens - 1)
 
 
 @with_formula("T times the parameters of norms")
@@ -108,13 +108,13 @@ def inactive_experts(work: TokenSequence) -> int:
     """Return the MACs that a formula adds if it counts also the experts that a token does not
     pass: their matrix elements x tokens.
     """
-    return work.architecture.inactive * work.tokens
+    return work.architecture.inactive_weights * work.tokens
 
 
 @with_formula("-h E T in each layer with experts")
 def router_dropped(work: TokenSequence) -> int:
     """Return minus the MACs of the routers of experts, for a formula that does not count them."""
-    return -work.architecture.router * work.tokens
+    return -work.architecture.router_macs * work.tokens
 
 
 # Attention: pairs of a query and a key.

@@ -27,7 +27,7 @@ def maxtext(work: TokenSequence) -> int:
             )
         )
     )
-    return 6 * model.linear * tokens + 3 * twice
+    return 6 * model.linear_macs * tokens + 3 * twice
 
 
 MAXTEXT = (
@@ -59,7 +59,7 @@ def verl(work: TokenSequence) -> int:
     keys = work.sum_attention(
         lambda layer: layer.macs_per_pair * min(tokens, layer.window or tokens)
     )
-    return (6 * (model.linear + model.head) + 3 * keys) * tokens
+    return (6 * (model.linear_macs + model.head_macs) + 3 * keys) * tokens
 
 
 @with_formula("+A T (2 T - W) of layers with a window W shorter than T, before halving")

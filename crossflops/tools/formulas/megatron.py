@@ -27,7 +27,7 @@ def vocabulary_padding(work: TokenSequence) -> int:
     """Return the MACs that Megatron's formulas add because they pad the rows of the output matrix
     to a multiple of 128.
     """
-    return (_head_with_padding(work) - work.architecture.head) * work.tokens
+    return (_head_with_padding(work) - work.architecture.head_macs) * work.tokens
 
 
 def _ffn_macs_per_token(work: TokenSequence, gates: bool) -> int:
@@ -47,7 +47,9 @@ def _dense_macs(work: TokenSequence, gates: bool) -> int:
     """
     model = work.architecture
     ranks = model.parameters.rank_norms
-    return model.projections + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
+    return (
+        model.projection_macs + ranks + _ffn_macs_per_token(work, gates) + _head_with_padding(work)
+    )
 
 
 @with_formula("6 (lin - router) + 3 A T for each token; a gate is a third matrix if it is SiLU")
@@ -182,7 +184,7 @@ def nemo(work: TokenSequence) -> int:
     Qwen3.
     """
     model, tokens = work.architecture, work.tokens
-    dense = model.ffn + model.head
+    dense = model.ffn_macs + model.head_macs
     if model.model_type in _QWEN:
         width = model.hidden
         projections = work.sum_attention(
@@ -190,7 +192,7 @@ def nemo(work: TokenSequence) -> int:
         )
         core = len(model.layers) * 2 * width
         return 6 * (dense + projections) * tokens + 3 * core * tokens**2
-    dense += model.projections
+    dense += model.projection_macs
     if model.model_type == "gpt_oss":
         pairs = work.sum_attention(lambda layer: layer.macs_per_pair * layer.window_pairs(tokens))
         return 6 * (dense * tokens + pairs)

@@ -23,7 +23,7 @@ def _active_parameters(work: TokenSequence) -> int:
     """
     model = work.architecture
     parameters = model.parameters
-    return parameters.total - parameters.table - model.inactive - model.inactive_biases
+    return parameters.total - parameters.table - model.inactive_weights - model.inactive_biases
 
 
 @with_formula("6 (P - table - inactive experts) + 12 L H (h // H) T for each token")
@@ -53,7 +53,7 @@ def torchtitan(work: TokenSequence) -> int:
     output matrix also if it is the embedding table.
     """
     model = work.architecture
-    shared = model.head * work.tokens if model.tied else 0
+    shared = model.head_macs * work.tokens if model.tied else 0
     return torchtitan_without_shared_head(work) + 6 * shared
 
 

@@ -146,7 +146,7 @@ def set_against(
     """Return a copy of the first report with the second model: its numbers, and the differences by
     layer and by tool.
     """
-    from crossflops.reconcile.alignment import align
+    from crossflops.reconcile.alignment import align_models
     from crossflops.reconcile.contractions import read_alignable_model
 
     pair = [read_alignable_model(model.graph, model.trace, model.ledger) for model in counted]
@@ -154,7 +154,7 @@ def set_against(
         model=second.model,
         totals=second.totals,
         setting=second.setting,
-        alignment=align(*pair),
+        alignment=align_models(*pair),
         profiles=second.profiles or (),
         reconciliations=second.reconciliations or (),
         request=second.request,

@@ -64,7 +64,9 @@ class ToolInputFile(msgspec.Struct, frozen=True):
         model = read_onnx_model(self.given.path) if self.given else own.program
         if isinstance(model, bytes):
             model = decode_onnx_model(model)
-        nodes = _as_stored(own.graph.as_written.nodes, dict(_node_and_input_names(model.graph)))
+        nodes = _as_stored(
+            own.graph.with_all_nodes_of_file.nodes, dict(_node_and_input_names(model.graph))
+        )
         weights: dict[str, int] = {}
         for weights_of_node in weight_elements_by_node(nodes).values():
             weights |= weights_of_node
@@ -88,7 +90,11 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             shapes = strict_shapes_by_name(str(self.path), {}, ())
         else:
             shapes = None
-        return own.graph if shapes is None else with_given_shapes(own.graph.as_written, shapes)
+        return (
+            own.graph
+            if shapes is None
+            else with_given_shapes(own.graph.with_all_nodes_of_file, shapes)
+        )
 
     def write(self, native: CountedModel) -> None:
         """Write the file, unless it is a given one that can be used as it is."""

@@ -44,8 +44,8 @@ from crossflops.ir.roofline import (
     Roofline,
     StepBound,
 )
-from crossflops.ir.training import matches
-from crossflops.ledger.count import count_whole
+from crossflops.ir.training import matches_weight_pattern
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.report.bench import Bench, KernelRow
 from crossflops.report.efficiency import Efficiency
 from crossflops.targets.request import Request
@@ -231,7 +231,7 @@ def _loads_from_counts(model: CountedModel | None, roofing: Roofing) -> Loads:
         """Return the work and the bytes of each node, for this byte model, these formats and this
         batch scale.
         """
-        counts = ledger if byte_model == "unfused" else count_whole(graph)
+        counts = ledger if byte_model == "unfused" else count_nodes_with_their_bodies(graph)
         rows = loads(graph, counts, byte_model, formats, scale)
         return tuple(_with_matched_precision(row, roofing.precision_of) for row in rows)
 
@@ -243,7 +243,11 @@ def _with_matched_precision(load: Load, patterns: Mapping[str, str]) -> Load:
     path matches.
     """
     names = (load.op, load.node, load.path)
-    kept = [p for pattern, p in patterns.items() if any(matches(name, pattern) for name in names)]
+    kept = [
+        p
+        for pattern, p in patterns.items()
+        if any(matches_weight_pattern(name, pattern) for name in names)
+    ]
     return msgspec.structs.replace(load, precision=kept[-1]) if kept else load
 
 

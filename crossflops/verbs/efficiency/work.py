@@ -29,7 +29,7 @@ from crossflops.ir.graph import Graph
 from crossflops.ir.roofline import Load
 from crossflops.ir.trace import Setting
 from crossflops.ir.training import OptimizerStep, OwnBackwards, Steps
-from crossflops.ledger.count import count_whole
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.reconcile.walk import reconcile
 from crossflops.report.report import Report
 from crossflops.rules.prediction import predict
@@ -164,7 +164,7 @@ def _loads(question: Question, graph: Graph, scale: Fraction) -> tuple[Load, ...
     """
     precision = question.precisions.precision
     formats = Formats(activations=precision) if storage(precision) in BITS else Formats()
-    return loads(graph, count_whole(graph), "fused-ideal", formats, scale)
+    return loads(graph, count_nodes_with_their_bodies(graph), "fused-ideal", formats, scale)
 
 
 def _to_single_example(

@@ -10,7 +10,7 @@ from crossflops.errors import CrossflopsError, InputError
 from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import Setting, StepSetting
 from crossflops.ir.training import NO_STEP, Steps, TrainingStep, Unknown
-from crossflops.ledger.training.weights import AskedWeights, TrainedWeights
+from crossflops.ledger.training.weights import RequestedWeights, TrainedWeights
 from crossflops.ledger.training.work import count_training_step
 from crossflops.profiling.passes import (
     BackwardPass,
@@ -212,7 +212,7 @@ class _CallCounter:
             own = source_backward_costs(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
-            weights = AskedWeights(native.trace, backward.weights)
+            weights = RequestedWeights(native.trace, backward.weights)
         return count_training_step(graph, weights, own=own if graph.functions else ())
 
     def _sever_unused_outputs(

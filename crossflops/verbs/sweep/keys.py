@@ -18,7 +18,7 @@ import msgspec
 from crossflops.errors import CrossflopsError
 from crossflops.files import contents
 from crossflops.frontends import FRONTENDS, library_of
-from crossflops.operators.formula_sources import places_for_workers
+from crossflops.operators.formula_sources import formula_locations_for_workers
 from crossflops.plugins.choice import Choice, choose
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.plugins.elsewhere import Offer, interpreters_by_tool, offers
@@ -220,6 +220,6 @@ def _formula_digests() -> dict[str, str]:
     """Return the hashes of the files of formulas that are in force, by name."""
     return {
         f"formulas {file.name}": hashlib.sha256(contents(file)).hexdigest()
-        for file in map(Path, places_for_workers())
+        for file in map(Path, formula_locations_for_workers())
         if file.is_file()
     }

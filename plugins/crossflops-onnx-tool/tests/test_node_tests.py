@@ -14,7 +14,7 @@ from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.reading import normalize
 from crossflops.ir.profile import Profile
 from crossflops.ir.trace import Setting
-from crossflops.ledger.count import count_whole
+from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.reconcile.walk import reconcile
 from crossflops.rules.prediction import PredictionError, predict_nodes
 from crossflops.tools.registry import find_convention
@@ -70,7 +70,9 @@ def predicted(path):
     """What it should say; None where it should raise."""
     graph, _ = normalized(path)
     try:
-        return predict_nodes(find_convention("onnx-tool"), graph, count_whole(graph))
+        return predict_nodes(
+            find_convention("onnx-tool"), graph, count_nodes_with_their_bodies(graph)
+        )
     except PredictionError:
         return None
 

@@ -14,7 +14,7 @@ from crossflops.frontends.converted import trainable_parameter_names
 from crossflops.frontends.frontend import Source
 from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache, names_of, pure
 from crossflops.ir.trace import Module, Setting, StepSetting
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 
 
 def with_jax_gradients(pure: Pure, modules: Iterable[Module], step: StepSetting) -> Pure:
@@ -63,7 +63,11 @@ def _trainable_array_names(
     if any(row.params for row in rows):
         return trainable_parameter_names(rows, step) & set(names[: len(names) - inputs])
     provided = names[len(names) - inputs :]
-    return {name for name in provided if any(matches(name, pattern) for pattern in step.trainable)}
+    return {
+        name
+        for name in provided
+        if any(matches_weight_pattern(name, pattern) for pattern in step.trainable)
+    }
 
 
 def _jax_loss_outputs(outputs: Sequence[Any], step: StepSetting) -> list[Any]:

@@ -28,7 +28,7 @@ from crossflops.frontends.jax.record.function import Pure, isolating_jax_cache
 from crossflops.frontends.jax.record.scopes import path_of
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.trace import UNWATCHED, Call, Level, Module, Scalar, Setting, Trace, View
-from crossflops.ir.training import gradients_of, rerun_of
+from crossflops.ir.training import gradient_call_key, rerun_call_key
 
 # What encloses an instruction, told by its name stack: the key of the call around it, the id of
 # the module, and facts that rules ask for.
@@ -334,10 +334,10 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
         of[product.key].append(operator.key)
     gradients = _best_matching_calls(gradients, lambda some: _match_gradients(some, forward))
     for product, partner in _match_gradients(gradients, forward):
-        of[product.key] += map(gradients_of, of[partner.key])
+        of[product.key] += map(gradient_call_key, of[partner.key])
     again = _best_matching_calls(again, lambda some: _match_in_order(some, forward))
     for product, partner in _match_in_order(again, forward):
-        of[product.key] += map(rerun_of, of[partner.key])
+        of[product.key] += map(rerun_call_key, of[partner.key])
     known, shared = bool(operators), _per_device_keys(operators)
     return tuple(
         _link_contraction(instruction, of[instruction.key], known, shared)
@@ -350,7 +350,7 @@ def link_instructions(instructions: Sequence[Call], operators: Sequence[Call]) -
 def _per_device_keys(operators: Iterable[Call]) -> set[str]:
     """Return keys of calls, gradients and reruns of operators that run on several devices."""
     several = [call.key for call in operators if "devices" in call.settings]
-    return {name for key in several for name in (key, gradients_of(key), rerun_of(key))}
+    return {name for key in several for name in (key, gradient_call_key(key), rerun_call_key(key))}
 
 
 def _best_matching_calls(

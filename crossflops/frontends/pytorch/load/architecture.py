@@ -71,9 +71,9 @@ def read_architecture(model: Any) -> LanguageArchitecture:
         parameters=table,
     )
     read = (
-        architecture.linear - architecture.head + architecture.inactive
+        architecture.linear_macs - architecture.head_macs + architecture.inactive_weights
     )  # elements of the matrices
-    if read != table.matrices or table.table != architecture.head:
+    if read != table.matrices or table.table != architecture.head_macs:
         raise InputError(
             f"formulas do not support {config.model_type}: its matrices have {table.matrices} "
             f"elements, but its config describes {read}",

@@ -21,8 +21,8 @@ from crossflops.ir.graph import TensorSpec
 from crossflops.ir.trace import NESTED, Call, Kernel, Scalar, Setting, View
 from crossflops.ir.training import (
     checkpoint_stop_key,
-    gradients_of,
-    rerun_of,
+    gradient_call_key,
+    rerun_call_key,
     score_rerun_key,
 )
 
@@ -164,7 +164,7 @@ def _match_backward_calls(
             similar.rotate(-1)  # a checkpoint in another one runs again once more
             for number in _autograd_node_numbers(call):
                 made[number].append((call, owner, keys))
-            name = checkpoint_stop_key if call.phase == "begun" else rerun_of
+            name = checkpoint_stop_key if call.phase == "begun" else rerun_call_key
             yield call, owner, tuple(map(name, keys))
         elif call.phase in ("gradients", "own"):
             makers = next(
@@ -176,7 +176,7 @@ def _match_backward_calls(
             if call.phase == "own":
                 keys = tuple(dict.fromkeys(at for key in keys for at in together.get(key, (key,))))
             again = map(score_rerun_key, keys) if all_of_it else ()
-            yield call, owner, (*map(gradients_of, keys), *again)
+            yield call, owner, (*map(gradient_call_key, keys), *again)
 
 
 def _autograd_node_numbers(call: WatchedCall) -> list[int]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from crossflops.ir.graph import Checkpoint, Kept
+from crossflops.ir.graph import Checkpoint, KeptForBackward
 from crossflops.patches import inventory
 from crossflops.patches.patching import Patch
 
@@ -54,7 +54,7 @@ _OPERANDS = frozenset({
 })  # fmt: skip
 
 
-def operator_kept_values(node: "fx.Node") -> Kept:
+def operator_kept_values(node: "fx.Node") -> KeptForBackward:
     """Return which values autograd keeps of an operator for its backward pass: "operands",
     "results", "parts" or "nothing".
     """

@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from crossflops.frontends.pytorch.load.tensors import torch_tensor_spec, torch_tensor_specs
+from crossflops.frontends.pytorch.record.box_suppression import suppress_boxes
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.operators import generator_of
 from crossflops.frontends.pytorch.record.python_steps import READ, using_real_values
@@ -642,8 +643,6 @@ class _Values:
 
 def _as_reference_takes(kind: str, inputs: list[Any]) -> list[Any]:
     """Return the inputs of an ONNX operator `kind` in the shapes that ONNX's reference accepts."""
-    if kind == "NonMaxSuppression":  # limits of one axis alone
-        return [array if array is None else np.atleast_1d(array) for array in inputs]
     if kind == "CumSum":  # an axis without one
         return [inputs[0], np.reshape(inputs[1], ())]
     return inputs
@@ -657,6 +656,9 @@ def _reference_node_results(node: "ir.Node", inputs: list[Any]) -> list[Any]:
     from onnx import helper
     from onnx.reference import ReferenceEvaluator
 
+    if node.op_type == "NonMaxSuppression":
+        center = node.attributes.get_int("center_point_box", 0)
+        return [suppress_boxes(*inputs, center_point_box=center)]
     proto = ir.to_proto(node)
     names = [f"input{index}" for index, array in enumerate(inputs)]
     inputs = _as_reference_takes(node.op_type, inputs)

@@ -4,7 +4,7 @@ enough.
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +45,10 @@ from crossflops.frontends.pytorch.record.function_references import (
     replacing_functions_everywhere,
 )
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.open_size_limit import (
+    OpenSizeCounter,
+    limiting_open_sizes,
+)
 from crossflops.frontends.pytorch.record.operators import MARK
 from crossflops.frontends.pytorch.record.python_steps import (
     detaching_tensor_data,
@@ -262,8 +266,10 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
     """
     if is_fake_model(asked.model, asked.args, asked.kwargs):
         return _trace_fake_model(asked)
+    limited = has_values(asked.model, asked.args, asked.kwargs)
     try:
-        plain = _attempt_export(asked)
+        with limiting_open_sizes() if limited else nullcontext(OpenSizeCounter()) as sizes:
+            plain = _attempt_export(asked)
     except NormalizeError as error:
         refusal = error
     else:
@@ -272,6 +278,8 @@ def trace_request(asked: ExportRequest) -> TracedProgram:
     again = _with_values(asked)
     if isinstance(again, TracedProgram):
         return _with_trace_notes(again, _product_difference(asked, again))
+    if sizes.is_past_limit:
+        return _with_trace_notes(_attempt_export(asked), f"real values did not help: {again}")
     if again and again != refusal.message:
         also = f"{refusal.message}; with values it also fails: {again.removeprefix(REFUSED)}"
         raise NormalizeError(also, refusal.hint) from refusal

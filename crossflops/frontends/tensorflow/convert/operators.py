@@ -13,7 +13,7 @@ from crossflops.frontends.tensorflow.convert.converter import DOMAIN
 from crossflops.frontends.tensorflow.record.layers import RECURRENT, LayerTable
 from crossflops.ir.graph import Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Scalar
-from crossflops.ir.training import gradients_of, rerun_of
+from crossflops.ir.training import gradient_call_key, rerun_call_key
 
 # They hold or hand on what others made, and no counter says anything of them.
 _SILENT = ("Const", "Placeholder", "NoOp", "Identity")
@@ -555,11 +555,11 @@ def _work_of(call: Call, multiplying: Iterable[Call]) -> Iterator[str]:
         similar = (
             [stored] if stored else [other for other in above if _has_fitting_sizes(call, other)]
         )
-        yield from (gradients_of(stored.key) for stored in similar)
+        yield from (gradient_call_key(stored.key) for stored in similar)
     else:
         similar = [stored for stored in multiplying if stored.target == call.target]
         yield from (
-            rerun_of(stored.key)
+            rerun_call_key(stored.key)
             for stored in similar
             if _float_sizes(stored) == _float_sizes(call)
         )

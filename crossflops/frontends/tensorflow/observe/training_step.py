@@ -20,7 +20,7 @@ from crossflops.frontends.tensorflow.record.layers import LayerTable
 from crossflops.frontends.tensorflow.record.recomputation import names_recomputed
 from crossflops.frontends.tensorflow.record.tracing import TracedFunction, trace_tensorflow_model
 from crossflops.ir.trace import Setting, StepSetting
-from crossflops.ir.training import matches
+from crossflops.ir.training import matches_weight_pattern
 from crossflops.load.payload import NUMBER
 from crossflops.patches import inventory
 from crossflops.patches.patching import patching_attribute
@@ -150,7 +150,7 @@ def _trainable_input_indices(function: Any, layers: LayerTable, step: StepSettin
     return [
         index
         for index, name in enumerate(argument_names(function))
-        if any(matches(name, pattern) for pattern in step.trainable)
+        if any(matches_weight_pattern(name, pattern) for pattern in step.trainable)
     ]
 
 
