@@ -4,7 +4,6 @@ A formula with `module="package.module:Class"` is about a call of that class. Th
 forward pass became give way to one, which takes what they took and gives what others use of it.
 """
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,14 @@ from msgspec.structs import replace
 from crossflops.frontends.converted import all_nested_nodes
 from crossflops.ir.graph import Function, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Trace
-from crossflops.operators.formula import Formula, find_loaded_class, plain_class_name
+from crossflops.operators.formula import (
+    Formula,
+    find_loaded_class,
+    forward_argument_defaults,
+    forward_argument_names,
+    module_call_attributes,
+    plain_class_name,
+)
 from crossflops.operators.formula_sources import formulas_in_force
 
 
@@ -73,12 +79,13 @@ def _replace_call_by_formula_node(
     if not keys:
         return graph
     module = trace.modules[call.module]
-    names = _argument_names(formula, skip_count=1)
+    names = forward_argument_names(formula, skip_count=1)
     operand_specs = [
         (names.get(spec.name, spec.name), replace(spec, name=f"{call.key}:{spec.name}"))
         for spec in call.inputs
     ]
-    settings = {**_to_attribute_values(module.settings), **_to_attribute_values(call.settings)}
+    own = {**_to_attribute_values(module.settings), **_to_attribute_values(call.settings)}
+    settings = module_call_attributes(formula, own, _to_attribute_values(call.arguments))
     return _replace_nodes_by_formula_node(
         graph, keys, formula, operand_specs, settings, module.names or ("",)
     )
@@ -95,9 +102,9 @@ def _replace_functions_by_formula_nodes(graph: Graph, trace: Trace, formula: For
         if not is_one or not function.nodes or not nodes.keys() >= set(function.nodes):
             continue
         call = calls.get(function.call)
-        arguments = _argument_names(formula, skip_count=_context_argument_count(formula))
+        arguments = forward_argument_names(formula, skip_count=_context_argument_count(formula))
         operand_specs = tuple(_function_operands(function, call, arguments))
-        settings = {**_argument_defaults(formula), **_settings_by_name(call, arguments)}
+        settings = {**forward_argument_defaults(formula), **_settings_by_name(call, arguments)}
         key = function.nodes[0]
         path = nodes[key].path
         graph = _replace_nodes_by_formula_node(
@@ -145,15 +152,6 @@ def _settings_by_name(call: Call | None, names: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _forward_parameters(formula: Formula) -> list[inspect.Parameter]:
-    """Return the parameters of `forward` of a formula's class, [] if they are not known."""
-    forward = getattr(find_loaded_class(formula.module), "forward", None)
-    try:
-        return list(inspect.signature(forward).parameters.values()) if forward else []
-    except (TypeError, ValueError):
-        return []
-
-
 def _context_argument_count(formula: Formula) -> int:
     """Return 1 if `forward` of a formula's autograd.Function takes the context, 0 if the function
     has `setup_context`.
@@ -161,22 +159,6 @@ def _context_argument_count(formula: Formula) -> int:
     bases = getattr(find_loaded_class(formula.module), "__mro__", ())
     own = (base for base in bases if not base.__module__.startswith("torch.autograd"))
     return 0 if any("setup_context" in vars(base) for base in own) else 1
-
-
-def _argument_names(formula: Formula, skip_count: int) -> dict[str, str]:
-    """Return the names of forward's arguments by position ("0", ...), without `self` or `ctx`."""
-    parameters = _forward_parameters(formula)[skip_count:]
-    return {str(position): parameter.name for position, parameter in enumerate(parameters)}
-
-
-def _argument_defaults(formula: Formula) -> dict[str, Any]:
-    """Return the plain default values of forward's arguments by name."""
-    defaults = {parameter.name: parameter.default for parameter in _forward_parameters(formula)}
-    return {
-        name: value
-        for name, value in defaults.items()
-        if isinstance(value, bool | int | float | str)
-    }
 
 
 def _to_attribute_values(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def _formula_row(op: str, counts: "list[tuple[CountedNode, Formula]]") -> Custom
         formula=formula.function.__name__,
         source=formula.source,
         origin=formula.origin,
+        pattern=formula.name if formula.pattern is not None else "",
     )
 
 

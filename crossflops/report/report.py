@@ -55,7 +55,8 @@ class CustomOperatorRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """An operator that the package has no rule for, and what it was counted by.
 
     That is a formula (its function, its source and its `origin`, with the digest of the file), or
-    what its own body runs, in a `run` on "fake" or "real" tensors.
+    what its own body runs, in a `run` on "fake" or "real" tensors. `pattern` is the name of the
+    formula where that has a "*" and so is not the operator's own.
     """
 
     op: str
@@ -68,6 +69,7 @@ class CustomOperatorRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     source: str = ""
     origin: FormulaOrigin | UnsetType = UNSET
     run: str = ""
+    pattern: str = ""
 
 
 class BranchRow(msgspec.Struct, frozen=True):

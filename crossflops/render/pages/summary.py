@@ -325,7 +325,7 @@ def _operator_count_source(row: CustomOperatorRow) -> str:
     if row.by == "body":
         text = f"its body, run on {row.run} tensors"
     else:
-        text = f"formula {row.formula}"
+        text = f"formula {row.formula}" + (f" for {row.pattern}" if row.pattern else "")
         if isinstance(row.origin, FormulaOrigin):
             digest = row.origin.digest[:DIGEST_DIGITS]
             text += f" of {row.origin}, sha256 {digest}"

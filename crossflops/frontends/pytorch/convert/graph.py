@@ -18,6 +18,7 @@ from crossflops.frontends.pytorch.load.fakes import is_fake_tensor
 from crossflops.frontends.pytorch.load.model import WITHIN
 from crossflops.frontends.pytorch.record.dropped_operators import origin_operator_names
 from crossflops.frontends.pytorch.record.modules import ModuleIndex
+from crossflops.frontends.pytorch.record.operators import OWN
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec, TrainingAnnotation
 from crossflops.ir.trace import Call
 from crossflops.operators import find_operator_rule
@@ -228,7 +229,7 @@ def _fill_fake_weights(model: "ir.Model") -> None:
 
     for value in model.graph.initializers.values():
         raw = getattr(value.const_value, "raw", None)
-        if getattr(raw, "is_meta", False) or is_fake_tensor(raw):
+        if not _has_numbers(raw):
             zeros = np.broadcast_to(np.zeros((), value.dtype.numpy()), value.shape.numpy())
             value.const_value = ir.Tensor(zeros, dtype=value.dtype, name=value.name)
 
@@ -259,6 +260,21 @@ def weight_names(program: "ONNXProgram") -> frozenset[str]:
     """Return the names of a program's parameters and buffers."""
     exported = program.exported_program
     return frozenset((*exported.state_dict, *exported.constants))
+
+
+def _names_without_numbers(program: "ONNXProgram") -> frozenset[str]:
+    """Return the names of buffers, which a model may overwrite, and of constants without
+    values.
+    """
+    exported = program.exported_program
+    constants = exported.constants.items()
+    empty = (name for name, tensor in constants if not _has_numbers(tensor))
+    return frozenset((*exported.graph_signature.buffers, *empty))
+
+
+def _has_numbers(tensor: Any) -> bool:
+    """Return True if a tensor is neither fake nor on the device "meta"."""
+    return not getattr(tensor, "is_meta", False) and not is_fake_tensor(tensor)
 
 
 def parameter_aliases(program: Any, model: "nn.Module") -> dict[str, str]:
@@ -346,6 +362,8 @@ _VALUES_ASKED = {
     "DFT": (1, 2), "STFT": (3,), "Slice": (1, 2, 3, 4), "Squeeze": (1,), "Unsqueeze": (1,),
     "Reshape": (1,), "NonMaxSuppression": (2,), "TopK": (1,),
 }  # fmt: skip
+_COUNTS = ("INT32", "INT64")
+_MOST_NUMBERS = 1 << 16
 
 
 class Origins(msgspec.Struct, frozen=True):
@@ -353,7 +371,8 @@ class Origins(msgspec.Struct, frozen=True):
 
     `calls` are operator calls by graph node name, `paths` the module path by call key, `names`
     the undecomposed operator by the decomposed one, `opset` the operator sets of the program,
-    `schemas` its calls of operators of PyTorch by the name of their node.
+    `schemas` its calls of operators of PyTorch by the name of their node, `unread` the stored
+    tensors whose numbers are not known.
     """
 
     calls: dict[str, Call]
@@ -362,6 +381,7 @@ class Origins(msgspec.Struct, frozen=True):
     weights: frozenset[str]
     opset: dict[str, int]
     schemas: Mapping[str, Any] = {}
+    unread: frozenset[str] = frozenset()
 
 
 def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, str]) -> Graph:
@@ -380,6 +400,7 @@ def to_graph(program: "ONNXProgram", calls: dict[str, Call], paths: dict[str, st
         weight_names(program),
         dict(model.opset_imports),
         {node.name: node for node in program_operator_nodes(program)},
+        _names_without_numbers(program),
     )
     return Graph(
         name="",
@@ -426,7 +447,7 @@ def _convert_graph_nodes(
                     for v in node.outputs
                 ),
                 attrs={**schema_defaults(schema, op), **_node_attributes(node)},
-                values=_constant_input_values(node),
+                values=_constant_input_values(node) or _foreign_operand_values(node, origins),
                 call=call.key if call else "",
                 path=origins.paths.get(call.key, "") if call else "",
                 bodies=_subgraph_bodies(node, origins, depends),
@@ -455,6 +476,28 @@ def _constant_input_values(node: "ir.Node") -> dict[int, tuple[int, ...]]:
         for index, numbers in known.items()
         if numbers is not None
     }
+
+
+def _foreign_operand_values(node: "ir.Node", origins: Origins) -> dict[int, tuple[int, ...]]:
+    """Return the integers of the constant operands of another library's operator, by position: a
+    formula may read how long packed sequences are.
+
+    The model writes these numbers itself. Its buffers, and large tensors, are not among them.
+    """
+    from onnx_ir.convenience import get_const_tensor
+
+    if node.domain != DOMAIN or node.op_type.startswith(OWN):
+        return {}
+    values: dict[int, tuple[int, ...]] = {}
+    for index, value in enumerate(node.inputs):
+        if value is None or value.dtype is None or value.name in origins.unread:
+            continue
+        if value.dtype.name not in _COUNTS or value.shape is None or len(value.shape) > 1:
+            continue
+        numbers = get_const_tensor(value)
+        if numbers is not None and numbers.size <= _MOST_NUMBERS:
+            values[index] = tuple(map(int, numbers.numpy().flat))
+    return values
 
 
 def _subgraph_bodies(node: "ir.Node", origins: Origins, depending: bool) -> tuple[Graph, ...]:

@@ -303,6 +303,45 @@ def with_custom_functions(
     return msgspec.structs.replace(graph, functions=tuple(functions))
 
 
+# Which of them has no backward pass.
+
+_NO_BACKWARD = (
+    "{} has no backward pass, so PyTorch raises an error in a training step through it; "
+    "add {}, or give backward= in a formula"
+)
+
+
+def reason_without_backward(function: Any) -> str:
+    """Return the text of why PyTorch cannot run the backward pass of a custom autograd function,
+    "" if it has one.
+
+    `torch.library` generates a function with a method `backward` for each of its operators, which
+    raises an error if the operator has none.
+    """
+    from torch.autograd import Function
+
+    if function.backward is Function.backward and function.vjp is Function.vjp:
+        return _NO_BACKWARD.format(f"{function.__qualname__}", "a method backward to the class")
+    operator = _operators_without_backward().get(function.__qualname__)
+    return _NO_BACKWARD.format(operator, "one with register_autograd") if operator else ""
+
+
+def _operators_without_backward() -> dict[str, str]:
+    """Return the operators of `torch.library.custom_op` without a backward pass, "namespace::name"
+    by the name of the function that is generated for each.
+    """
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return {}
+    names = {}
+    for name, defined in OPDEFS.items():
+        if getattr(defined, "_backward_fn", None) is None:
+            overload = getattr(defined._opoverload, "_overloadname", "default")
+            names[f"{_GENERATED}{name.replace('::', '_')}_{overload}"] = name
+    return names
+
+
 # Which of them runs, forward or back.
 
 
@@ -331,6 +370,11 @@ class CustomFunctionObserver:
             return run()
         finally:
             self.applied = None
+
+    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+        """Handle the arguments of the custom function that is about to be applied; does nothing in
+        this class.
+        """
 
     def run_backward(self, node: Any, run: Callable[[], Any]) -> Any:
         """Run a custom function's backward pass by `run` and return its result; meanwhile `node`
@@ -383,6 +427,7 @@ def observing_custom_functions(watch: CustomFunctionObserver) -> Iterator[None]:
         """
         if are_transforms_active():
             return called(function, *args, **kwargs)
+        watch.note_arguments(args)
         return watch.run_forward(function, lambda: called(function, *args, **kwargs))
 
     def backward_method_with_observer(name: str) -> Callable[..., Any]:

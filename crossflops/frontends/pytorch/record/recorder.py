@@ -54,6 +54,7 @@ class Frame(msgspec.Struct):
     lists: tuple[str, ...] = ()
     grad: bool = True
     checkpoint: Checkpoint | None = None
+    arguments: dict[str, Scalar] = {}
 
 
 class AppliedFunction(msgspec.Struct, frozen=True):
@@ -285,6 +286,7 @@ class Recorder:
                 inputs=self._input_specs(args, kwargs),
                 arity=len(args),
                 keywords=len(kwargs),
+                arguments={} if self.bare else plain_arguments_by_name(args, kwargs),
             ),
             run,
         )

@@ -31,6 +31,7 @@ from crossflops.frontends.pytorch.record.custom_functions import (
     CustomFunctionObserver,
     is_reentrant_checkpoint,
     observing_custom_functions,
+    reason_without_backward,
 )
 from crossflops.frontends.seeds import seeding_generators
 from crossflops.ir.graph import Node
@@ -114,6 +115,8 @@ class _ApplicationRecord:
     def __init__(self, number: int, name: str) -> None:
         """Start an empty record of a custom autograd function's application."""
         self.number, self.name = number, name
+        self.refused = ""  # why PyTorch raises an error instead of running its backward pass
+        self.arguments: tuple[Any, ...] = ()
         self.ran = False
         self.saved: tuple[Any, ...] = ()
         self.graded: frozenset[int] = frozenset()
@@ -241,6 +244,8 @@ class _ApplicationRecord:
         reached = {memory: set(indices) for memory, indices in self.reached.items()}
         work: dict[tuple[frozenset[int], bool], Cost] = defaultdict(lambda: ZERO)
         missing: dict[str, None] = {}
+        if self.refused and self.ran:
+            missing[self.refused] = None
         for operator in reversed(self._operators):
             indices = frozenset().union(*(reached.get(at, ()) for at in operator.written))
             for memory in operator.read:
@@ -341,6 +346,18 @@ def _tensor_view_key(tensor: Any) -> Hashable:
     return _storage_identity(tensor), layout, _shape_and_dtype(tensor)
 
 
+def _gradients_of_zeros(arguments: Sequence[Any], needed: Sequence[bool]) -> tuple[Any, ...]:
+    """Return zeros for the gradients of these arguments of a custom function that are needed, None
+    for others: what is before a function without a backward pass runs back even so.
+    """
+    import torch
+
+    return tuple(
+        torch.zeros_like(argument) if torch.is_tensor(argument) and is_needed else None
+        for argument, is_needed in zip(arguments, needed, strict=True)
+    )
+
+
 class _CheckpointScope:
     """A reentrant checkpoint, or the whole model, with the numbers of its functions and its nested
     scopes.
@@ -375,6 +392,7 @@ class _OwnBackwardObserver(CustomFunctionObserver):
             int, _ApplicationRecord | _CheckpointScope
         ] = {}  # by the number of the node of autograd
         self._current: _ApplicationRecord | None = None
+        self._arguments: tuple[Any, ...] = ()
         self._goes_back = False
 
     @contextmanager
@@ -400,12 +418,19 @@ class _OwnBackwardObserver(CustomFunctionObserver):
         index = scope.next_or_new_item(lambda: next(self._numbers))
         self._known[number] = self._current = _ApplicationRecord(index, function.__qualname__)
         self.seen.append(self._current)
+        self._current.refused = reason_without_backward(function)
+        if self._current.refused:
+            self._current.arguments = self._arguments
         try:
             results = run()
             self._current.drop_operators_of_results(results)
             return results
         finally:
             self._current = None
+
+    def note_arguments(self, arguments: tuple[Any, ...]) -> None:
+        """Hold the arguments of the custom function that is about to be applied."""
+        self._arguments = arguments
 
     def _run_in_scope(self, scope: _CheckpointScope, node: Any, run: Callable[[], Any]) -> Any:
         """Run a function inside the scope of a reentrant checkpoint, which autograd node `node`
@@ -427,6 +452,10 @@ class _OwnBackwardObserver(CustomFunctionObserver):
             return self._run_in_scope(known, node, run)
         if known is None or self._current or not self._goes_back:
             return run()
+        if known.refused:
+            result = _gradients_of_zeros(known.arguments, node.needs_input_grad)
+            known.note_gradients(result, node.needs_input_grad)
+            return result
         self._current = known
         try:
             result = super().run_backward(node, run)
