@@ -484,7 +484,7 @@ def test_many_open_sizes_end_the_export_without_values(monkeypatch, limit):
 
 def test_an_export_without_values_follows_if_values_do_not_help(monkeypatch):
     """Beyond the limit of open sizes, and with no export with values, the sizes stay open."""
-    monkeypatch.setattr(tracing, "_with_values", lambda asked: "it raised ValueError")
+    monkeypatch.setattr(tracing, "_export_with_real_values", lambda asked: "it raised ValueError")
     trace = tracing.trace_request(
         tracing.ExportRequest(ManyMasks(), (torch.randn(6, DIM),), {}, Setting())
     )
