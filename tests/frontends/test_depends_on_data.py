@@ -484,9 +484,11 @@ def test_many_open_sizes_end_the_export_without_values(monkeypatch, limit):
 
 def test_an_export_without_values_follows_if_values_do_not_help(monkeypatch):
     """Beyond the limit of open sizes, and with no export with values, the sizes stay open."""
-    monkeypatch.setattr(tracing, "_with_values", lambda asked: "it raised ValueError")
-    trace = tracing.trace_request(
+    monkeypatch.setattr(tracing, "_export_with_real_values", lambda asked: "it raised ValueError")
+    trace = tracing.export_with_values_if_needed(
         tracing.ExportRequest(ManyMasks(), (torch.randn(6, DIM),), {}, Setting())
     )
     assert trace.notes[-1] == "real values did not help: it raised ValueError"
-    assert any(is_open for _, is_open in data_dependence.open_sizes(trace.program))
+    assert any(
+        is_open for _, is_open in data_dependence.tensor_operators_with_size_flags(trace.program)
+    )
