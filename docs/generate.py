@@ -78,8 +78,9 @@ _BACKWARD = {"none": "no gradient", "": "by the function that calls it"}
 _BY_CALL = "exact if lengths are recorded, else a bound"
 _KERNELS = (
     "These operators are recognized by their names, so they are counted even if their library "
-    "is not installed. A class, package.module:Class, is one node. Your own formula for the "
-    "same operator replaces the formula of this list.",
+    "is not installed. A class, package.module:Class, is one node. A * stands for the settings "
+    "that a library writes into a name. Your own formula for the same operator replaces the "
+    "formula of this list.",
     "Each formula is the work of the function that the kernel computes, by its source. Masked "
     "scores of attention are counted, also with a causal mask or a window, as everywhere in "
     "crossflops. A training step includes the values that a kernel recomputes in its backward "

@@ -168,7 +168,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     function that dealt with nested tensors it is `NESTED`, followed by the number of positions
     that a padding mask left.
     `arity` and `keywords` are the numbers of arguments that a module or a function was given by
-    position and by keyword.
+    position and by keyword. `arguments` are those of a module that are plain values, by their
+    position as text or by keyword.
 
     A call on the levels in `OBSERVED` belongs to a real run: `setting` is the id of its setting,
     and `of` names the operator calls whose work it does, or does a part of. Its target is spelled
@@ -210,6 +211,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: Checkpoint | None = None
     custom: bool = False
     composite: bool = False
+    arguments: dict[str, Scalar] = {}
 
     @property
     def rows(self) -> int | None:

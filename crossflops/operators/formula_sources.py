@@ -350,14 +350,11 @@ def _with_distribution(formula: Formula, name: str, version: str) -> Formula:
 @lru_cache(maxsize=4096)
 def find_formula(domain: str, kind: str) -> Formula | None:
     """Return the formula of an operator: the user's, else the one of crossflops; None if there is
-    none.
+    none. Raises FormulaError if the patterns of two formulas match the operator.
     """
     load_kernel_and_plugin_formulas()
-    for key in _formula_keys(domain, kind):
-        for registry in (STATE.in_force, STATE.shipped):
-            if key in registry.by_key:
-                return registry.by_key[key]
-    return None
+    keys = _formula_keys(domain, kind)
+    return STATE.in_force.find_formula(keys) or STATE.shipped.find_formula(keys)
 
 
 def _formula_keys(domain: str, kind: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from crossflops.errors import InputError
 from crossflops.ir.profile import Failure, Lesson
 from crossflops.plugins import discovery
 from crossflops.plugins.adapter import Adapter
-from crossflops.plugins.elsewhere import offers
+from crossflops.plugins.elsewhere import ask_interpreters_for_tools
 from crossflops.plugins.failures import tool_failure
 from crossflops.plugins.teaching import can_be_taught, teach_adapter
 from crossflops.rules.rule import Convention
@@ -73,7 +73,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
+def choose_tools(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choice:
     """Return the tools to run: those with these ids, or all that are installed or configured.
 
     A tool with an interpreter need not be installed here. Raises UnknownNameError for an id
@@ -91,7 +91,7 @@ def choose(tools: Sequence[str] | None, interpreters: Mapping[str, str]) -> Choi
         tool: convention_for_prediction(value.convention, value.version())
         for tool, value in adapters.items()
     }
-    for tool, offer in offers(elsewhere).items():
+    for tool, offer in ask_interpreters_for_tools(elsewhere).items():
         if isinstance(offer, Failure):
             failures[tool] = offer
             continue

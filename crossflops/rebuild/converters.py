@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from crossflops.errors import NormalizeError
-from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_uniform
+from crossflops.load.payload import NUMBER, drop_tensor_data, is_dataless_tensor, is_filled_array
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 from crossflops.rebuild import layers
 from crossflops.rebuild.layers import make_recurrent_layer
 from crossflops.rebuild.nodes import (
@@ -522,7 +522,7 @@ def _remove_uniform_weights(graph: Any) -> set[str]:
     names = set()
     for name, value in graph.initializers.items():
         stored = value.const_value
-        if isinstance(stored, onnx_ir.Tensor) and is_uniform(stored.numpy()):
+        if isinstance(stored, onnx_ir.Tensor) and is_filled_array(stored.numpy()):
             names.add(name)
             value.const_value = onnx_ir.ExternalTensor(
                 "", None, None, stored.dtype, shape=stored.shape, name=name
@@ -542,7 +542,7 @@ def reading_dataless_weights() -> Iterator[None]:
     from onnx import helper
 
     kind: Any = importlib.import_module("onnx2torch.onnx_tensor").OnnxTensor
-    read = original(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
+    read = original_attribute(kind, "to_numpy", inventory.REBUILT_WEIGHTS)
 
     def to_numpy(tensor: Any) -> Any:
         """Return an ONNX tensor as an array; one without values is filled with one repeated

@@ -41,7 +41,7 @@ class JaxProbe(msgspec.Struct, frozen=True):
 
     def build(self) -> Built:
         """Return (model, positional inputs, keyword inputs)."""
-        source = FRONTEND.source(
+        source = FRONTEND.prepare_source(
             self.model(), ProvidedInputs(specs=parse_inputs(self.inputs)), owned=True
         )
         return source.model, source.args, source.kwargs

@@ -62,6 +62,8 @@ def _reason_formula_is_refused(
         return f"{teaching.mechanism} accepts only modules, but this formula is for an operator"
     if teaching.takes == "operator" and formula.module:
         return f"{teaching.mechanism} accepts only operators, but this formula is for a module"
+    if teaching.takes == "operator" and formula.pattern is not None:
+        return f"{teaching.mechanism} accepts the names of operators, not a pattern for names"
     if teaching.takes == "operator" and "." in formula.name.partition("::")[2]:
         return f"{teaching.mechanism} accepts all overloads of an operator, not a single one"
     return ""
@@ -199,36 +201,27 @@ def name_module_operands(
     """Return the operands of a module's call: its positional inputs, named as the parameters of
     `forward`, then its weights.
     """
-    names = _forward_argument_names(formula)
+    from crossflops.operators.formula import forward_argument_names
+
+    names = forward_argument_names(formula, skip_count=1)
     named = [replace(spec, name=names.get(spec.name, spec.name)) for spec in positional]
     return [*named, *weights]
 
 
-def _forward_argument_names(formula: "Formula") -> dict[str, str]:
-    """Return the parameter names of the module's `forward`, as {position: name}, with positions as
-    texts such as "0".
-    """
-    import inspect
-
-    from crossflops.operators.formula import find_loaded_class
-
-    forward = getattr(find_loaded_class(formula.module), "forward", None)
-    try:
-        names = list(inspect.signature(forward).parameters)[1:] if forward else []
-    except (TypeError, ValueError):
-        names = []
-    return {str(position): name for position, name in enumerate(names)}
-
-
 def _site_cost(formula: "Formula", site: Site) -> Cost:
     """Return the cost that a formula gives for this call."""
+    from crossflops.operators.formula import module_call_attributes
+
     call = site.call
     if not formula.module:
         return cost_of_call(formula, call.inputs, call.outputs, call.settings)
     positional = [spec for spec in call.inputs if spec.name[:1].isdigit()]
     weights = _module_weights(site.module, site.trace)
     operands = name_module_operands(formula, positional, weights)
-    return cost_of_call(formula, operands, call.outputs, site.module.settings)
+    # a hook of a tool is given no arguments by keyword
+    plain = {name: value for name, value in call.arguments.items() if name[:1].isdigit()}
+    attributes = module_call_attributes(formula, site.module.settings, plain)
+    return cost_of_call(formula, operands, call.outputs, attributes)
 
 
 def _module_weights(module: Module, trace: Trace) -> list[TensorSpec]:

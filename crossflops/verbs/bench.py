@@ -44,7 +44,12 @@ from crossflops.bench.timing import (
 from crossflops.bench.torch_trace import is_torch, match_torch_operators
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
 from crossflops.files import draft
-from crossflops.frontends import Source, library_of, refuse_mode, runtime_frontend
+from crossflops.frontends import (
+    Source,
+    library_of_target,
+    reject_unsupported_no_grad,
+    runtime_frontend,
+)
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import inputs_given_by_caller
 from crossflops.hardware.rates.runs import COVERED
@@ -55,7 +60,7 @@ from crossflops.ledger.count import count_dead
 from crossflops.limits import TIMEOUT, usable_cpus
 from crossflops.load import read_onnx_model
 from crossflops.report.bench import Bench, BenchPeak, KernelProfile
-from crossflops.report.bench_errors import batches_above_peak, kernel_errors
+from crossflops.report.bench_errors import batch_rate_errors, kernel_time_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import full_target_name, imports_restored
@@ -110,7 +115,10 @@ def with_batch_size(request: Request, batch: int, dim: str | None = None) -> Req
 
 def _is_named(request: Request) -> bool:
     """Return whether the target is a name in a library of models, such as "timm:resnet50"."""
-    return request.target is not None and library_of(full_target_name(request.target)) is not None
+    return (
+        request.target is not None
+        and library_of_target(full_target_name(request.target)) is not None
+    )
 
 
 def batch_of(inputs: Sequence[tuple[int, ...]]) -> int:
@@ -183,7 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     """
     request.refuse_unused()
     source = request.source()
-    refuse_mode(source, request.setting)
+    reject_unsupported_no_grad(source, request.setting)
     if runtime != ONNX:
         return _framework_runnable(request, source, folder, runtime)
     if isinstance(source.model, OnnxFile):
@@ -741,8 +749,8 @@ def with_kernel_account(
         peak = peak if isinstance(again, str) else max_peaks(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
-        *batches_above_peak(account),
-        *(kernel_errors(account.profile, peak) if account.profile else ()),
+        *batch_rate_errors(account),
+        *(kernel_time_errors(account.profile, peak) if account.profile else ()),
     ]
     if account.profile is not None and account.profile.covered < COVERED:
         warnings.append(_coverage_warning(account.profile))
@@ -977,7 +985,7 @@ def _bench_from_trace(
         peak=peak,
         profile=profile,
         assumptions=assumptions,
-        errors=tuple(kernel_errors(profile, peak)),
+        errors=tuple(kernel_time_errors(profile, peak)),
     )
     if profile.macs == bench.macs and profile.named_seconds:
         return bench

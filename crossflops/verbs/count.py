@@ -18,11 +18,11 @@ from crossflops.frontends import (
     convert_recording,
     framework_title,
     record_model,
-    refuse_mode,
+    reject_unsupported_no_grad,
     require_frontend,
-    require_trained,
+    require_known_trainable_parameters,
 )
-from crossflops.frontends.inputs import MADE_UP, from_archive
+from crossflops.frontends.inputs import MADE_UP, arrays_from_npz
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.ir.graph import Graph, TensorSpec
 from crossflops.ir.ledger import CountedNode, Ledger, UncountedNode
@@ -89,7 +89,7 @@ def observe_request(request: Request) -> tuple[Request, Run]:
     specs = tuple(TensorSpec(name, value.dtype, value.shape) for name, value in run.inputs.items())
     settled = msgspec.structs.replace(file, dims={}, specs=specs, seen=run)
     values = request.inputs_file or MADE_UP
-    if request.inputs_file and run.inputs.keys() - from_archive(request.inputs_file).keys():
+    if request.inputs_file and run.inputs.keys() - arrays_from_npz(request.inputs_file).keys():
         values = f"{request.inputs_file}, {MADE_UP}"
     request = msgspec.structs.replace(request, given=Source(settled, (), {}), dims={})
     return request, Run(run.runtime, values, (_DRAWS,) if run.draws else ())
@@ -205,7 +205,7 @@ class ModelBuild:
         had.
         """
         request = self._request
-        refuse_mode(source, setting)
+        reject_unsupported_no_grad(source, setting)
         if request.weights is not None and request.given is None and not source.weights:
             raise InputError(
                 f"--weights has no effect on {request.target}: counting it reads no values",
@@ -245,9 +245,9 @@ def write_program(counted: CountedModel, path: Path, hint: str) -> None:
     hint, if there is none.
     """
     if isinstance(counted.program, bytes):
-        from crossflops.export.program import save_uniform
+        from crossflops.export.program import save_with_uniform_weights
 
-        save_uniform(counted.program, path)
+        save_with_uniform_weights(counted.program, path)
         return
     if counted.program is None:
         raise InputError("the graph of this model cannot be written as an ONNX file yet", hint)
@@ -677,7 +677,7 @@ def exact_steps(
     from crossflops.ledger.training.weights import TrainedWeights
     from crossflops.ledger.training.work import count_training_step
 
-    require_trained(native.trace, trainable)
+    require_known_trainable_parameters(native.trace, trainable)
     weights = TrainedWeights(native.trace, frozen, trainable)
     exact = count_training_step(native.graph, weights, own=own)
     weights.check_patterns(native.graph)

@@ -161,7 +161,7 @@ def adapter_of(job: Job) -> Adapter | Failure:
     """
     if job.adapter is None:
         return discovery.load_plugin_adapter(job.tool)
-    return discovery.load_value(job.tool, job.adapter)
+    return discovery.load_adapter_from_path(job.tool, job.adapter)
 
 
 @contextlib.contextmanager

@@ -417,7 +417,7 @@ def test_a_layer_is_cast_within_a_forward(dtype):
 
 def test_a_path_that_nobody_could_check_is_said(monkeypatch):
     """The path of a run is taken, and the reader is told that no run was held against it."""
-    monkeypatch.setattr(executed_products, "model_run_products", lambda *_: 1 / 0)
+    monkeypatch.setattr(executed_products, "run_model_and_count_product_flops", lambda *_: 1 / 0)
     report = crossflops.count(Unlike(), (rows(),))
     assert report.macs == 10 * DIM * DIM
     assert any("could not check" in n and "division by zero" in n for n in report.observed.notes)
@@ -484,9 +484,11 @@ def test_many_open_sizes_end_the_export_without_values(monkeypatch, limit):
 
 def test_an_export_without_values_follows_if_values_do_not_help(monkeypatch):
     """Beyond the limit of open sizes, and with no export with values, the sizes stay open."""
-    monkeypatch.setattr(tracing, "_with_values", lambda asked: "it raised ValueError")
-    trace = tracing.trace_request(
+    monkeypatch.setattr(tracing, "_export_with_real_values", lambda asked: "it raised ValueError")
+    trace = tracing.export_with_values_if_needed(
         tracing.ExportRequest(ManyMasks(), (torch.randn(6, DIM),), {}, Setting())
     )
     assert trace.notes[-1] == "real values did not help: it raised ValueError"
-    assert any(is_open for _, is_open in data_dependence.open_sizes(trace.program))
+    assert any(
+        is_open for _, is_open in data_dependence.tensor_operators_with_size_flags(trace.program)
+    )

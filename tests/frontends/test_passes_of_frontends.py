@@ -154,7 +154,7 @@ def _mixed_pytorch():
 def _mixed_tensorflow():
     import tensorflow as tf
 
-    from crossflops.frontends.tensorflow.convert.own_gradients import own_gradients
+    from crossflops.frontends.tensorflow.convert.own_gradients import custom_gradient_uses
     from crossflops.frontends.tensorflow.passes import PIPELINE, TensorFlowConversion
     from crossflops.frontends.tensorflow.program import record_frozen_model
 
@@ -182,7 +182,7 @@ def _mixed_tensorflow():
         runnable=lambda: (b"", {}),
         lowered=recorded.operation_graph,
         layers=recorded.layers,
-        owns=own_gradients(recorded.operation_graph),
+        owns=custom_gradient_uses(recorded.operation_graph),
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crossflops.frontends import load_with_retry
-from crossflops.hardware.step_traffic import Formats, loads
+from crossflops.hardware.step_traffic import Formats, node_loads
 from crossflops.ir.trace import Setting
 from crossflops.ledger.count import count_nodes_with_their_bodies
 from crossflops.ledger.memory import memory_of_graph
@@ -36,7 +36,7 @@ def of(model, inputs):
 def bytes_of(native, model):
     """Bytes by what they hold, summed over the nodes."""
     ledger = native.ledger if model == "unfused" else count_nodes_with_their_bodies(native.graph)
-    rows = loads(native.graph, ledger, model, Formats())
+    rows = node_loads(native.graph, ledger, model, Formats())
     return tuple(
         sum(getattr(row, name) for row in rows) for name in ("weights", "cache", "activations")
     )

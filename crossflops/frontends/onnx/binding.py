@@ -14,8 +14,8 @@ from crossflops.errors import CrossflopsWarning, InputError, TargetError
 from crossflops.frontends.onnx.dimensions import formula_names, formula_size
 from crossflops.ir.graph import Control, TensorSpec
 from crossflops.ir.measurement import Observation
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
-from crossflops.load.validation import forget_negative
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
+from crossflops.load.validation import clear_negative_sizes
 
 
 class OnnxFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ def bind_input_sizes(
     """
     inputs = inputs_given_by_caller(graph)
     for value in inputs:
-        forget_negative(value.type)
+        clear_negative_sizes(value.type)
     provided = _input_specs_by_name(inputs, specs)
     bound = dict(dims)
     for value in inputs:
@@ -238,7 +238,7 @@ def _write_input_sizes(
     for dim in _input_dims(value):
         if dim.dim_param in bound:
             dim.dim_value = bound[dim.dim_param]
-    if wrong := wrong_dims(tuple(dim.dim_value for dim in _input_dims(value))):
+    if wrong := tensor_dims_problem(tuple(dim.dim_value for dim in _input_dims(value))):
         raise InputError(f"input {value.name!r} {wrong}", _HINT)
 
 

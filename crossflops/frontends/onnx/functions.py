@@ -16,7 +16,7 @@ from crossflops.frontends.onnx.types import (
 from crossflops.frontends.onnx.values import SEQUENCE, Value
 from crossflops.load.order import node_subgraphs, onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 from crossflops.operators.rule import TORCH
 
 LIMIT = 20_000  # nodes that functions are expanded to
@@ -373,7 +373,7 @@ class Calls:
     def _build_unit(self, node: Any, operands: tuple[Operand | None, ...]) -> Unit:
         """Return the called function as a model, with shapes inferred for these operands."""
         function = self._functions[function_identity(node)]
-        model = messages().ModelProto(ir_version=_IR_VERSION)
+        model = onnx_message_module().ModelProto(ir_version=_IR_VERSION)
         for domain, version in self.opset(node).items():
             model.opset_import.add(domain=domain, version=version)
         graph = model.graph

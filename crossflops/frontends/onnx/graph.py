@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from crossflops.frontends.converted import digest
+from crossflops.frontends.converted import graph_digest
 from crossflops.frontends.onnx.binding import inputs_given_by_caller
 from crossflops.frontends.onnx.forms import (
     Objection,
@@ -43,9 +43,9 @@ from crossflops.ir.graph import (
     Op,
     TensorSpec,
 )
-from crossflops.load.order import onnx_node_label, subgraphs
-from crossflops.load.payload import ELEMENT_TYPES, is_listed
-from crossflops.load.protobuf import newest_operator_version, since
+from crossflops.load.order import attribute_subgraphs, onnx_node_label
+from crossflops.load.payload import ELEMENT_TYPES, has_typed_field_data
+from crossflops.load.protobuf import newest_operator_version, schema_since_version
 from crossflops.operators import find_operator_rule
 
 Choice: TypeAlias = Literal["", "constant", "asked", "seen", "sum", "function"]
@@ -121,7 +121,7 @@ def build_graph(
         params=0,
         opset=reading.opset,
         bindings=bindings,
-        listed=frozenset(t.name for t in model.graph.initializer if is_listed(t)),
+        listed=frozenset(t.name for t in model.graph.initializer if has_typed_field_data(t)),
     )
     return graph, placed
 
@@ -134,7 +134,7 @@ def with_weight_size(graph: Graph, weights: Mapping[str, Mapping[str, Size]]) ->
         params=params,
         param_bytes=param_bytes,
         param_bytes_by_type=weight_bytes_by_type(weights),
-        digest=digest(graph),
+        digest=graph_digest(graph),
     )
 
 
@@ -189,7 +189,7 @@ def _level_nodes(
         read, results, written = node.input[:], node.output[:], node.attribute[:]
         if reading.calls is not None and reading.calls.is_function_call(node):
             bodies, choice = (_build_function_graph(node, enclosing, specs, reading),), "function"
-        elif written and not reading.flat and subgraphs(written):
+        elif written and not reading.flat and attribute_subgraphs(written):
             names, choice = _branches_and_choice(node, enclosing, reading.branches)
             bodies = _build_body_graphs(node, names, enclosing, specs, index, reading)
         provided = [name.removesuffix(PIN) for name in read] if pinned else read
@@ -316,7 +316,7 @@ def _node_opset_version(node: Any, reading: Reading) -> int:
 @lru_cache(maxsize=1024)
 def _operator_instance(domain: str, name: str, version: int) -> Op:
     """Return the operator of this version; all nodes share one object."""
-    return Op(domain, name, since(domain, name, version))
+    return Op(domain, name, schema_since_version(domain, name, version))
 
 
 def _branches_and_choice(

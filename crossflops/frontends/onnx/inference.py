@@ -18,7 +18,7 @@ from crossflops.frontends.onnx.values import FLOATS, MATRIX, SEQUENCE, Value
 from crossflops.ir.graph import Graph, Op, TensorSpec
 from crossflops.load import beside, read_onnx_model
 from crossflops.load.beside import OnnxHelperProcess
-from crossflops.load.protobuf import SCHEMA, look_up, parse_model_proto
+from crossflops.load.protobuf import SCHEMA, look_up_schema_or_version, parse_model_proto
 from crossflops.operators import find_operator_rule
 
 # Wall time: a busy machine gives a child a tenth of a processor.
@@ -109,19 +109,20 @@ def _infer_in_limited_process(data: bytes, attempt: _Attempt) -> bytes:
         return beside.infer_model_shapes(data, *attempt)
     early = beside.take_inference_process()
     if early is None:
-        look_up(SCHEMA, "", "Identity", 1)  # all are made once, before there are two of us
+        # all are made once, before there are two of us
+        look_up_schema_or_version(SCHEMA, "", "Identity", 1)
     other = early or OnnxHelperProcess(lambda: beside.infer_shapes_within_limits(data, *attempt))
     if early:
-        early.infer(data, *attempt)
+        early.send_inference_request(data, *attempt)
     find_operator_rule(
         Op("", "Identity", 1)
     )  # which imports all operators, while the child is at work
     seconds = _SECONDS + _SECONDS_PER_BYTE * len(data)
     answer = None
     try:
-        answer = other.answer(seconds)
+        answer = other.receive_answer(seconds)
     finally:
-        status = 0 if answer and early else other.end(stop=answer is None)
+        status = 0 if answer and early else other.wait_for_exit_status(kill_first=answer is None)
     if answer is None:
         raise NormalizeError(f"shape inference takes longer than {seconds:.0f} s", _HINT)
     if not answer:

@@ -33,7 +33,7 @@ from crossflops.ir.graph import (
     TensorSpec,
 )
 from crossflops.load.order import node_subgraphs, onnx_node_label
-from crossflops.load.payload import wrong_dims
+from crossflops.load.payload import tensor_dims_problem
 from crossflops.load.protobuf import parse_model_proto
 
 KEY = "crossflops.operations"  # in the metadata of the model
@@ -195,7 +195,7 @@ def _has_possible_shapes(notes: OperationNotes) -> bool:
         row for known in notes.operations.values() for stored in known.values() for row in stored
     )
     shapes = (tensor.shape for row in rows for tensor in (*row.inputs, *row.outputs) if tensor)
-    return not any(wrong_dims(shape) for shape in shapes if shape is not None)
+    return not any(tensor_dims_problem(shape) for shape in shapes if shape is not None)
 
 
 def with_noted_operations(

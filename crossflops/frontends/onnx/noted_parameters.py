@@ -25,12 +25,12 @@ from typing import Any
 
 import msgspec
 
-from crossflops.frontends.converted import hash_text, module_parameter_sizes
+from crossflops.frontends.converted import graph_parameter_fields, hash_text
 from crossflops.frontends.onnx.binding import warn_about_file
 from crossflops.frontends.onnx.modules import NodePlace
 from crossflops.ir.graph import Graph
 from crossflops.ir.trace import Module, Parameter, Trace
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
 
 KEY = "crossflops.parameters"
 _VERSION = 1
@@ -67,7 +67,7 @@ class ParameterNotes(msgspec.Struct, frozen=True, kw_only=True):
 
 def note_parameters(graph: Graph, trace: Trace) -> ParameterNotes:
     """Return the notes to write into an ONNX file on the parameters of a counted model."""
-    stored = module_parameter_sizes(trace.modules)
+    stored = graph_parameter_fields(trace.modules)
     return ParameterNotes(
         version=_VERSION,
         tensors="",
@@ -159,7 +159,7 @@ def read_parameter_notes(model: Any, path: str) -> ParameterNotes | None:
 def _is_possible(notes: ParameterNotes) -> bool:
     """Return whether the noted counts are not negative and the noted shapes are valid."""
     shapes = (row.shape for module in notes.modules for row in module.parameters)
-    return min(*notes.packed, notes.idle) >= 0 and not any(map(wrong_dims, shapes))
+    return min(*notes.packed, notes.idle) >= 0 and not any(map(tensor_dims_problem, shapes))
 
 
 def parameter_places(notes: ParameterNotes) -> list[NodePlace]:
@@ -179,7 +179,7 @@ def with_noted_parameters(
     modules = tuple(
         msgspec.structs.replace(row, params=tuple(by_path.get(row.path, ()))) for row in modules
     )
-    stored = module_parameter_sizes(modules)
+    stored = graph_parameter_fields(modules)
     elements, nbytes = notes.packed
     sized = msgspec.structs.replace(
         graph,

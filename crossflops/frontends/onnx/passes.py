@@ -30,7 +30,7 @@ from crossflops.frontends.passes import (
     Pipeline,
     Snapshot,
     fact_set,
-    look_at,
+    take_snapshot,
 )
 from crossflops.frontends.quantization import mark_value_storage
 from crossflops.ir.graph import Graph
@@ -90,11 +90,11 @@ class FileReading(msgspec.Struct, frozen=True, kw_only=True):
 def file_snapshot(state: FileReading) -> Snapshot:
     """Return the nodes of the graph, or of the model before there is one, for the log."""
     if state.graph is not None or state.model is None:
-        return look_at(state.graph, state.trace)
-    from crossflops.frontends.logged_nodes import nodes_of_proto
+        return take_snapshot(state.graph, state.trace)
+    from crossflops.frontends.logged_nodes import proto_nodes_for_log
 
-    nodes = dict(nodes_of_proto(state.model.graph))
-    return Snapshot(nodes, look_at(None, state.trace).values)
+    nodes = dict(proto_nodes_for_log(state.model.graph))
+    return Snapshot(nodes, take_snapshot(None, state.trace).values)
 
 
 def _replace_reading_fields(state: FileReading, **fields: Any) -> FileReading:

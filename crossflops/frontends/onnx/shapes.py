@@ -41,9 +41,9 @@ from crossflops.frontends.onnx.types import (
 from crossflops.ir.graph import Graph, Node
 from crossflops.ir.measurement import Observation
 from crossflops.load.order import node_subgraphs, onnx_node_label
-from crossflops.load.payload import ELEMENT_TYPES, wrong_dims
-from crossflops.load.protobuf import infers
-from crossflops.load.reader import location
+from crossflops.load.payload import ELEMENT_TYPES, tensor_dims_problem
+from crossflops.load.protobuf import has_own_shape_inference
+from crossflops.load.reader import external_data_file
 
 # Inference in rounds: what one finds out about loops, the next one starts from.
 
@@ -247,7 +247,7 @@ def _write_inference_errors_into_nodes(model: Any, gaps: list[Gap]) -> None:
         for graph in graphs
         for node in graph.node
         if not missing.isdisjoint(node.output) and known.issuperset(node.input)
-        if infers(node.domain, node.op_type, opset.get(node.domain, 1))
+        if has_own_shape_inference(node.domain, node.op_type, opset.get(node.domain, 1))
         and not node_subgraphs(node)
     ]
     for node in suspects[:_MOST_WARNINGS]:
@@ -260,7 +260,9 @@ def _write_inference_errors_into_nodes(model: Any, gaps: list[Gap]) -> None:
 def _missing_tensor_error(node: Any, name: str, graphs: Iterable[Any]) -> TargetError:
     """Return the error for sizes that are computed from a tensor whose file is missing."""
     stored = (tensor for graph in graphs for tensor in graph.initializer)
-    path = next((location(tensor) for tensor in stored if tensor.name == name), "another file")
+    path = next(
+        (external_data_file(tensor) for tensor in stored if tensor.name == name), "another file"
+    )
     return TargetError(
         f"node {node.name or node.op_type!r} needs the values of {name!r}, which are stored in "
         f"the missing file {path!r}",
@@ -369,7 +371,9 @@ def _remove_declarations(
     return {
         name: stated
         for name, stated in taken.items()
-        if name not in double and stated.shape is not None and not wrong_dims(stated.shape)
+        if name not in double
+        and stated.shape is not None
+        and not tensor_dims_problem(stated.shape)
     }
 
 
@@ -403,7 +407,7 @@ def _unknown_shape_values(inferred: Iterable[_Level]) -> list[Gap]:
                 known = types.get(name)
                 if known is None or known.shape is None:
                     missing.append(name)
-                elif wrong := wrong_dims(known.shape):
+                elif wrong := tensor_dims_problem(known.shape):
                     raise ImpossibleShapeError(
                         f"{name!r} of node {onnx_node_label(node, number)!r} {wrong}",
                         "the attributes or constants of that node are damaged: export the "
@@ -428,7 +432,7 @@ def _remove_impossible_shapes(graph: Any) -> None:
     """Remove the declared shapes in a graph that no tensor can have, in place."""
     for value in (*graph.value_info, *graph.output):
         shape = shape_from_proto(value.type) if is_tensor_type(value.type) else None
-        if shape is not None and wrong_dims(shape):
+        if shape is not None and tensor_dims_problem(shape):
             remove_shape(value.type)
 
 
@@ -478,7 +482,7 @@ def _full_shape_types(graph: Any) -> dict[str, Type]:
         name: stated
         for stored in _all_graphs(graph)
         for name, stated in graph_value_types(stored).items()
-        if stated.shape is not None and not wrong_dims(stated.shape)
+        if stated.shape is not None and not tensor_dims_problem(stated.shape)
     }
 
 
@@ -494,7 +498,7 @@ def _warn_of_other_shapes(
             if name in known
             and (native := known[name].shape) is not None
             and native != stated.shape
-            and not wrong_dims(native)
+            and not tensor_dims_problem(native)
         }
         for number, node in enumerate(stored.node if others else ()):
             for name in node.output:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from crossflops.ir.graph import Attribute
-from crossflops.load.protobuf import messages
+from crossflops.load.protobuf import onnx_message_module
 
 Shape: TypeAlias = tuple[int, ...] | None
 
@@ -43,7 +43,7 @@ def tensor_type(proto: Any) -> Type | None:
 @lru_cache(maxsize=4096)
 def _decode_type(written: bytes) -> Type | None:
     """Return the type in a serialized TypeProto, or None if it is not of a tensor."""
-    proto = messages().TypeProto.FromString(written)
+    proto = onnx_message_module().TypeProto.FromString(written)
     return (
         Type(proto.tensor_type.elem_type, shape_from_proto(proto))
         if is_tensor_type(proto)

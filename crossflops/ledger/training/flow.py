@@ -143,11 +143,25 @@ class GradientFlow:
                     if (name not in values and self.value_state(spec, node, values).trained)
                     or name in self._parameters
                 }
-                # a backward pass of its own gives gradients to the function's operands alone
-                reaching_loss |= (
-                    graded.keys() if known else graded.keys() | names_read_by_bodies(node)
-                )
+                if known:  # it gives gradients to the function's operands alone
+                    reaching_loss |= graded.keys()
+                elif node.opened:
+                    reaching_loss |= graded.keys() & self._operands_reached(node, values, reached)
+                else:
+                    reaching_loss |= graded.keys() | names_read_by_bodies(node)
         return live
+
+    def _operands_reached(self, node: Node, values: GradientStates, reached: set[str]) -> set[str]:
+        """Return the names of the operands of an opened operator to which its body gives gradients
+        of these results.
+        """
+        (body,) = node.bodies
+        (inner,) = self.body_states_by_run(node, body, values)
+        pairs = zip(body.outputs, node.outputs, strict=False)
+        ends = {own.name for own, its in pairs if its is not None and its.name in reached}
+        self.results_that_reach_loss(self.graph_level(body), inner, ends)
+        operands = zip(body.inputs, node.inputs, strict=False)
+        return {its.name for own, its in operands if its is not None and own.name in ends}
 
     def value_state(self, spec: TensorSpec, node: Node, values: GradientStates) -> GradientState:
         """Return the gradient state of a tensor that the node reads."""
@@ -372,12 +386,17 @@ class GradientFlow:
     def _body_input_states(
         self, node: Node, body: Graph, values: GradientStates
     ) -> GradientStates:
-        """Return the gradient states of a body's inputs in its first run, by name."""
-        pairs = zip(body.inputs, node.inputs, strict=False)
-        return {
-            name.name: self.value_state(spec, node, values) if spec is not None else FIXED
-            for name, spec in pairs
-        }
+        """Return the gradient states of a body's inputs in its first run, by name.
+
+        An operand of an opened operator that is detached, or that it takes without gradients, has
+        no gradient in its body either.
+        """
+        severed = node.training.severed if self.cuts and node.opened else ()
+        states = {}
+        for index, (name, spec) in enumerate(zip(body.inputs, node.inputs, strict=False)):
+            state = self.value_state(spec, node, values) if spec is not None else FIXED
+            states[name.name] = state._replace(trained=False) if index in severed else state
+        return states
 
     def _body_states_after_run(
         self, ancestors: GradientStates, node: Node, body: Graph, provided: GradientStates

@@ -145,12 +145,12 @@ def attention_backward_kernel_cost(scores: ScoreSizes) -> Cost:
 # How long the sequences of a batch are.
 
 
-def _operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
+def operand_values(call: OperatorCall, name: str) -> tuple[int, ...] | None:
     """Return the integers in an operand; None if it is not given or its values are unknown."""
     return call.values(call.names.index(name)) if call.has_input(name) else None
 
 
-def _lengths_from_start_positions(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
+def lengths_from_start_positions(starts: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """Return the lengths of packed sequences, from the positions where they start; None if those
     are unknown.
     """
@@ -170,7 +170,7 @@ def _lengths_with_padding(call: OperatorCall, query: str, key: str) -> Lengths:
     return Lengths(batch * queries * keys, batch * queries, batch * keys)
 
 
-def _joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
+def joint_lengths(queries: Sequence[int], keys: Sequence[int], known: bool = True) -> Lengths:
     """Return the lengths of a batch of sequences, from the numbers of queries and keys of each."""
     pairs = sum(first * second for first, second in zip(queries, keys, strict=True))
     return Lengths(pairs, sum(queries), sum(keys), known)
@@ -210,12 +210,12 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
     query, key = call.input(packing.query), call.input(packing.key)
     starts = call.has_input(packing.query_starts)
     total = query.shape[0] if starts else prod(query.shape[:2])
-    queries = _lengths_from_start_positions(_operand_values(call, packing.query_starts))
+    queries = lengths_from_start_positions(operand_values(call, packing.query_starts))
     if not starts:
         queries = (query.shape[1],) * query.shape[0]
     batch = call.input(packing.query_starts).numel - 1 if starts else query.shape[0]
-    keys = _operand_values(call, packing.used) or _lengths_from_start_positions(
-        _operand_values(call, packing.key_starts)
+    keys = operand_values(call, packing.used) or lengths_from_start_positions(
+        operand_values(call, packing.key_starts)
     )
     if packing.pages and call.has_input(packing.pages):
         capacity = call.input(packing.pages).shape[-1] * key.shape[1]
@@ -226,7 +226,7 @@ def sequence_lengths(call: OperatorCall, packing: Packing) -> Lengths:
         capacity, packed = key.shape[1], batch * key.shape[1]
         keys = keys or (None if call.has_input(packing.used) else (capacity,) * batch)
     if queries is not None and keys is not None:
-        return _joint_lengths(queries, keys)
+        return joint_lengths(queries, keys)
     longest = _attribute_at_most(call, packing.most_keys, capacity)
     widest = _attribute_at_most(call, packing.most_queries, total if starts else query.shape[1])
     packed = min(packed, batch * longest)
@@ -427,9 +427,9 @@ def _cache_page_lengths(call: OperatorCall) -> Lengths:
     possible.
     """
     sequences = call.input("query").shape[0]
-    recorded = _operand_values(call, "seq_lens")
+    recorded = operand_values(call, "seq_lens")
     if recorded is not None:
-        return _joint_lengths((1,) * sequences, recorded)
+        return joint_lengths((1,) * sequences, recorded)
     capacity = call.input("block_tables").shape[1] * int(call_argument(call, "block_size"))
     keys = sequences * _attribute_at_most(call, "max_seq_len", capacity)
     return Lengths(keys, sequences, keys, known=False)

@@ -38,11 +38,12 @@ def _combination_cost(kind: str, elements: int, results: int) -> Cost:
 
 
 def _scatter_gradient(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
-    """Return the cost of the gradient of a scatter: 0 for sums and extremes, divs for a mean, dY Y
-    / x for a product.
+    """Return the cost of the gradient of a scatter: 0 for sums and extremes, divs for a mean. For
+    a product dY Y, a mul per result, is taken to each element and divided by it.
     """
-    kind, count = _reduction_kind(call), call.input("src").numel
-    work = {"mean": Cost(divs=call.result.numel), "mul": Cost(muls=count, divs=count)}
+    results, count = call.result.numel, call.input("src").numel
+    kind = _reduction_kind(call)
+    work = {"mean": Cost(divs=results), "mul": Cost(muls=results, divs=count)}
     return Gradient({name: work.get(kind, ZERO) if name == "src" else ZERO for name in trainable})
 
 
@@ -84,14 +85,19 @@ def gather_segments(call: OperatorCall) -> Cost:
 
 def _spmm_gradient(call: OperatorCall, trainable: frozenset[Any]) -> Gradient:
     """Return the cost of the gradients of a sparse-dense product: its MACs for each trainable
-    factor.
+    factor; without values its adds. Of an extreme only the elements that were chosen have one: a
+    mul by the other factor and an add at their place, per result.
     """
     stored, columns = call.input("col").numel, call.input("mat").shape[-1]
-    kind, batch = _reduction_kind(call), prod(call.input("mat").shape[:-2])
-    macs = Cost(macs=stored * columns * batch)
-    mean = Cost(divs=call.result.numel if kind == "mean" else 0)
+    kind, valued, results = _reduction_kind(call), call.has_input("value"), call.result.numel
+    count = stored * columns * prod(call.input("mat").shape[:-2])
+    if kind in ("min", "max"):
+        work = Cost(muls=results if valued else 0, adds=results)
+    else:
+        work = Cost(macs=count) if valued else Cost(adds=count)
+    mean = Cost(divs=results if kind == "mean" else 0)
     return Gradient(
-        {name: macs if name in ("mat", "value") else ZERO for name in trainable}, inner=mean
+        {name: work if name in ("mat", "value") else ZERO for name in trainable}, inner=mean
     )
 
 

@@ -132,15 +132,17 @@ def _roi_pool_gradient(call: OperatorCall, trainable: frozenset[str]) -> Gradien
     source=f"{_VISION}roi_pool_kernel.cpp",
 )
 def roi_pool(call: OperatorCall) -> Cost:
-    """Count at most K*C*(H+ph)*(W+pw) compares; K*(4 muls, 2 adds, 2 divs) for regions.
+    """Count at most K*C*(H+ph-1)*(W+pw-1) compares; K*(4 (mul, round, add), 2 (max, div)) more.
 
     input [N, C, H, W], rois [K, 5], Y [K, C, ph, pw]. The size of a region is data, the whole
-    picture at most; cells may share a row or a column of it.
+    picture at most; two cells next to each other may share a row or a column of it. A region: 4
+    muls by the scale, rounded, its two sizes (sub, 1 more, at least 1), and those of its cells.
     """
     regions, tall, wide, channels = _region_result_sizes(call)
     _, _, height, width = call.input("input").shape
-    most = regions * channels * (height + tall) * (width + wide)
-    return Cost(compares=most) + Cost(muls=4, adds=2, divs=2) * regions
+    most = regions * channels * (height + tall - 1) * (width + wide - 1)
+    region = Cost(muls=4, specials=4, adds=4, compares=2, divs=2)
+    return Cost(compares=most) + region * regions
 
 
 @operator("torchvision::nms", backward="none", doubt="bound", source=f"{_VISION}nms_kernel.cpp")

@@ -9,12 +9,12 @@ from typing import Any
 from crossflops.errors import MissingExtraError
 from crossflops.frontends import Source
 from crossflops.frontends.onnx import OnnxFile
-from crossflops.frontends.tensorflow.load.quiet import quiet
+from crossflops.frontends.tensorflow.load.quiet import quieting_tensorflow
 from crossflops.ir.graph import Graph
 from crossflops.load.payload import fill_model_weights
 
 
-@quiet()
+@quieting_tensorflow()
 def rebuild_as_tensorflow(program: Any, graph: Graph) -> Source:
     """Return a TensorFlow module that computes the ONNX model counted as `graph`, with
     tf.TensorSpecs as inputs.

@@ -18,13 +18,13 @@ from crossflops.frontends.onnx.binding import bind_input_sizes, inputs_given_by_
 from crossflops.frontends.onnx.modules import NodePlace, build_module_table
 from crossflops.frontends.onnx.types import attribute_values
 from crossflops.frontends.tensorflow.convert.operators import CONTRACTIONS
-from crossflops.frontends.tensorflow.record.layers import KINDS, LayerTable
+from crossflops.frontends.tensorflow.record.layers import KINDS, LayerScope, LayerTable
 from crossflops.ir.graph import Attribute, Graph, Node, Op, TensorSpec
 from crossflops.ir.trace import Call, Setting, Trace
 from crossflops.load import decode_onnx_model, read_onnx_model
 from crossflops.load.order import onnx_node_label
 from crossflops.load.payload import ELEMENT_TYPES
-from crossflops.load.protobuf import parse_model_proto, since
+from crossflops.load.protobuf import parse_model_proto, schema_since_version
 from crossflops.rebuild.nodes import (
     READ_IT,
     inline_function_bodies,
@@ -177,7 +177,7 @@ class _Run:
         and version.
         """
         domain = standard_domain(node.domain)
-        version = since(domain, node.op_type, self._opset.get(domain, 1))
+        version = schema_since_version(domain, node.op_type, self._opset.get(domain, 1))
         return NodeInputs(
             inputs,
             [self._known.get(name) for name in node.input],
@@ -461,21 +461,21 @@ class NodeLayers(LayerTable):
                 return self._nodes[name]
         return None
 
-    def operation_scope(self, name: str) -> tuple[str, int]:
+    def operation_scope(self, name: str) -> LayerScope:
         """Return (path, id) of the module to which an operation belongs, from its name scope."""
         return self.module_of_node(self.node_of_operation(name) or "")
 
-    def module_of_node(self, node: str) -> tuple[str, int]:
+    def module_of_node(self, node: str) -> LayerScope:
         """Return (path, id) of the module to which the ONNX node with this name belongs."""
         path = self._paths.get(node, "")
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def parent_scope(self, scope: str) -> tuple[str, int]:
+    def parent_scope(self, scope: str) -> LayerScope:
         """Return (path, id) of the module that contains the module at the path `scope`."""
         path = scope.rpartition(".")[0]
-        return path, self._ids[path]
+        return LayerScope(path, self._ids[path])
 
-    def kind(self, module: int, name: str) -> str:
+    def layer_kind(self, module: int, name: str) -> str:
         """Return the kind of the layer to which the operation `name` belongs, by its ONNX
         operator; "" if it has none.
         """

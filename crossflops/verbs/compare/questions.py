@@ -9,7 +9,7 @@ import msgspec
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
 from crossflops.ir.profile import Failure, Profile
-from crossflops.report.comparison import Against, Contrast, contrast
+from crossflops.report.comparison import Against, Contrast, contrast_accounts
 from crossflops.report.report import Report
 from crossflops.report.view import restrict_to_module
 
@@ -186,7 +186,7 @@ def _contrast_across_models(report: Report, between: tuple[str, str] | None) -> 
     ]
     requested = [between] if between else [*both, *separate]
     contrasts: tuple[Contrast, ...] = tuple(
-        contrast(own[first], other_accounts[second], models=True)
+        contrast_accounts(own[first], other_accounts[second], models=True)
         for first, second in requested
         if first in own and second in other_accounts
     )

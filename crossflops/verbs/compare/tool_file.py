@@ -102,9 +102,9 @@ class ToolInputFile(msgspec.Struct, frozen=True):
             hint = "convert the model to ONNX, and give the file with --onnx"
             write_program(native, self.path, hint)
         elif self.path != Path(self.given.path):
-            from crossflops.export.program import save_bound
+            from crossflops.export.program import save_with_bound_sizes
 
-            save_bound(self.given, self.path)
+            save_with_bound_sizes(self.given, self.path)
 
 
 def _with_custom_operators(native: Graph, file: Graph) -> Graph:

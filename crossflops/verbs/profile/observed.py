@@ -17,8 +17,8 @@ from crossflops.profiling.passes import (
     CallKind,
     ModelCall,
     call_signature,
-    inputs_of,
-    kinds_of,
+    group_equal_calls,
+    inputs_without_autograd,
 )
 from crossflops.profiling.watch import Watch, preserving_random_state, without_wrappers
 from crossflops.report import tables
@@ -52,7 +52,9 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     inner = without_wrappers(model)
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
-        parts = [counter.part(kind) for kind in kinds_of(own) if not kind.call.is_transformed]
+        parts = [
+            counter.part(kind) for kind in group_equal_calls(own) if not kind.call.is_transformed
+        ]
         additional = tuple(
             counter.other_module_profile(
                 module, [call for call in watch.calls if call.module is module]
@@ -165,7 +167,7 @@ class _CallCounter:
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
-            parts = tuple(map(self.part, kinds_of(calls)))
+            parts = tuple(map(self.part, group_equal_calls(calls)))
         except CrossflopsError as error:
             return msgspec.structs.replace(row, reason=error.message)
         return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
@@ -177,7 +179,7 @@ class _CallCounter:
         key = id(call.module), call.training, call.trained, call_signature(call)
         if key not in self._known:
             setting = Setting(training=call.training)
-            provided = inputs_of(call)
+            provided = inputs_without_autograd(call)
             conventions = self._as if call.path == "" else ()
             request = Request.from_arguments(
                 call.module, provided, setting=setting, as_=conventions or None, train=True

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from crossflops.frontends.jax.observe.xla import xla_view_calls
-from crossflops.frontends.jax.record.function import pure
+from crossflops.frontends.jax.record.function import to_pure_function
 from crossflops.ir.trace import UNWATCHED, Setting, Trace, View
 from crossflops.tools.xla import read_xla_program, xla_call_flops
 
@@ -23,7 +23,7 @@ def spec(*shape, dtype="float32"):
 
 def instructions(function, *specs, level="lowered"):
     """The instructions of a function's program, without the call for the whole."""
-    program = pure(function, specs, {}, training=False)
+    program = to_pure_function(function, specs, {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
     recorded = tuple(xla_view_calls(program, trace, None, [VIEWS[level]]))
     trace = msgspec.structs.replace(trace, observed=recorded)
@@ -149,7 +149,7 @@ def test_a_model_that_cannot_be_lowered():
     def run(x):
         return jax.ffi.ffi_call("nobody_registered_this", spec(4))(x)
 
-    program = pure(run, (spec(4),), {}, training=False)
+    program = to_pure_function(run, (spec(4),), {}, training=False)
     trace = Trace(calls=(), modules=(), setting=Setting(), framework="jax")
     *_, last = xla_view_calls(program, trace, None, [VIEWS["compiled"]])
     assert (last.target, last.level) == (UNWATCHED, "compiled")

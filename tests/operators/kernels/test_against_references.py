@@ -13,6 +13,8 @@ from crossflops.ir.ledger import Cost  # noqa: E402
 from crossflops.operators.formula_sources import STATE, load_kernel_and_plugin_formulas  # noqa: E402
 from tests.operators.kernels import (  # noqa: E402
     attention_kernels,
+    flashinfer_kernels,
+    gradient_kernels,
     layer_kernels,
     other_kernels,
     recurrent_kernels,
@@ -29,7 +31,15 @@ from tests.operators.kernels.held import HELD, WITHOUT_REFERENCE  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-GROUPS = (attention_kernels, recurrent_kernels, sampling_kernels, other_kernels, layer_kernels)
+GROUPS = (
+    attention_kernels,
+    flashinfer_kernels,
+    gradient_kernels,
+    recurrent_kernels,
+    sampling_kernels,
+    other_kernels,
+    layer_kernels,
+)
 KERNELS = [kernel for group in GROUPS for kernel in group.KERNELS]
 
 

@@ -18,6 +18,7 @@ def suppress_boxes(
     limit: Any = None,
     iou_threshold: Any = None,
     score_threshold: Any = None,
+    *,
     center_point_box: int = 0,
 ) -> Any:
     """Return the selected boxes as rows (batch, class, box), an int64 array.
@@ -40,7 +41,7 @@ def suppress_boxes(
             order = np.argsort(-of_class, kind="stable")
             if score_threshold is not None and np.size(score_threshold):
                 order = order[of_class[order] > _first_value(score_threshold, 0.0)]
-            selected = _selected_boxes(corners, order, threshold)
+            selected = _boxes_by_score(corners, order, threshold)
             rows += [(batch, kind, box) for box in islice(selected, most)]
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
@@ -59,7 +60,7 @@ def _box_corners(boxes: Any, center_point_box: int) -> Any:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=1)
 
 
-def _selected_boxes(corners: Any, order: Any, threshold: Any) -> Iterator[int]:
+def _boxes_by_score(corners: Any, order: Any, threshold: Any) -> Iterator[int]:
     """Yield the indices of the boxes that no better box suppresses, best first."""
     low, high = corners[:, :2], corners[:, 2:]
     areas = np.prod(high - low, axis=1)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from crossflops.patches import inventory
-from crossflops.patches.patching import original, patching_attribute
+from crossflops.patches.patching import original_attribute, patching_attribute
 
 OPEN_SIZES = 16
 
@@ -37,7 +37,7 @@ def limiting_open_sizes() -> Iterator[OpenSizeCounter]:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     counter = OpenSizeCounter()
-    create = original(ShapeEnv, "create_unbacked_symint", inventory.OPEN_SIZES)
+    create = original_attribute(ShapeEnv, "create_unbacked_symint", inventory.OPEN_SIZES)
 
     def create_and_count(shapes: Any, *args: Any, **kwargs: Any) -> Any:
         """Create the symbol of a size, unless there are too many."""
