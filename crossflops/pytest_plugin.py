@@ -131,7 +131,9 @@ def _check_budget_rules(
     file, _ = find_config_table("budgets", folder)
     budget = _budget(model, rules, name, options)
     _refuse_used_name(request, budget.name, call, file.parent / check.BASELINE)
-    return check.hold_budgets([budget], file.parent / check.BASELINE, update, _ignore_progress)
+    return check.check_against_baseline(
+        [budget], file.parent / check.BASELINE, update, _ignore_progress
+    )
 
 
 def _target_suffix(model: Any) -> str:

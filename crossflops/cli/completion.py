@@ -107,9 +107,9 @@ def _budgets() -> Iterable[str]:
     """Return the names of the budgets in the configuration of the current folder."""
     from pathlib import Path
 
-    from crossflops.verbs.budget_configuration import budgets_in, configuration
+    from crossflops.verbs.budget_configuration import find_budget_configuration, parse_budget_table
 
-    return [budget.name for budget in budgets_in(*configuration(Path.cwd()))]
+    return [budget.name for budget in parse_budget_table(*find_budget_configuration(Path.cwd()))]
 
 
 def _precision_completions() -> Iterable[str]:

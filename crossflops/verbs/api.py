@@ -83,7 +83,7 @@ def _find_configured_formulas() -> tuple[str, ...]:
     return formulas_of_configuration()
 
 
-def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
+def with_configured_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     """Return a function like `verb` that also uses the formulas of the configuration and of its
     argument `formulas`, as long as it runs.
 
@@ -111,7 +111,7 @@ def accepting_formulas(verb: Callable[P, R]) -> Callable[P, R]:
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def count(
     target: Any,
     inputs: Any = (),
@@ -225,7 +225,7 @@ def count(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def efficiency(
     target: Any = None,
     inputs: Any = (),
@@ -450,7 +450,7 @@ def _path_text(path: str | Path | None) -> str | None:
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def identify(
     figure: str,
     target: Any,
@@ -580,7 +580,7 @@ def audit(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def compare(
     target: Any,
     inputs: Any = (),
@@ -710,7 +710,7 @@ def compare(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def bench(
     target: Any,
     inputs: Any = (),
@@ -812,7 +812,7 @@ def bench(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def profile(
     target: Any,
     inputs: Any = (),
@@ -932,7 +932,7 @@ def profile(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def table(
     targets: Sequence[Any] | Mapping[str, Any],
     inputs: Any = (),
@@ -1057,7 +1057,7 @@ def _size_options(batch: int | None, seq: int | None, image_size: int | None) ->
     return {name: size for name, size in sizes.items() if size is not None}
 
 
-@accepting_formulas
+@with_configured_formulas
 def sweep(
     suite: str | Path | Mapping[str, Any],
     *,
@@ -1119,7 +1119,7 @@ def sweep(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def diff(
     first: Any,
     second: Any,
@@ -1218,7 +1218,7 @@ def _refuse_model_options(**options: Any) -> None:
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def check(
     targets: str | Sequence[str] = (),
     *,
@@ -1389,7 +1389,7 @@ def render(
 
 
 @imports_restored()
-@accepting_formulas
+@with_configured_formulas
 def export(
     target: Any,
     inputs: Any = (),

@@ -105,7 +105,7 @@ def _time_paper_rows(
     rows: Sequence[PaperRow], requests: Sequence[Request], on_progress: Callable[[str], None]
 ) -> tuple[list[PaperRow], str]:
     """Return (rows with the median latency of each model in seconds, text how it was measured)."""
-    from crossflops.verbs.bench import Conditions, cpus, time_single_run
+    from crossflops.verbs.bench import Conditions, default_thread_count, time_single_run
 
     timed: list[PaperRow] = []
     where: list[str] = []
@@ -118,7 +118,9 @@ def _time_paper_rows(
             continue
         assert ran.measurement is not None
         timed.append(msgspec.structs.replace(row, latency_seconds=ran.measurement.p50))
-        where.append(f"{ran.runtime} on {ran.device}, {count_with_noun(cpus(), 'thread')}")
+        where.append(
+            f"{ran.runtime} on {ran.device}, {count_with_noun(default_thread_count(), 'thread')}"
+        )
         if not ran.measurement.settled:
             note = "its latency was not yet stable when it was timed"
             timed[-1] = msgspec.structs.replace(timed[-1], notes=(*row.notes, note))

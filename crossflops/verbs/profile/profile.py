@@ -21,7 +21,7 @@ from crossflops.report.profile import (
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
 from crossflops.targets.target import imports_restored
-from crossflops.verbs.bench import cpus
+from crossflops.verbs.bench import default_thread_count
 from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 from crossflops.verbs.profile.account import (
     Count,
@@ -157,7 +157,7 @@ def _train_copy(
             "--bwd-ms",
         )
     model, args, kwargs = frontend.copy_for_tool(source.model, source.args, source.kwargs)
-    threads = conditions.threads or cpus()
+    threads = conditions.threads or default_thread_count()
     examples = next((spec.shape[0] for spec in inputs if spec.shape), 1)
     recipe = msgspec.structs.replace(
         conditions.recipe, examples=examples, training=request.setting.training, threads=threads
