@@ -56,17 +56,19 @@ def diff(first: str, second: str, most: Fraction | None, **fields: Any) -> int:
     shared = {"sizes": pop_size_options(fields), **pop_model_options(fields)}
 
     sides = [
-        diff_verb.side_of(text, lambda target: Request.from_arguments(target, **shared))
+        diff_verb.diff_side_from_text(
+            text, lambda target: Request.from_arguments(target, **shared)
+        )
         for text in (first, second)
     ]
-    if not diff_verb.requests_of(sides):
+    if not diff_verb.requests_of_sides(sides):
         reject_options_except(
             ("most",),
             "both arguments are saved reports, and nothing is counted",
             "leave out {option}",
         )
-    refuse_timeout(*diff_verb.requests_of(sides))
-    first_side, second_side = diff_verb.fit_side_options(sides)
+    refuse_timeout(*diff_verb.requests_of_sides(sides))
+    first_side, second_side = diff_verb.drop_unused_side_options(sides)
     with progress("counting") as on_progress:
         changes = diff_verb.compare_sides(first_side, second_side, most, on_progress)
     deliver(changes, as_json=fields["as_json"], file=fields["file"])

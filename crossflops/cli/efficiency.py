@@ -313,7 +313,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     crossflops efficiency hf:config.json --seq 8192 --train --run-tokens 15T \\
         --mfu 0.4 --device h100-sxm --precision bf16 --json
     """
-    from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
+    from crossflops.verbs.efficiency.rate import answer_efficiency, make_efficiency_request
 
     of_the_model = pop_model_options(fields)
     side = fields.pop("image_size")
@@ -321,7 +321,7 @@ def efficiency(target: str | None, as_json: bool, file: Any, **fields: Any) -> i
     named: tuple[str, ...] = fields.pop("as_")
     fields["as_"] = named[0] if len(named) == 1 else named or None
     question = Question.from_fields(**fields)
-    model = request_of(target, of_the_model.pop("inputs"), of_the_model, question)
+    model = make_efficiency_request(target, of_the_model.pop("inputs"), of_the_model, question)
     if model is None:
         reject_options(
             ("formulas",), "no model is counted", "leave out {option}, or give a TARGET"

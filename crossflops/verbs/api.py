@@ -408,7 +408,7 @@ def efficiency(
     """
     from crossflops.facade import ShownEfficiency
     from crossflops.hardware.rates.question import Question
-    from crossflops.verbs.efficiency.rate import answer_efficiency, request_of
+    from crossflops.verbs.efficiency.rate import answer_efficiency, make_efficiency_request
 
     question = Question.from_fields(
         macs=macs, pass_macs=pass_macs, as_=as_, compare=compare, tools=tools, train=train,
@@ -436,7 +436,7 @@ def efficiency(
     }  # fmt: skip
     rated = answer_efficiency(
         question,
-        request_of(target, inputs, of_the_model, question),
+        make_efficiency_request(target, inputs, of_the_model, question),
         on_progress or _ignore_api_progress,
     )
     if rated.trouble is not None:
@@ -1189,14 +1189,14 @@ def diff(
             allow_pickle=allow_pickle,
         )  # fmt: skip
 
-    sides = [diff_verb.side_of_object(side, make_request) for side in (first, second)]
-    if not diff_verb.requests_of(sides):
+    sides = [diff_verb.diff_side_from_object(side, make_request) for side in (first, second)]
+    if not diff_verb.requests_of_sides(sides):
         _refuse_model_options(
             inputs=not is_empty_input(inputs), inputs_file=inputs_file, arguments=arguments,
             dims=dims, trips=trips, branches=branches, batch=batch, seq=seq, image_size=image_size,
             allow_pickle=allow_pickle, setting=None if setting == Setting() else setting,
         )  # fmt: skip
-    first_side, second_side = diff_verb.fit_side_options(sides)
+    first_side, second_side = diff_verb.drop_unused_side_options(sides)
     report_line = on_progress or _ignore_api_progress
     result: ShownDifference = with_page(
         diff_verb.compare_sides(first_side, second_side, most, report_line)

@@ -118,7 +118,7 @@ def _count_builds(
     """Return {(target, image size, input): numbers of its conventions, or a text why there are
     none}; stored results are not counted again.
     """
-    tasks = [_Task(build, choice.as_, _stored_count_path(choice.store, build)) for build in builds]
+    tasks = [_Task(build, choice.as_, _count_store_path(choice.store, build)) for build in builds]
     numbers_by_build: dict[Build, ModelNumbers | str] = {}
     for task in tasks:
         stored = _read_stored_count(task)
@@ -162,7 +162,7 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
     except CrossflopsError as error:
         reason = error.message
     if task.file:
-        stored = _StoredCount(_stored_count_key(task), numbers, reason)
+        stored = _StoredCount(_count_store_key(task), numbers, reason)
         Path(task.file).parent.mkdir(parents=True, exist_ok=True)
         write_file(
             Path(task.file), msgspec.json.encode(stored), "choose another folder with --store"
@@ -170,7 +170,7 @@ def count_and_store_model(task: _Task) -> ModelNumbers | str:
     return numbers or reason
 
 
-def _stored_count_key(task: _Task) -> dict[str, str]:
+def _count_store_key(task: _Task) -> dict[str, str]:
     """Return the versions and the request on which a stored result depends, as {name: text}."""
     versions = framework_versions(is_file=True)
     target, image_size, shape = task.build
@@ -178,7 +178,7 @@ def _stored_count_key(task: _Task) -> dict[str, str]:
             "as": " ".join(task.as_)}  # fmt: skip
 
 
-def _stored_count_path(store: str, build: Build) -> str:
+def _count_store_path(store: str, build: Build) -> str:
     """Return the path of the file in which the result of this model is stored, "" without a
     store.
     """
@@ -200,4 +200,4 @@ def _read_stored_count(task: _Task) -> _StoredCount | None:
         stored = msgspec.json.decode(file.read_bytes(), type=_StoredCount)
     except (OSError, msgspec.MsgspecError):  # half-written by another program: counted again
         return None
-    return stored if stored.made_by == _stored_count_key(task) else None
+    return stored if stored.made_by == _count_store_key(task) else None

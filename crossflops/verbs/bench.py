@@ -61,13 +61,13 @@ from crossflops.targets.request import Request
 from crossflops.targets.target import full_target_name, imports_restored
 from crossflops.verbs.bench_training import (
     RunWork,
+    build_bench_step,
     count_model_training_step,
     reject_untrainable_request,
     step_timing_notes,
-    timed_step_phases,
     training_step_work,
 )
-from crossflops.verbs.count import CountedModel, count_source, observe_request, write_program
+from crossflops.verbs.count import CountedModel, count_source, observe_request, write_onnx_program
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
 # The same model at another batch size.
@@ -191,7 +191,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
         return _prepare_file_run(request, source, folder)
     native = count_source(source, request.setting, ())
     path, hollow = Path(folder, NAME), isinstance(native.program, bytes)
-    write_program(native, path, "convert the model to ONNX, and give the file")
+    write_onnx_program(native, path, "convert the model to ONNX, and give the file")
     notes = ("the weights are random; only their shapes are those of the model",) if hollow else ()
     return Runnable(
         request=request, counted=native, folder=folder, path=str(path), hollow=hollow, notes=notes
@@ -702,7 +702,7 @@ _DTYPES = {  # precision of a peak -> that of the count
 }
 
 
-def measured_machine_peak(threads: int, ignore_stored: bool = False) -> BenchPeak | str:
+def machine_peak_or_reason(threads: int, ignore_stored: bool = False) -> BenchPeak | str:
     """Return the measured peak of this machine with this number of threads, or a text why it has
     none.
 
@@ -755,12 +755,12 @@ def with_kernel_times(
     warnings = [*_bench_warnings(bench, ready, ran), *_thread_count_warnings(bench.threads)]
     peak = provided
     if peak is None:
-        measured = measured_machine_peak(bench.threads)
+        measured = machine_peak_or_reason(bench.threads)
         peak = None if isinstance(measured, str) else measured
         warnings += [f"no measured peak: {measured}"] if isinstance(measured, str) else []
     account = _with_peak_profile(bench, ready, ran, peak)
     if provided is None and peak is not None and _is_above_peak(account):
-        again = measured_machine_peak(bench.threads, ignore_stored=True)
+        again = machine_peak_or_reason(bench.threads, ignore_stored=True)
         peak = peak if isinstance(again, str) else max_peaks(peak, again)
         account = _with_peak_profile(bench, ready, ran, peak)
     errors = [
@@ -812,7 +812,7 @@ def _with_peak_profile(bench: Bench, ready: Runnable, ran: Ran, peak: BenchPeak 
     bench = msgspec.structs.replace(bench, peak=peak, profile=profile)
     if ready.step is None or ran.phases is None or measurement is None:
         return bench
-    step = timed_step_phases(ready.step, ran.phases, measurement, peak)
+    step = build_bench_step(ready.step, ran.phases, measurement, peak)
     return msgspec.structs.replace(bench, step=step)
 
 

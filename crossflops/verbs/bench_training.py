@@ -85,7 +85,7 @@ def training_step_work(report: Report, phases: StepPhases) -> RunWork:
     return RunWork(sum(macs.values()), phases.passes * flops, macs)
 
 
-def timed_step_phases(
+def build_bench_step(
     report: Report, phases: StepPhases, timing: Measurement, peak: BenchPeak | None
 ) -> BenchStep:
     """Return the phases of a training step with their MACs, FLOPs, seconds and share of the

@@ -80,7 +80,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
         if requested.verify
         else None
     )
-    files = Files(_from_model(source, request.setting, requested))
+    files = Files(_export_from_model(source, request.setting, requested))
     if requested.to == "onnx":
         _warn_if_unloadable(files[0])
     if ran is not None:
@@ -155,7 +155,7 @@ def _export_from_file(
     model = read_onnx_model(origin)
     notes = {}
     if requested.to == "onnx" and not requested.annotate:
-        _refuse_sizes(source)
+        _reject_size_options(source)
     else:
         with mapping_onnx_file(origin) as data:
             nodes = list(nodes_of(data, main_graph_field(data)))
@@ -166,7 +166,7 @@ def _export_from_file(
     return [requested.file]
 
 
-def _refuse_sizes(source: Source) -> None:
+def _reject_size_options(source: Source) -> None:
     """Raise InputError for --input, --dim, --trips or --branch, which have no effect on a copy of
     the file.
     """
@@ -179,7 +179,7 @@ def _refuse_sizes(source: Source) -> None:
             )
 
 
-def _from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
+def _export_from_model(source: Source, setting: Setting, requested: FileRequest) -> list[Path]:
     """Write a model of a framework as ONNX or as data for a viewer; return the paths of the
     written files.
     """
@@ -191,7 +191,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
 
     frontend = require_frontend(source.model)
     if requested.to == "onnx":
-        _require_weights(source.model)
+        _require_weight_values(source.model)
     model, graph, trace = build_model_program(source, setting)
     if model is None and requested.to == "onnx":
         raise InputError(
@@ -204,7 +204,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
             model, graph = frontend.with_weights(source, setting)
     if isinstance(model, bytes) and (requested.to == "onnx" or not frontend.converted_by):
         noted = note_operations(model, graph)
-        return _from_converted(noted, setting, requested, parameters)
+        return _export_from_onnx_bytes(noted, setting, requested, parameters)
     is_asked = requested.annotate or requested.to != "onnx"
     notes = notes_of_graph(_counts_per_node(graph)) if is_asked else {}
     if requested.to == "onnx":
@@ -214,7 +214,7 @@ def _from_model(source: Source, setting: Setting, requested: FileRequest) -> lis
     return [requested.file]
 
 
-def _from_converted(
+def _export_from_onnx_bytes(
     model: bytes, setting: Setting, file_request: FileRequest, parameters: "ParameterNotes"
 ) -> list[Path]:
     """Write an ONNX model, made by a converter, as ONNX or as data for a viewer; return the paths
@@ -227,7 +227,7 @@ def _from_converted(
         return _export_from_file(converted, setting, file_request, parameters)
 
 
-def _require_weights(model: Any) -> None:
+def _require_weight_values(model: Any) -> None:
     """Raise InputError if a parameter of the model is on the meta device, so that it has no values
     to write.
     """

@@ -17,9 +17,9 @@ from crossflops.tools.registry import all_conventions, conventions_from_texts
 from crossflops.verbs.count import (
     CountedModel,
     ModelBuild,
-    fold_by_convention,
+    count_by_convention,
     mode_counter,
-    predict_in_graph,
+    predict_from_graph_nodes,
     views_to_observe,
 )
 from crossflops.verbs.provenance import framework_versions
@@ -67,7 +67,7 @@ def predict_model_numbers(request: Request, conventions: Sequence["Convention"])
     for convention in _conventions_of_framework(conventions, native):
         own = mode(convention.setting(setting).training)
         try:
-            fold = fold_by_convention(convention, own, setting)
+            fold = count_by_convention(convention, own, setting)
             numbers.append(_convention_number(convention, own, native, setting, fold))
         except (InputError, PredictionError) as error:
             refused[f"{convention.tool}@{convention.edition}"] = error.message
@@ -130,7 +130,7 @@ def _cause_amounts(
 
     try:
         prediction = (
-            predict_in_graph(convention, own)
+            predict_from_graph_nodes(convention, own)
             if convention.sees == "node"
             else predict(convention, own.trace, setting, own.ledger)
         )

@@ -189,12 +189,12 @@ def _count_parts(parts: Sequence[_Part], request: Request) -> list[CountedPart]:
     shared = {"setting": request.setting, "allow_pickle": request.allow_pickle}
     requests = []
     for part in parts:
-        with naming_part(part.name):
+        with naming_part_in_messages(part.name):
             requests.append(Request.from_arguments(part.target, **part.options, **shared))
     first: dict[tuple[str, str], str] = {}
     counted = []
     for part, own in zip(parts, fit_requests(requests), strict=True):
-        with naming_part(part.name):
+        with naming_part_in_messages(part.name):
             report = native_count(own)[0]
         earlier = first.setdefault(part.model, part.name)
         weights_of = earlier if earlier != part.name else ""
@@ -221,7 +221,7 @@ def _part_row(part: _Part, report: Report, weights_of: str) -> PipelinePart:
 
 
 @contextlib.contextmanager
-def naming_part(name: str) -> Iterator[None]:
+def naming_part_in_messages(name: str) -> Iterator[None]:
     """Return a context in which warnings and errors begin with the name of a part."""
     recorded: list[warnings.WarningMessage] = []
     try:

@@ -33,7 +33,7 @@ from crossflops.hardware.expert_reads import describe_experts
 from crossflops.ir.workload import KINDS, GenerationPhase, LengthPiece, Speculation, Workload
 from crossflops.targets.request import Request
 from crossflops.verbs.count import CountedModel, ModelBuild
-from crossflops.verbs.lengths import SPAN, PolynomialPiece, fit_pieces
+from crossflops.verbs.lengths import SPAN, PolynomialPiece, fit_polynomial_pieces
 from crossflops.verbs.passes import (
     CountedPass,
     LayeredCounter,
@@ -146,8 +146,8 @@ class _RoundModel:
                 "leave out --draft",
             )
         self.batch = batch
-        self.counted = self.whole.count_prefill(*first)
-        self.first = self.whole.prefill(*first)
+        self.counted = self.whole.count_prefill_model(*first)
+        self.first = self.whole.get_or_count_prefill(*first)
         self.layered: LayeredCounter | None = None
         if last > first[0]:
             self.layered = build_layered_counter(
@@ -185,7 +185,7 @@ class _RoundModel:
             own = Counter(context for kind, context in contexts if kind == new)
             amounts, polynomials = _sum_passes(self.counter, new, own)
             sums = [total + amount for total, amount in zip(sums, amounts, strict=True)]
-            weights += own.total() * self.counter.step(0, max(own), new).weight_bytes
+            weights += own.total() * self.counter.get_or_count_step(0, max(own), new).weight_bytes
             pieces = polynomials if new == in_report else pieces
         tokens = sum(new.number for new, _ in contexts)
         phase = make_phase(
@@ -204,7 +204,7 @@ class _RoundModel:
         if not contexts:
             return self.first
         new, context = max(contexts, key=lambda pair: (pair[1], pair[0]))
-        return self.counter.step(0, context, new)
+        return self.counter.get_or_count_step(0, context, new)
 
 
 def _sum_passes(
@@ -217,14 +217,14 @@ def _sum_passes(
     if len(contexts) <= SPAN:
         sums = [0] * len(KINDS)
         for context, times in contexts.items():
-            amounts = used.step_at(0, context, new)
+            amounts = used.decoding_step_amounts(0, context, new)
             sums = [total + times * own for total, own in zip(sums, amounts, strict=True)]
         return sums, ()
     hints = [
         edge + new.number - 1 for window in used.passes.windows for edge in (window - 1, window)
     ]
-    fitted_pieces = fit_pieces(
-        lambda context: used.step_at(0, context, new),
+    fitted_pieces = fit_polynomial_pieces(
+        lambda context: used.decoding_step_amounts(0, context, new),
         min(contexts),
         max(contexts),
         hints,
@@ -328,7 +328,7 @@ def _count_draft(request: Request, rounds: Sequence[DraftRound], config: object)
 
     try:
         refuse_other_options(replace(asked, acceptance=""))
-        return ModelBuild(asked).ask(count_source_rounds)
+        return ModelBuild(asked).compute_with_values_if_needed(count_source_rounds)
     except CrossflopsError as error:
         error.message = f"draft model {request.draft}: {error.message}"
         error.args = (error.message, *error.args[1:])

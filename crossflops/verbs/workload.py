@@ -36,19 +36,19 @@ from crossflops.verbs.count import (
     CountedModel,
     ModelBuild,
     build_count_report,
+    checking_formula_matches,
     collecting_warnings,
-    formula_match_check,
 )
 from crossflops.verbs.lengths import (
     SPAN,
     PolynomialPiece,
     Terms,
-    fit_pieces,
-    fit_prompts,
-    fit_second_length,
-    sum_pieces,
-    sum_terms,
-    value_at,
+    fit_polynomial_pieces,
+    fit_prompt_polynomials,
+    fit_two_length_polynomials,
+    polynomial_value,
+    prefix_sum_polynomial,
+    sum_pieces_over_lengths,
 )
 from crossflops.verbs.passes import (
     SMALLEST,
@@ -91,9 +91,11 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
             request.acceptance, request.draft_tokens or 1
         )  # before a model is built
     request = replace(request, cache_dtype=request.cache_dtype.casefold())
-    with collecting_warnings() as sentences, formula_match_check() as warn_of_unmatched:
+    with collecting_warnings() as sentences, checking_formula_matches() as warn_of_unmatched:
         with record_warnings(CrossflopsWarning) as recorded:
-            counted, workload = ModelBuild(_without_image_size(request)).ask(
+            counted, workload = ModelBuild(
+                _without_image_size(request)
+            ).compute_with_values_if_needed(
                 lambda source: _count_generation_passes(request, source)
             )
             report = build_count_report(counted)
@@ -183,7 +185,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
     images = PromptImages(request.images or 0, request.sizes.get("image_size", 0))
     whole_model = PassCounter(source, request.setting, batch, request.cache_dtype, images)
     prompt = (request.prompt or 1) + whole_model.passes.image_tokens
-    first = whole_model.count_prefill(prompt)
+    first = whole_model.count_prefill_model(prompt)
     begin = 1 if whole_model.passes.is_encoder_decoder else prompt
     last = begin + generate - 1
     layered = None
@@ -192,13 +194,17 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
             request, whole_model, source.model.config, (prompt, 1), last
         )
     used = layered or whole_model
-    prefill = _prefill_phase(used, whole_model.prefill(prompt), prompt, batch)
+    prefill = _prefill_phase(used, whole_model.get_or_count_prefill(prompt), prompt, batch)
     steps = _fit_steps(used, prompt, last) if generate > 1 else ()
     joint = [_joint_terms(used, step, prompt) for step in steps]
-    end = used.step(prompt, last) if steps else whole_model.prefill(prompt)
+    end = (
+        used.get_or_count_step(prompt, last) if steps else whole_model.get_or_count_prefill(prompt)
+    )
     decode = None
     if steps:
-        sums = [sum_pieces(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)]
+        sums = [
+            sum_pieces_over_lengths(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)
+        ]
         pieces = [
             make_context_piece(step, terms) for step, terms in zip(steps, joint, strict=True)
         ]
@@ -211,7 +217,7 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         _decode_terms(joint[0][index], whole_model.passes) if len(joint) == 1 else None
         for index in range(2)
     ]
-    kept = whole_model.prefill(prompt).kept
+    kept = whole_model.get_or_count_prefill(prompt).kept
     workload = Workload(
         kind="encoder-decoder" if whole_model.passes.is_encoder_decoder else "decoder",
         prompt=prompt,
@@ -265,7 +271,7 @@ def _prefill_phase(
     largest = max(prompt, smallest + SPAN - 1)
     formulas = (
         None if terms is None else polynomial(("prompt",), terms)
-        for terms in fit_prompts(used.prefill_at, smallest, largest)
+        for terms in fit_prompt_polynomials(used.prefill_amounts, smallest, largest)
     )
     piece = LengthPiece(
         along="prompt", first=smallest, last=largest, **dict(zip(KINDS, formulas, strict=True))
@@ -281,8 +287,12 @@ def _fit_steps(
     """
     hints = [edge for window in used.passes.windows for edge in (window - 1, window)]
     last = max(last, SMALLEST + SPAN - 1)
-    return fit_pieces(
-        lambda context: used.step_at(prompt, context), SMALLEST, last, hints, "a step"
+    return fit_polynomial_pieces(
+        lambda context: used.decoding_step_amounts(prompt, context),
+        SMALLEST,
+        last,
+        hints,
+        "a step",
     )
 
 
@@ -295,7 +305,7 @@ def _joint_terms(
     None for a kind of count that has no polynomial in both.
     """
     if used.passes.is_encoder_decoder:
-        return fit_second_length(used.step_at, step, prompt)
+        return fit_two_length_polynomials(used.decoding_step_amounts, step, prompt)
     return tuple({(0, *at): value for at, value in terms.items()} for terms in step.terms)
 
 
@@ -329,9 +339,11 @@ def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial |
         for (power, context), value in terms.items():
             at[context,] = at.get((context,), Fraction(0)) + value * prompt**power
         begin = 1 if passes.is_encoder_decoder else prompt
-        sums = sum_terms(at)
+        sums = prefix_sum_polynomial(at)
         for generate in lengths:
-            values[prompt, generate] = value_at(sums, begin + generate - 1) - value_at(sums, begin)
+            values[prompt, generate] = polynomial_value(
+                sums, begin + generate - 1
+            ) - polynomial_value(sums, begin)
     return polynomial(("prompt", "generate"), interpolate([prompts, lengths], values))
 
 

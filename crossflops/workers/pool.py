@@ -28,7 +28,7 @@ from crossflops.workers.warm import ForkServer, can_fork
 _LARGE = 100_000_000  # bytes of a file
 _INSTALLED = {"site-packages", "dist-packages"}  # of whichever environment
 Answer = tuple[str, Profile | Failure]
-Still = Callable[[], contextlib.AbstractContextManager[None]]
+SingleThreadContext = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class Workers:
@@ -74,7 +74,7 @@ class Workers:
         fork: bool | None = None,
         on_progress: Callable[[str], None] | None = None,
         built: Mapping[int, Source] | None = None,
-        single_threaded: Still = contextlib.nullcontext,
+        single_threaded: SingleThreadContext = contextlib.nullcontext,
     ) -> None:
         self._jobs = tuple(jobs)
         self._contents = contents or {}

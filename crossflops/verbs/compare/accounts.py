@@ -110,9 +110,12 @@ def _explain_answer(
     native, setting = counts.counted[requested.training], convention.setting(requested)
     if convention.sees == "node":
         base = own = native
-        graph = (counts.file or counts.run(tool, requested.training)).graph
+        graph = (counts.file or counts.count_of_tool_run(tool, requested.training)).graph
     else:
-        base, own = counts.run(tool, requested.training), counts.run(tool, setting.training)
+        base, own = (
+            counts.count_of_tool_run(tool, requested.training),
+            counts.count_of_tool_run(tool, setting.training),
+        )
         graph = base.graph
     profile = msgspec.structs.replace(
         answer,

@@ -31,7 +31,7 @@ from crossflops.verbs.count import (
     ModelBuild,
     collecting_warnings,
     outputs_reaching_loss,
-    refuse_training,
+    reject_training_options,
 )
 
 _NO_STEP = "it cannot count a training step"
@@ -99,7 +99,7 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
     A loss of the caller is run on the model, to see which outputs it takes. Raises InputError for
     what does not go together, and what running the loss raises.
     """
-    refuse_training(request)
+    reject_training_options(request)
     request.refuse_unused(run_by_tools=True)
     if not request.train:
         return request
@@ -155,7 +155,7 @@ def _plan_model(
     model.
     """
     with collecting_warnings() as sentences:
-        choice = _without_distant_tools(choice, comparison.isolate)
+        choice = _without_tools_of_other_interpreters(choice, comparison.isolate)
         if request.train:
             choice = _keep_training_tools(choice)
         if comparison.teach_tools:
@@ -197,17 +197,17 @@ def _refuse_options_of_other_tools(comparison: Comparison, choice: Choice) -> No
         )
 
 
-def _without_distant_tools(choice: Choice, isolate: bool) -> Choice:
+def _without_tools_of_other_interpreters(choice: Choice, isolate: bool) -> Choice:
     """Return the choice of tools; without worker processes, tools of other interpreters are
     failures in it.
     """
     if isolate:
         return choice
-    failures = {tool: _distant_failure(tool) for tool in choice.elsewhere}
+    failures = {tool: _other_interpreter_failure(tool) for tool in choice.elsewhere}
     return msgspec.structs.replace(choice.without_failures(failures), named=choice.named)
 
 
-def _distant_failure(tool: str) -> Failure:
+def _other_interpreter_failure(tool: str) -> Failure:
     """Return the failure of a tool that has its own interpreter, although all tools must run in
     this process.
     """

@@ -28,7 +28,7 @@ from crossflops.report.profile import (
 from crossflops.report.report import ModuleRow, Report, UncountedRow
 from crossflops.targets.request import Request
 from crossflops.tools.registry import find_convention as convention_named
-from crossflops.verbs.bench import measured_machine_peak
+from crossflops.verbs.bench import machine_peak_or_reason
 from crossflops.verbs.count import native_count
 from crossflops.verbs.devices import additional_devices, look_up_device
 from crossflops.verbs.efficiency.work import explain_conventions
@@ -400,7 +400,7 @@ def _this_machine_peak(
     unknown, and a note says why.
     """
     try:
-        measured = measured_machine_peak(threads)
+        measured = machine_peak_or_reason(threads)
     except CrossflopsError as error:
         measured = error.message
     if isinstance(measured, str):

@@ -25,7 +25,12 @@ from crossflops.report import tables
 from crossflops.report.profile import BesideProfile
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.verbs.count import CountedModel, native_count, sever_outputs, source_backward_costs
+from crossflops.verbs.count import (
+    CountedModel,
+    custom_autograd_work_of_source,
+    mark_unused_outputs,
+    native_count,
+)
 from crossflops.verbs.efficiency.work import explain_conventions
 from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
 
@@ -209,7 +214,7 @@ class _CallCounter:
         own: OwnBackwards = _FIRST_ORDER
         if graph.functions and backward.weights is None and not inputs:
             setting = msgspec.structs.replace(request.setting, step=step)
-            own = source_backward_costs(native, request.source(values=False), setting)
+            own = custom_autograd_work_of_source(native, request.source(values=False), setting)
         weights = TrainedWeights(native.trace, (), ())
         if backward.weights is not None:
             weights = AskedWeights(native.trace, backward.weights)
@@ -225,7 +230,7 @@ class _CallCounter:
             return native, StepSetting()
         reached = tuple(index not in backward.missed for index in range(call.outputs))
         try:
-            return sever_outputs(native, reached), StepSetting(reached=reached)
+            return mark_unused_outputs(native, reached), StepSetting(reached=reached)
         except InputError:
             self.doubts[_OUTPUTS.format(_name_of(call))] = None
             return native, StepSetting()
