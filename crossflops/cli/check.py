@@ -93,9 +93,9 @@ def check(
         write_side_file(junit, junit_text(checks).encode())
     if quality is not None:
         from crossflops.render.formats import code_quality
-        from crossflops.verbs.revisions import repository
+        from crossflops.verbs.revisions import repository_root
 
-        folder = Path.cwd().resolve().relative_to(repository()).as_posix()
+        folder = Path.cwd().resolve().relative_to(repository_root()).as_posix()
         write_side_file(quality, code_quality(checks, folder).encode())
     deliver(checks, as_json=as_json, file=file)
     if checks.is_refused:

@@ -111,7 +111,7 @@ def profile(words: tuple[str, ...], as_json: bool, file: Any, **fields: Any) -> 
     provided = profile_verb.GivenTimes(
         **{name: fields.pop(name) for name in ("fwd_ms", "bwd_ms", "step_ms")}
     )
-    if provided.are_there:
+    if provided.has_times:
         reject_options(
             _OF_RUNS,
             "--fwd-ms gives the times, so nothing is run",

@@ -62,7 +62,7 @@ def table(
     if jobs is None:
         jobs = table_verb.choose_jobs(sum(not request.is_file for request in requests))
     else:
-        table_verb.refuse_jobs(requests)
+        table_verb.reject_jobs_without_effect(requests)
     named = list(zip(targets, requests, strict=True))
     with progress("counting") as on_progress:
         rows = table_verb.build_paper_table(named, tools, digits, on_progress, latency, jobs)

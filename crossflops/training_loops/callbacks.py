@@ -19,8 +19,8 @@ from crossflops.verbs.profile.account import (
     CountPart,
     RatedAgainst,
     Timing,
+    build_training_profile,
     count_profile_step,
-    profile_of,
 )
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ def keras_callback(
         raise MissingExtraError("Keras is not installed", "pip install keras") from error
     provided = () if peak_tflops is None else (str(peak_tflops),)
     against = RatedAgainst(device=device, peak_tflops=provided, precision=precision)
-    against.check()
+    against.check_peak_options()
 
     class StepCallback(Callback):  # type: ignore[misc]
         """The callback of `keras_callback`."""
@@ -494,5 +494,7 @@ def _keras_step_profile(
         notes=(f"the step has {batch_size} examples, as given",),
     )
     return ShownProfile.of(
-        profile_of(Count(parts=(CountPart(report=count_profile_step(request)),)), timing, against)
+        build_training_profile(
+            Count(parts=(CountPart(report=count_profile_step(request)),)), timing, against
+        )
     )

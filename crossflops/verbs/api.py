@@ -1021,7 +1021,7 @@ def table(
     if jobs is None:
         jobs = table_verb.choose_jobs(sum(not request.is_file for request in in_processes))
     elif jobs > 1:
-        table_verb.refuse_jobs(in_processes)
+        table_verb.reject_jobs_without_effect(in_processes)
     report_line = on_progress or _ignore_api_progress
     rows = table_verb.build_paper_table(
         list(zip(targets_by_name, requests, strict=True)),
@@ -1381,10 +1381,10 @@ def render(
         64
     """
     from crossflops.facade import with_page
-    from crossflops.verbs.render import answer_saved_questions, read_saved_result
+    from crossflops.verbs.render import read_saved_result, with_answers_to_questions
 
     result = read_saved_result(Path(report))
-    shown: SavedAnswer = with_page(answer_saved_questions(result, between, module, consensus))
+    shown: SavedAnswer = with_page(with_answers_to_questions(result, between, module, consensus))
     return shown
 
 

@@ -128,7 +128,8 @@ def _resize_input_batches(specs: Sequence[TensorSpec], batch: int) -> tuple[Tens
     first = next((spec.shape[0] for spec in specs if spec.shape), None)
     if first is None:
         raise InputError(
-            "no input has a batch dimension to change", "give one shape per run with --input"
+            "no input has a batch dimension, so the batch size cannot be changed",
+            "run the command once for each size, with --input NAME=SHAPE",
         )
     return tuple(
         msgspec.structs.replace(spec, shape=(batch, *spec.shape[1:]))

@@ -216,10 +216,10 @@ def _budget_files_beneath(folder: Path) -> list[str]:
     """Return the paths of the configuration files below the folder that have budgets, relative to
     it.
     """
-    from crossflops.verbs.revisions import files_called
+    from crossflops.verbs.revisions import find_files_by_name
 
     with contextlib.chdir(folder):
-        files = [file for name in (NAME, PROJECT) for file in files_called(name)]
+        files = [file for name in (NAME, PROJECT) for file in find_files_by_name(name)]
     inside = (file for file in files if not file.startswith(os.pardir))
     return sorted(file for file in inside if find_config_table(_TABLE, (folder / file).parent)[1])
 

@@ -70,10 +70,10 @@ def refuse_contradictions(
 
 def _reject_unknown_revision(revision: str) -> None:
     """Raise InputError if the git repository does not have this revision."""
-    from crossflops.verbs.revisions import refuse_unknown
+    from crossflops.verbs.revisions import reject_unknown_git_revision
 
     try:
-        refuse_unknown(revision)
+        reject_unknown_git_revision(revision)
     except InputError as error:
         raise InputError(f"--against: {error.message}", error.hint) from error
 
@@ -202,11 +202,15 @@ def check_against_revision(
 
     Raises InputError for a revision that is not here.
     """
-    from crossflops.verbs.revisions import checking_out_revision, old_names, refuse_unknown
+    from crossflops.verbs.revisions import (
+        checking_out_revision,
+        paths_before_renames,
+        reject_unknown_git_revision,
+    )
 
-    refuse_unknown(revision)
+    reject_unknown_git_revision(revision)
     counts = _count_all_budgets(budgets, on_progress)
-    names = old_names(revision, (budget.target.partition(":")[0] for budget in budgets))
+    names = paths_before_renames(revision, (budget.target.partition(":")[0] for budget in budgets))
     rows: list[Check] = []
     with checking_out_revision(revision) as folder:
         for budget in budgets:
@@ -229,7 +233,7 @@ def _earlier_count_at_revision(budget: Budget, old: str, revision: str, folder: 
     """Return the count of a budget's model at a git revision, whose files are in `folder`, or why
     it is unknown.
     """
-    from crossflops.verbs.revisions import count_in, path_at_revision, refuse_pointer
+    from crossflops.verbs.revisions import count_in_worktree, path_at_revision, reject_lfs_pointer
 
     then = msgspec.structs.replace(budget, target=old)
     moved_from = old if old != budget.target else ""
@@ -245,13 +249,13 @@ def _earlier_count_at_revision(budget: Budget, old: str, revision: str, folder: 
         elif not folder.exists():
             return Earlier(is_new=True)
         if then.request().is_file:
-            refuse_pointer(then.request(), folder, revision)
+            reject_lfs_pointer(then.request(), folder, revision)
             file = str(Path(os.path.normpath(folder / then.target)))
             record = _measure_budget_numbers(
                 msgspec.structs.replace(then, target=file), _ignore_check_progress
             )
         else:
-            report = count_in(then.request(conventions), folder, revision)
+            report = count_in_worktree(then.request(conventions), folder, revision)
             record = record_count(report, budget.options)
     except CrossflopsError as error:
         reason = error.message.replace(f"{folder}{os.sep}", "")
@@ -288,7 +292,7 @@ def _with_moved_file_hint(budget: Budget, error: CrossflopsError) -> CrossflopsE
     """Return the error of a missing model file, with a hint where a file of that name is; other
     errors unchanged.
     """
-    from crossflops.verbs.revisions import files_called
+    from crossflops.verbs.revisions import find_files_by_name
 
     if glob.has_magic(budget.target) and is_file(budget.target):
         return InputError(
@@ -298,7 +302,7 @@ def _with_moved_file_hint(budget: Budget, error: CrossflopsError) -> CrossflopsE
     name = Path(budget.target).name
     if ":" in name or not Path(name).suffix or Path(budget.target).exists():
         return error
-    if indices := files_called(name):
+    if indices := find_files_by_name(name):
         hint = (
             f"a file of that name exists at {' and '.join(indices)}: write this path as the "
             "target of the budget"

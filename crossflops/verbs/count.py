@@ -920,9 +920,9 @@ def _settle_sizes(request: Request) -> tuple[Request, Formulas | UnsetType, Run 
     formulas: Formulas | UnsetType = UNSET
     run: Run | UnsetType = UNSET
     if request.vary:
-        from crossflops.verbs.vary import fit_formulas
+        from crossflops.verbs.vary import fit_request_polynomials
 
-        formulas = fit_formulas(request)
+        formulas = fit_request_polynomials(request)
         request = msgspec.structs.replace(request, dims={**request.dims, **formulas.at})
     if request.observe:
         request, run = observe_request(request)

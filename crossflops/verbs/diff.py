@@ -15,7 +15,7 @@ from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request, fit_requests
 from crossflops.targets.target import imports_restored
 from crossflops.verbs.count import CountedModel, native_count
-from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, revision_of
+from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, split_revision
 
 # a name, and what it is the name of
 Side: TypeAlias = tuple[str, Request | Report | Path | TargetAtRevision]
@@ -102,7 +102,7 @@ def diff_side_from_text(text: str, request: Callable[[str], Request]) -> Side:
 
     `request` makes one of a target. Raises InputError.
     """
-    revision, index = revision_of(text)
+    revision, index = split_revision(text)
     source = Path(index) if is_report_path(index) else request(index)
     return text, TargetAtRevision(revision, source) if revision else source
 

@@ -119,7 +119,7 @@ def _check_export_options(requested: FileRequest) -> None:
         )
     if requested.unit != "macs" and to == "onnx":
         raise InputError(
-            "--unit applies only to viewer formats; onnx always has MACs and FLOPs",
+            "--unit has no effect on --to onnx, which always has MACs and FLOPs",
             "leave out --unit",
         )
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.verbs.vary import Powers, degree, interpolate
+from crossflops.verbs.vary import Powers, interpolate_on_grid, polynomial_degree
 
 HIGHEST = 3  # the degree beyond which nothing is tried
 SPAN = HIGHEST + 2  # lengths that determine a polynomial of this degree, and check it
@@ -61,7 +61,7 @@ def prefix_sum_polynomial(terms: Terms) -> Terms:
     for n in range(1, top + 2):
         total += sum((c * n ** powers[0] for powers, c in terms.items()), Fraction(0))
         values[n,] = total
-    return interpolate([range(top + 2)], values)
+    return interpolate_on_grid([range(top + 2)], values)
 
 
 def sum_pieces_over_lengths(
@@ -125,7 +125,8 @@ def _fit_piece(
     values = [count(size) for size in neighbors]
     for enough in range(len(neighbors), 2, -1):
         degrees = [
-            degree(neighbors[:enough], column, 1) for column in _values_by_kind(values[:enough])
+            polynomial_degree(neighbors[:enough], column, 1)
+            for column in _values_by_kind(values[:enough])
         ]
         if None not in degrees:
             short = _interpolate_piece(
@@ -159,7 +160,9 @@ def _interpolate_piece(
     tuple of counts for each size.
     """
     terms = tuple(
-        interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
+        interpolate_on_grid(
+            [sizes], {(size,): value for size, value in zip(sizes, column, strict=True)}
+        )
         for column in _values_by_kind(values)
     )
     return PolynomialPiece(first, last, terms)
@@ -202,8 +205,10 @@ def fit_prompt_polynomials(count: Counter, first: int, last: int) -> tuple[Terms
     sizes = sorted({first, first + 1, first + 2, (first + last) // 2, last} & {*range(last + 1)})
     columns = _values_by_kind([count(size) for size in sizes])
     return tuple(
-        interpolate([sizes], {(size,): value for size, value in zip(sizes, column, strict=True)})
-        if degree(sizes, column, 1) is not None
+        interpolate_on_grid(
+            [sizes], {(size,): value for size, value in zip(sizes, column, strict=True)}
+        )
+        if polynomial_degree(sizes, column, 1) is not None
         else None
         for column in columns
     )
@@ -225,11 +230,11 @@ def fit_two_length_polynomials(
     terms: list[Terms | None] = []
     for kind in range(len(piece.terms)):
         lines = [tuple(grid[other, size][kind] for other in others) for size in sizes]
-        if any(degree(others, line, 1) is None for line in lines):
+        if any(polynomial_degree(others, line, 1) is None for line in lines):
             terms.append(None)
         else:
             values: dict[tuple[int, ...], int | Fraction] = {
                 at: counts[kind] for at, counts in grid.items()
             }
-            terms.append(interpolate([others, sizes], values))
+            terms.append(interpolate_on_grid([others, sizes], values))
     return tuple(terms)

@@ -142,7 +142,7 @@ class PassCounter:
             if isinstance(row, UncountedNode):
                 raise InputError(
                     f"node {row.node.key!r} of a pass is not counted: {row.reason}",
-                    "count one pass, and give the node a formula with --formulas",
+                    "give the node a formula with --formulas, or leave out --prompt and --generate",
                 )
         return counted
 
@@ -183,7 +183,7 @@ def _pass_amounts(model: CountedModel, read: _CacheTraffic, append: _CacheTraffi
 
 
 class PassMemory(NamedTuple):
-    """The memory of a pass in bytes: the weights that it must read, the peak of its activations."""
+    """The bytes of the weights that a pass must read, and the peak of its activations."""
 
     weight_bytes: int
     activation_peak_bytes: int

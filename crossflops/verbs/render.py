@@ -44,7 +44,7 @@ def read_saved_result(path: Path) -> SavedResult:
     return result
 
 
-def answer_saved_questions(
+def with_answers_to_questions(
     result: SavedResult, between: tuple[str, str] | None, module: str | None, consensus: bool
 ) -> SavedResult:
     """Return the result with the answers to these questions to a report; unchanged without one.

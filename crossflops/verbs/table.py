@@ -87,7 +87,7 @@ def choose_jobs(models: int) -> int:
     return max(1, min(bounds))
 
 
-def refuse_jobs(requests: Sequence[Request]) -> None:
+def reject_jobs_without_effect(requests: Sequence[Request]) -> None:
     """Raise InputError if --jobs has no effect: there are fewer than two models of a framework."""
     if sum(not request.is_file for request in requests) < _SIDE_BY_SIDE:
         raise InputError(

@@ -58,7 +58,7 @@ from crossflops.verbs.passes import (
     build_layered_counter,
 )
 from crossflops.verbs.provenance import build_request_record, framework_versions
-from crossflops.verbs.vary import interpolate
+from crossflops.verbs.vary import interpolate_on_grid
 
 LAYERED = (
     "other lengths were counted with one and two layers of each kind; at a prompt of {1} their "
@@ -78,7 +78,7 @@ def count_generation(request: Request) -> tuple[Report, CountedModel]:
 
     Raises InputError for options that do not apply, and where the model does not generate.
     """
-    refuse_other_options(request)
+    refuse_options_of_other_counts(request)
     if request.images and request.draft:
         raise InputError(
             "--images cannot be combined with --draft", "leave out --images, or leave out --draft"
@@ -138,7 +138,7 @@ def _without_image_size(request: Request) -> Request:
     return replace(request, sizes=sizes)
 
 
-def refuse_other_options(request: Request) -> None:
+def refuse_options_of_other_counts(request: Request) -> None:
     """Raise InputError for options that a workload does not use, and for --prompt without
     --generate or the reverse.
     """
@@ -195,8 +195,8 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         )
     used = layered or whole_model
     prefill = _prefill_phase(used, whole_model.get_or_count_prefill(prompt), prompt, batch)
-    steps = _fit_steps(used, prompt, last) if generate > 1 else ()
-    joint = [_joint_terms(used, step, prompt) for step in steps]
+    steps = _fit_decoding_steps(used, prompt, last) if generate > 1 else ()
+    joint = [_prompt_and_context_polynomials(used, step, prompt) for step in steps]
     end = (
         used.get_or_count_step(prompt, last) if steps else whole_model.get_or_count_prefill(prompt)
     )
@@ -206,15 +206,15 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
             sum_pieces_over_lengths(steps, index, begin + 1, last) for index, _ in enumerate(KINDS)
         ]
         pieces = [
-            make_context_piece(step, terms) for step, terms in zip(steps, joint, strict=True)
+            to_context_polynomials(step, terms) for step, terms in zip(steps, joint, strict=True)
         ]
-        decode = make_phase(
+        decode = make_generation_phase(
             end, name_amounts(sums), generate - 1, batch, batch * (generate - 1), pieces
         )
     phases = [phase for phase in (prefill, decode) if phase is not None]
     macs, flops = (sum(getattr(phase.amounts, kind) for phase in phases) for kind in KINDS[:2])
     totals = [
-        _decode_terms(joint[0][index], whole_model.passes) if len(joint) == 1 else None
+        _sum_over_decoding_steps(joint[0][index], whole_model.passes) if len(joint) == 1 else None
         for index in range(2)
     ]
     kept = whole_model.get_or_count_prefill(prompt).kept
@@ -235,14 +235,14 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         macs=macs,
         flops=flops,
         moved_bytes=sum(phase.moved_bytes for phase in phases),
-        per_request=divide_work(macs, flops, batch),
-        per_new_token=divide_work(macs, flops, batch * generate),
+        per_request=divide_work_evenly(macs, flops, batch),
+        per_new_token=divide_work_evenly(macs, flops, batch * generate),
         counted=whole_model.pass_count + (layered.pass_count if layered else 0),
         layers=LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
         cache_heads=smallest_heads(kept),
         model_bytes=first.graph.param_bytes,
-        weight_dtype=only_type(first.graph.param_bytes_by_type),
+        weight_dtype=common_parameter_type(first.graph.param_bytes_by_type),
     )
     return first, workload
 
@@ -255,7 +255,7 @@ def smallest_heads(specs: Sequence[TensorSpec]) -> int:
     return min((shape[1] for shape in shapes), default=0)
 
 
-def only_type(bytes_by_type: Mapping[str, int]) -> str:
+def common_parameter_type(bytes_by_type: Mapping[str, int]) -> str:
     """Return the type of all parameters, "" where they have several."""
     return next(iter(bytes_by_type)) if len(bytes_by_type) == 1 else ""
 
@@ -276,10 +276,12 @@ def _prefill_phase(
     piece = LengthPiece(
         along="prompt", first=smallest, last=largest, **dict(zip(KINDS, formulas, strict=True))
     )
-    return make_phase(longest, name_amounts(longest.amounts), 1, batch, batch * prompt, [piece])
+    return make_generation_phase(
+        longest, name_amounts(longest.amounts), 1, batch, batch * prompt, [piece]
+    )
 
 
-def _fit_steps(
+def _fit_decoding_steps(
     used: PassCounter | LayeredCounter, prompt: int, last: int
 ) -> tuple[PolynomialPiece, ...]:
     """Return polynomial pieces for the amounts of a decoding step, by the length of its
@@ -296,7 +298,7 @@ def _fit_steps(
     )
 
 
-def _joint_terms(
+def _prompt_and_context_polynomials(
     used: PassCounter | LayeredCounter, step: PolynomialPiece, prompt: int
 ) -> tuple[Terms | None, ...]:
     """Return for each kind of amount its polynomial in (prompt, context); for a decoder the prompt
@@ -309,7 +311,7 @@ def _joint_terms(
     return tuple({(0, *at): value for at, value in terms.items()} for terms in step.terms)
 
 
-def make_context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> LengthPiece:
+def to_context_polynomials(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) -> LengthPiece:
     """Return the polynomials of a decoding step in prompt and context, with the range of contexts
     for which they hold.
     """
@@ -324,7 +326,7 @@ def make_context_piece(piece: PolynomialPiece, joint: tuple[Terms | None, ...]) 
     )
 
 
-def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial | None:
+def _sum_over_decoding_steps(terms: Terms | None, passes: GenerationPasses) -> Polynomial | None:
     """Return the sum over all decoding steps as a polynomial in `prompt` and `generate`; None
     without terms.
     """
@@ -344,7 +346,7 @@ def _decode_terms(terms: Terms | None, passes: GenerationPasses) -> Polynomial |
             values[prompt, generate] = polynomial_value(
                 sums, begin + generate - 1
             ) - polynomial_value(sums, begin)
-    return polynomial(("prompt", "generate"), interpolate([prompts, lengths], values))
+    return polynomial(("prompt", "generate"), interpolate_on_grid([prompts, lengths], values))
 
 
 def name_amounts(amounts: Sequence[int]) -> WorkAmounts:
@@ -352,7 +354,7 @@ def name_amounts(amounts: Sequence[int]) -> WorkAmounts:
     return WorkAmounts(**dict(zip(KINDS, amounts, strict=True)))
 
 
-def make_phase(
+def make_generation_phase(
     longest: CountedPass,
     amounts: WorkAmounts,
     passes: int,
@@ -371,12 +373,12 @@ def make_phase(
         weight_bytes=weights,
         moved_bytes=passes * weights + amounts.cache_read + amounts.cache_written,
         peak_activation_bytes=longest.peak_bytes or None,
-        per_request=divide_work(amounts.macs, amounts.flops, batch),
-        per_token=divide_work(amounts.macs, amounts.flops, tokens),
+        per_request=divide_work_evenly(amounts.macs, amounts.flops, batch),
+        per_token=divide_work_evenly(amounts.macs, amounts.flops, tokens),
         pieces=tuple(pieces),
     )
 
 
-def divide_work(macs: int, flops: int, parts: int) -> WorkShare:
+def divide_work_evenly(macs: int, flops: int, parts: int) -> WorkShare:
     """Return MACs and FLOPs divided by `parts`, as integers where they divide evenly."""
     return WorkShare(*(n // parts if n % parts == 0 else n / parts for n in (macs, flops)))

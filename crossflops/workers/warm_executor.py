@@ -81,7 +81,8 @@ class WarmExecutor(Executor):
             if not warm.link.poll(self._timeout):
                 self._forget_process(warm)
                 raise WorkerEndedError(
-                    f"it took longer than {self._timeout:g} seconds", "allow more with --timeout"
+                    f"the count took longer than {self._timeout:g} seconds",
+                    "allow more with --timeout",
                 )
             is_result, value = warm.link.recv()
         except (EOFError, OSError) as error:
@@ -116,7 +117,7 @@ class WarmExecutor(Executor):
         if greeting != _READY:
             self._forget_process(warm)
             raise CrossflopsError(
-                "worker processes cannot be started: each imports the main module anew",
+                "worker processes cannot be started: each of them imports your main script again",
                 "call crossflops under `if __name__ == '__main__':`",
             )
         self._own.warm = warm

@@ -110,5 +110,5 @@ def test_refusals_by_the_verb():
     """A request of a file is counted here."""
     models = [Request(target="models.py:wide"), Request(target="models.py:narrow")]
     with pytest.raises(InputError, match="needs at least two framework models"):
-        verb.refuse_jobs([Request(target="a.onnx"), *models[:1]])
-    verb.refuse_jobs(models)
+        verb.reject_jobs_without_effect([Request(target="a.onnx"), *models[:1]])
+    verb.reject_jobs_without_effect(models)

@@ -75,7 +75,7 @@ def _time_left_text(elapsed_seconds: float, ended_count: int, tool_count: int) -
     """Return a text such as ", about 5 s left", estimated from the tools that ended; "" after the
     last tool.
 
-    >>> _time_left(20.0, 2, 3), _time_left(0.1, 1, 2), _time_left(9.0, 3, 3)
+    >>> _time_left_text(20.0, 2, 3), _time_left_text(0.1, 1, 2), _time_left_text(9.0, 3, 3)
     (', about 10 s left', ', about 1 s left', '')
     """
     left = elapsed_seconds / ended_count * (tool_count - ended_count)

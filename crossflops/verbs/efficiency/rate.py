@@ -30,7 +30,7 @@ from crossflops.verbs.efficiency.uses import (
     refuse_without_attention,
 )
 from crossflops.verbs.efficiency.work import Progress, WorkStudy, study_work
-from crossflops.verbs.provenance import extend_request_record, framework_versions
+from crossflops.verbs.provenance import framework_versions, with_verb_and_options
 
 # What `efficiency` is asked and cannot answer: refused before a model is built.
 
@@ -305,7 +305,7 @@ def with_request_record(content: EfficiencyReport, question: Question) -> Effici
     counted = content.report
     return replace(
         content,
-        request=extend_request_record("efficiency", flags, counted.request if counted else None),
+        request=with_verb_and_options("efficiency", flags, counted.request if counted else None),
         made_with=counted.made_with if counted else framework_versions(is_file=True),
     )
 

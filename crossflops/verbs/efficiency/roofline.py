@@ -497,15 +497,16 @@ def build_requested_roofline(
 def _device_ceiling(against: Peaks, precision: str) -> Ceiling:
     """Return the peaks and the memory bandwidth of the device as limits; raise UnknownNameError if
     its bandwidth is unknown.
-
-    Raises UnknownNameError where the bandwidth is unknown.
     """
     device = against.device
-    name = device.label if device else "given peaks"
     if against.bandwidth is None:
         raise UnknownNameError(
-            f"the memory bandwidth of {name} is unknown", "give it in GB/s with --bandwidth"
+            f"the memory bandwidth of {device.label} is unknown"
+            if device
+            else "no memory bandwidth is given with --peak-tflops",
+            "give it in GB/s with --bandwidth",
         )
+    name = device.label if device else "given peaks"
     peaks = {**(device.peaks if device else {}), **against.given}
     if device is not None:
         peaks.pop(ANY, None)

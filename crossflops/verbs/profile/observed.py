@@ -32,7 +32,7 @@ from crossflops.verbs.count import (
     native_count,
 )
 from crossflops.verbs.efficiency.work import explain_conventions
-from crossflops.verbs.profile.account import Count, CountPart, OuterModule, work_of
+from crossflops.verbs.profile.account import Count, CountPart, OuterModule, training_work_of_count
 
 if TYPE_CHECKING:
     from crossflops.ir.training import OwnBackwards
@@ -49,7 +49,7 @@ _INPUTS = (
 )
 
 
-def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
+def count_observed_step(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
     """Return the count of an observed step, with one part for each kind of call of the model; the
     random state is kept.
     """
@@ -57,7 +57,9 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
     inner = without_wrappers(model)
     with preserving_random_state():
         own = [call for call in watch.calls if call.path is not None]
-        parts = [counter.part(kind) for kind in kinds_of(own) if not kind.call.is_transformed]
+        parts = [
+            counter.count_call_kind(kind) for kind in kinds_of(own) if not kind.call.is_transformed
+        ]
         additional = tuple(
             counter.other_module_profile(
                 module, [call for call in watch.calls if call.module is module]
@@ -77,7 +79,7 @@ def count_of(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Co
         order=tuple(path for path, _ in inner.named_modules()),
         warnings=(
             *counter.doubts,
-            *_describe_unfollowed(watch.calls),
+            *_sentences_on_uncounted_work(watch.calls),
             *_stray_product_warnings(watch.products),
         ),
     )
@@ -106,12 +108,12 @@ def _enclosing_paths(path: str) -> Iterator[str]:
         yield path
 
 
-def _describe_unfollowed(calls: Iterable[ModelCall]) -> Iterator[str]:
+def _sentences_on_uncounted_work(calls: Iterable[ModelCall]) -> Iterator[str]:
     """Yield one sentence for each kind of work in the calls that is not counted."""
     numbers: dict[tuple[str, str], int] = {}
     for call in calls:
         for why in call.passes.beside:
-            key = _name_of(call), why
+            key = _module_path_or_class(call), why
             numbers[key] = numbers.get(key, 0) + 1
     for (name, why), number in numbers.items():
         times = f", in {number} calls" if number > 1 else ""
@@ -130,7 +132,7 @@ def _stray_product_warnings(products: Iterable[tuple[str, int]]) -> Iterator[str
         )
 
 
-def _name_of(call: ModelCall) -> str:
+def _module_path_or_class(call: ModelCall) -> str:
     """Return the path of the called module, or its class name if it is the model itself."""
     return call.path or type(call.module).__name__
 
@@ -146,14 +148,14 @@ class _CallCounter:
         self._graphs: dict[str, Any] = {}
         self.doubts: dict[str, None] = {}
 
-    def part(self, kind: CallKind) -> CountPart:
+    def count_call_kind(self, kind: CallKind) -> CountPart:
         """Return the count of one kind of call: its forward pass, its backward passes, and how
         often it ran.
         """
         call = kind.call
         with _setting_trainable_parameters(call.module, call.trained):
-            report, native, request = self._native(call)
-            exact = self._exact(call, native, request)
+            report, native, request = self._count_call(call)
+            exact = self._count_all_backward_passes(call, native, request)
         return CountPart(
             report=tables.with_training(report, native.ledger, exact, ()),
             times=kind.times,
@@ -170,12 +172,12 @@ class _CallCounter:
         params = sum(weight.numel() for weight in module.parameters())
         row = BesideProfile(class_=type(module).__name__, params=params, calls=len(calls))
         try:
-            parts = tuple(map(self.part, kinds_of(calls)))
+            parts = tuple(map(self.count_call_kind, kinds_of(calls)))
         except CrossflopsError as error:
             return msgspec.structs.replace(row, reason=error.message)
-        return msgspec.structs.replace(row, training=work_of(Count(parts=parts)))
+        return msgspec.structs.replace(row, training=training_work_of_count(Count(parts=parts)))
 
-    def _native(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
+    def _count_call(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
         """Return (report, counted model, request) for a call; calls with equal inputs are counted
         once.
         """
@@ -191,25 +193,27 @@ class _CallCounter:
             self._known[key] = explain_conventions(report, native, setting), native, request
         return self._known[key]
 
-    def _exact(self, call: ModelCall, native: CountedModel, request: Request) -> Steps:
+    def _count_all_backward_passes(
+        self, call: ModelCall, native: CountedModel, request: Request
+    ) -> Steps:
         """Return the training work of all backward passes through a call, by node."""
         work: dict[str, TrainingStep] = {}
         unknown: dict[str, Unknown] = {}
         updated: dict[str, TensorSpec] = {}
         for backward, times in call.passes.passes:
-            seen = self._steps(call, native, request, backward)
+            seen = self._count_backward_pass(call, native, request, backward)
             for key, step in seen.by_key.items():
                 work[key] = work.get(key, NO_STEP) + step * times
             unknown |= {row.key: row for row in seen.unknown}
             updated |= {spec.name: spec for spec in seen.updated}
         return Steps(work, tuple(unknown.values()), tuple(updated.values()))
 
-    def _steps(
+    def _count_backward_pass(
         self, call: ModelCall, native: CountedModel, request: Request, backward: BackwardPass
     ) -> Steps:
         """Return the training work of one backward pass through a call, by node."""
         native, step = self._sever_unused_outputs(call, native, backward)
-        inputs = self._asking(call, native, backward.inputs)
+        inputs = self._inputs_with_gradient(call, native, backward.inputs)
         graph = msgspec.structs.replace(native.graph, starts={**native.graph.starts, **inputs})
         own: OwnBackwards = _FIRST_ORDER
         if graph.functions and backward.weights is None and not inputs:
@@ -232,10 +236,10 @@ class _CallCounter:
         try:
             return mark_unused_outputs(native, reached), StepSetting(reached=reached)
         except InputError:
-            self.doubts[_OUTPUTS.format(_name_of(call))] = None
+            self.doubts[_OUTPUTS.format(_module_path_or_class(call))] = None
             return native, StepSetting()
 
-    def _asking(
+    def _inputs_with_gradient(
         self, call: ModelCall, native: CountedModel, indices: tuple[int, ...]
     ) -> Mapping[str, bool]:
         """Return {name of a graph input: True} for the inputs whose gradient the backward pass
@@ -245,7 +249,7 @@ class _CallCounter:
             return {}
         shapes, specs = call_signature(call)[0], native.graph.inputs
         if [shape for shape, _ in shapes] != [spec.shape for spec in specs]:
-            self.doubts[_INPUTS.format(_name_of(call))] = None
+            self.doubts[_INPUTS.format(_module_path_or_class(call))] = None
             return {}
         return {specs[index].name: True for index in indices}
 

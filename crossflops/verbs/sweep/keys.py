@@ -170,11 +170,11 @@ def _package_of_target(target: str) -> str:
 @functools.cache
 def _distributions_of_package(package: str) -> tuple[str, ...]:
     """Return the names of the distributions that install a package."""
-    return tuple(dict.fromkeys(_packages().get(package, ())))
+    return tuple(dict.fromkeys(_distributions_by_package().get(package, ())))
 
 
 @functools.cache
-def _packages() -> Mapping[str, list[str]]:
+def _distributions_by_package() -> Mapping[str, list[str]]:
     """Return the names of the distributions by the package that they install."""
     from importlib.metadata import packages_distributions
 

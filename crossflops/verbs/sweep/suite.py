@@ -80,9 +80,9 @@ def _suite_from_table(table: Mapping[str, Any], source: str, name: str, folder: 
         if not isinstance(model, Mapping):
             raise InputError(f"{where} is not a table", _EXAMPLE)
         _refuse_unknown_keys(model, _MODEL_KEYS, where)
-        for item in _model_items({**_keys_for_all(table), **model}, where):
+        for item in _model_items({**_options_for_all_models(table), **model}, where):
             key = msgspec.json.encode(item.case, order="sorted")
-            items[key] = _join_items(items[key], item) if key in items else item
+            items[key] = _join_tools_of_items(items[key], item) if key in items else item
     published = _text_or_default(table, "published", source)
     return Suite(
         name=name,
@@ -91,7 +91,7 @@ def _suite_from_table(table: Mapping[str, Any], source: str, name: str, folder: 
     )
 
 
-def _join_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
+def _join_tools_of_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
     """Return one item of two that are about the same case: it has the tools of both."""
     tools = None
     if first.tools is not None and second.tools is not None:
@@ -100,7 +100,7 @@ def _join_items(first: SuiteItem, second: SuiteItem) -> SuiteItem:
     return msgspec.structs.replace(first, tools=tools, conventions=conventions)
 
 
-def _keys_for_all(table: Mapping[str, Any]) -> dict[str, Any]:
+def _options_for_all_models(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a suite that hold for each of its models, unless the model has them."""
     return {key: table[key] for key in _SHARED if key in table}
 
