@@ -15,9 +15,9 @@ from crossflops.report.profile import Latencies, ShownDepth
 from crossflops.targets.request import Request
 from crossflops.training_loops.profiler import FlopsProfiler, show
 from crossflops.verbs.profile.account import (
-    Count,
     CountPart,
     RatedAgainst,
+    StepCount,
     Timing,
     build_training_profile,
     count_profile_step,
@@ -495,6 +495,6 @@ def _keras_step_profile(
     )
     return ShownProfile.of(
         build_training_profile(
-            Count(parts=(CountPart(report=count_profile_step(request)),)), timing, against
+            StepCount(parts=(CountPart(report=count_profile_step(request)),)), timing, against
         )
     )

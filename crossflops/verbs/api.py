@@ -15,7 +15,7 @@ from crossflops.files import is_configured
 from crossflops.ir.trace import Setting
 from crossflops.limits import TIMEOUT
 from crossflops.targets.request import Request, is_empty_input
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -110,7 +110,7 @@ def with_configured_formulas(verb: Callable[P, R]) -> Callable[P, R]:
     return call_verb
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def count(
     target: Any,
@@ -224,7 +224,7 @@ def count(
     return ShownReport.of(count_target(request))
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def efficiency(
     target: Any = None,
@@ -449,7 +449,7 @@ def _path_text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def identify(
     figure: str,
@@ -527,7 +527,7 @@ def identify(
     return ShownIdentification(**asdict(result))
 
 
-@imports_restored()
+@restoring_imports()
 def audit(
     table: str | Path,
     *,
@@ -579,7 +579,7 @@ def audit(
     return ShownAudit(**asdict(result))
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def compare(
     target: Any,
@@ -709,7 +709,7 @@ def compare(
     )
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def bench(
     target: Any,
@@ -811,7 +811,7 @@ def bench(
     return ShownBench.of(bench_request(request, conditions, on_progress or _ignore_api_progress))
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def profile(
     target: Any,
@@ -931,7 +931,7 @@ def profile(
     )
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def table(
     targets: Sequence[Any] | Mapping[str, Any],
@@ -998,7 +998,7 @@ def table(
         [('model.onnx', 64, {'exact-2k-1': 128})]
     """
     from crossflops.facade import with_page
-    from crossflops.targets.request import fit_requests
+    from crossflops.targets.request import drop_unused_request_options
     from crossflops.verbs import table as table_verb
 
     if isinstance(targets, str) or not targets:
@@ -1009,7 +1009,7 @@ def table(
             'write, for example, table(["model.onnx", "other.onnx"])',
         )
     targets_by_name = targets if isinstance(targets, Mapping) else _name_targets(targets)
-    requests = fit_requests([
+    requests = drop_unused_request_options([
         Request.from_arguments(
             target, inputs, inputs_file=inputs_file, setting=setting, arguments=arguments,
             dims=dims, trips=trips, branches=branches, sizes=_size_options(batch, seq, image_size),
@@ -1118,7 +1118,7 @@ def sweep(
     return result
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def diff(
     first: Any,
@@ -1217,7 +1217,7 @@ def _refuse_model_options(**options: Any) -> None:
             )
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def check(
     targets: str | Sequence[str] = (),
@@ -1388,7 +1388,7 @@ def render(
     return shown
 
 
-@imports_restored()
+@restoring_imports()
 @with_configured_formulas
 def export(
     target: Any,

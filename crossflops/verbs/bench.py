@@ -58,7 +58,7 @@ from crossflops.report.bench import Bench, BenchPeak, KernelProfile
 from crossflops.report.bench_errors import batches_above_peak, kernel_errors
 from crossflops.report.report import InputInfo, ModelInfo, Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import full_target_name, imports_restored
+from crossflops.targets.target import full_target_name, restoring_imports
 from crossflops.verbs.bench_training import (
     RunWork,
     build_bench_step,
@@ -183,7 +183,7 @@ def prepare_runnable(request: Request, folder: str, runtime: str = ONNX) -> Runn
     """Return the model, counted and prepared to run in a runtime: as an ONNX file in `folder` for
     onnxruntime, else by its target.
     """
-    request.refuse_unused()
+    request.refuse_unused_options()
     source = request.source()
     refuse_mode(source, request.setting)
     if runtime != ONNX:
@@ -485,7 +485,7 @@ def write_trace_copy(trace: Path, target: Path) -> Path:
 # The verb.
 
 
-@imports_restored()
+@restoring_imports()
 def bench_request(request: Request, conditions: Conditions, on_progress: Progress) -> Bench:
     """Return the result of `bench`: run the model, or read the trace that `conditions` name."""
     if conditions.trace is None:

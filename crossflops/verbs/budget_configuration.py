@@ -41,7 +41,7 @@ from crossflops.plugins.elsewhere import (
 )
 from crossflops.report.budgets import BudgetRule, PartRules
 from crossflops.report.recorded import NATIVE, OF_MODULES, OF_OPERATORS, RESIDUAL
-from crossflops.targets.option_forms import FORMS, refuse_form
+from crossflops.targets.option_forms import FORMS, check_option_type
 from crossflops.targets.request import Request
 
 _TABLE = "budgets"
@@ -108,7 +108,7 @@ def make_budget(
                 f"unknown key {option} in {where}",
                 nearest_name_hint(option, keys, f"allowed: {', '.join(keys)}"),
             )
-        refuse_form(option, value, f"{option} of {where}", in_toml=bool(file))
+        check_option_type(option, value, f"{option} of {where}", in_toml=bool(file))
     for rule in full:
         _reject_unknown_number(rule, _NUMBERS_OF_MODELS, "model", where)
     if file:

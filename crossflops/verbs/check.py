@@ -29,9 +29,9 @@ from crossflops.report.recorded import (
     record_count,
 )
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets import is_file
+from crossflops.targets import is_onnx_target
 from crossflops.targets.option_forms import with_config_keys
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.budget_configuration import (
     Budget,
     find_budget_configuration,
@@ -78,7 +78,7 @@ def _reject_unknown_revision(revision: str) -> None:
         raise InputError(f"--against: {error.message}", error.hint) from error
 
 
-@imports_restored()
+@restoring_imports()
 def check_budgets(
     targets: Sequence[str],
     update: bool,
@@ -294,7 +294,7 @@ def _with_moved_file_hint(budget: Budget, error: CrossflopsError) -> CrossflopsE
     """
     from crossflops.verbs.revisions import find_files_by_name
 
-    if glob.has_magic(budget.target) and is_file(budget.target):
+    if glob.has_magic(budget.target) and is_onnx_target(budget.target):
         return InputError(
             f"no file matches {budget.target}",
             "correct `target` of the budget, a pattern of files",
@@ -334,7 +334,7 @@ def _is_missing_model_file(name: str) -> bool:
     exists.
     """
     path = name.partition(":")[0]
-    return (is_file(path) or path.endswith(".py")) and not Path(path).exists()
+    return (is_onnx_target(path) or path.endswith(".py")) and not Path(path).exists()
 
 
 def _is_same_count(entry: RecordedCount, now: RecordedCount) -> bool:

@@ -37,7 +37,7 @@ from crossflops.ledger.memory import footprint
 from crossflops.report import tables
 from crossflops.report.report import PerToken, Report, ThumbRow, TrainingReport
 from crossflops.targets.request import Request
-from crossflops.targets.target import function_named, imports_restored
+from crossflops.targets.target import load_target_function, restoring_imports
 from crossflops.threads import record_warnings
 from crossflops.verbs.provenance import build_request_record, framework_versions
 
@@ -529,7 +529,7 @@ def count_target(request: Request) -> Report:
     return native_count(request)[0]
 
 
-@imports_restored()
+@restoring_imports()
 def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Report, CountedModel]:
     """Return (report, counted model) of a request, with everything that it requests: conventions,
     training step, workload.
@@ -540,7 +540,7 @@ def native_count(request: Request, build: ModelBuild | None = None) -> tuple[Rep
     are not, and what reading the model raises.
     """
     reject_training_options(request)
-    request.refuse_unused()
+    request.refuse_unused_options()
     if request.prompt is not None or request.generate is not None:
         from crossflops.verbs.workload import count_generation
 
@@ -741,7 +741,7 @@ def outputs_reaching_loss(request: Request, build: ModelBuild) -> tuple[bool, ..
 
     Raises InputError, TargetError.
     """
-    loss = function_named(request.loss) if isinstance(request.loss, str) else request.loss
+    loss = load_target_function(request.loss) if isinstance(request.loss, str) else request.loss
     return build.compute_with_values_if_needed(
         lambda source: _source_outputs_reaching_loss(source, loss, request.setting),
         "the loss needs values",

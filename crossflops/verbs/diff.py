@@ -12,8 +12,8 @@ from crossflops.errors import InputError
 from crossflops.files import contents
 from crossflops.report.difference import Difference, report_difference
 from crossflops.report.report import SCHEMA, Report
-from crossflops.targets.request import Request, fit_requests
-from crossflops.targets.target import imports_restored
+from crossflops.targets.request import Request, drop_unused_request_options
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.count import CountedModel, native_count
 from crossflops.verbs.revisions import TargetAtRevision, count_at_revision, split_revision
 
@@ -22,7 +22,7 @@ Side: TypeAlias = tuple[str, Request | Report | Path | TargetAtRevision]
 _HINT = "give a model, or a file written by `crossflops count -o FILE.json`"
 
 
-@imports_restored()
+@restoring_imports()
 def compare_sides(
     first: Side, second: Side, max_increase: Fraction | None, on_progress: Callable[[str], None]
 ) -> Difference:
@@ -121,7 +121,7 @@ def drop_unused_side_options(sides: Sequence[Side]) -> list[Side]:
 
     Raises InputError for an option that neither has a use for.
     """
-    requests = iter(fit_requests(requests_of_sides(sides)))
+    requests = iter(drop_unused_request_options(requests_of_sides(sides)))
     return [
         (
             name,

@@ -63,7 +63,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
     Returns the files that were written.
     """
     _check_export_options(requested)
-    request.refuse_unused()
+    request.refuse_unused_options()
     source = request.source()
     refuse_mode(source, request.setting)
     if isinstance(source.model, OnnxFile):

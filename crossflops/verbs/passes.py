@@ -142,7 +142,8 @@ class PassCounter:
             if isinstance(row, UncountedNode):
                 raise InputError(
                     f"node {row.node.key!r} of a pass is not counted: {row.reason}",
-                    "give the node a formula with --formulas, or leave out --prompt and --generate",
+                    "give the node a formula with --formulas, or leave out --prompt and "
+                    "--generate",
                 )
         return counted
 

@@ -121,7 +121,8 @@ def with_relative_paths(text: str) -> str:
     """Return a target text with its paths relative to the current folder; paths outside of it are
     cut to their last part.
 
-    >>> portable("./a/model.onnx"), portable("torchvision.models:resnet50"), portable("/x/y.py:f")
+    >>> names = ("./a/model.onnx", "torchvision.models:resnet50", "/x/y.py:f")
+    >>> tuple(map(with_relative_paths, names))
     ('a/model.onnx', 'torchvision.models:resnet50', '.../y.py:f')
     """
     return text if "://" in text else ":".join(map(_relative_path, text.split(":")))

@@ -20,7 +20,7 @@ import msgspec
 from crossflops.errors import CrossflopsError, InputError, TargetError, nearest_name_hint
 from crossflops.load import refuse_stand_in
 from crossflops.report.report import Report
-from crossflops.targets import is_file
+from crossflops.targets import is_onnx_target
 from crossflops.targets.request import Request
 
 _CHECKOUT_HINT = "write REVISION:TARGET inside a git repository, such as HEAD~1:model.py:make"
@@ -59,7 +59,7 @@ def split_revision(text: str) -> tuple[str, str]:
         return before, target
     if not _run_git("cat-file", "-e", f"{before}:./{target}").returncode:
         return before, target
-    is_kept = is_file(target) or target.endswith((".json", ".json.gz"))
+    is_kept = is_onnx_target(target) or target.endswith((".json", ".json.gz"))
     if is_kept and before not in _LIBRARIES and not Path(text).exists():
         reject_unknown_git_revision(before)
         path_at_revision(before, target)  # raises for a file of a submodule
@@ -131,7 +131,7 @@ def _missing_revision_remedy(revision: str, is_shallow: bool) -> str:
 def _model_files_at_revision(revision: str) -> list[str]:
     """Return the paths of the model files below this folder at a git revision."""
     listed = _run_git("ls-tree", "-r", "--name-only", "-z", revision).stdout.split("\0")
-    return [name for name in listed if is_file(name)]
+    return [name for name in listed if is_onnx_target(name)]
 
 
 def path_at_revision(revision: str, path: str) -> str | None:

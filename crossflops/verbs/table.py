@@ -11,12 +11,12 @@ from crossflops.limits import physical_memory, usable_cpus
 from crossflops.report.papers import PaperRow, PaperTable
 from crossflops.report.quantity import count_with_noun
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.table_rows import CountedRow, count_row
 from crossflops.workers.series import run_series
 
 
-@imports_restored()
+@restoring_imports()
 def build_paper_table(
     requests: Sequence[tuple[str, Request]],
     tools: Sequence[str],

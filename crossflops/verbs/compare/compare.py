@@ -12,7 +12,7 @@ from crossflops.plugins.failures import tool_failure
 from crossflops.report.report import Report
 from crossflops.rules.rule import Convention
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.targets.weights import real_weights_error
 from crossflops.verbs.compare.accounts import report_answers
 from crossflops.verbs.compare.answers import Answers, Progress, answers_to_show
@@ -72,7 +72,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     answers: Answers
 
 
-@imports_restored()
+@restoring_imports()
 def compare_with_tools(
     request: Request,
     comparison: Comparison,

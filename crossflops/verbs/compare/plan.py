@@ -18,7 +18,7 @@ from crossflops.limits import TIMEOUT
 from crossflops.plugins import elsewhere
 from crossflops.plugins.choice import Choice, choose, teach_tools
 from crossflops.plugins.failures import tool_failure
-from crossflops.targets.request import Request, second_request
+from crossflops.targets.request import Request, build_second_request
 from crossflops.tools.registry import all_conventions as known_conventions
 from crossflops.verbs.compare.answers import FORWARD
 from crossflops.verbs.compare.groups import can_be_forked, file_reading_tools
@@ -100,7 +100,7 @@ def with_training_step(request: Request, comparison: Comparison) -> Request:
     what does not go together, and what running the loss raises.
     """
     reject_training_options(request)
-    request.refuse_unused(run_by_tools=True)
+    request.refuse_unused_options(run_by_tools=True)
     if not request.train:
         return request
     for name in ("against", "module", "consensus", "onnx"):
@@ -143,7 +143,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
         others = choice if same else choose(of_second, interpreters)
         reject_second_model_options(comparison.module, comparison.consensus, comparison.onnx)
         with naming_second_model():
-            other = second_request(comparison.against, comparison.against_options, request)
+            other = build_second_request(comparison.against, comparison.against_options, request)
             models.append(_plan_model(1, other, others, comparison, can_fork))
     return Plan(tuple(models), comparison)
 

@@ -53,12 +53,16 @@ class CountPart(msgspec.Struct, frozen=True, kw_only=True):
     is_again: bool = False
     finished: frozenset[str] | None = None
 
-    def recompute_work(self, path: str, single: Training) -> tuple[int, int]:
+    def recompute_macs_and_flops(self, path: str, single: Training) -> tuple[int, int]:
         """Return (MACs, FLOPs) of the work in a module that one recomputed call does again."""
         if self.finished is None:
             return single.forward_macs, single.forward_flops
         within = {name for name in self.finished if not path or f"{name}.".startswith(f"{path}.")}
-        own = [work for name, work in _own_work_by_module(self.report).items() if name in within]
+        own = [
+            work
+            for name, work in _own_macs_flops_bytes_by_module(self.report).items()
+            if name in within
+        ]
         return sum(macs for macs, _, _ in own), sum(flops for _, flops, _ in own)
 
 
@@ -70,7 +74,7 @@ class OuterModule(msgspec.Struct, frozen=True, kw_only=True):
     params: int
 
 
-class Count(msgspec.Struct, frozen=True, kw_only=True):
+class StepCount(msgspec.Struct, frozen=True, kw_only=True):
     """The reports of the calls of one step, and those of modules outside of the model (`beside`).
 
     `outer` are the modules around parts of the model that the loop calls, from the outside,
@@ -136,7 +140,7 @@ def _training_work_of_part(part: CountPart, single: Training, path: str = "") ->
     """
     if not part.is_again:
         return _scale_training_work(single, part.times)
-    macs, flops = part.recompute_work(path, single)
+    macs, flops = part.recompute_macs_and_flops(path, single)
     work = msgspec.structs.replace(
         single,
         forward_macs=0,
@@ -147,7 +151,7 @@ def _training_work_of_part(part: CountPart, single: Training, path: str = "") ->
     return _scale_training_work(work, part.times)
 
 
-def training_work_of_count(count: Count) -> Training:
+def training_work_of_count(count: StepCount) -> Training:
     """Return the training work of all calls of a step."""
     return _sum_training_work(
         _training_work_of_part(part, part.report.training)
@@ -167,7 +171,7 @@ class _PartTable(NamedTuple):
     def from_part(cls, part: CountPart) -> "_PartTable":
         """Return the table of a part: its modules and their own work, by path."""
         rows = {row.path: row for row in part.report.modules}
-        return cls(part, rows, _own_work_by_module(part.report))
+        return cls(part, rows, _own_macs_flops_bytes_by_module(part.report))
 
     def path_in_part(self, path: str) -> str | None:
         """Return the path of a module relative to the part: "" for the part and its ancestors,
@@ -187,14 +191,16 @@ class _PartTable(NamedTuple):
         return len(path) < len(self.part.path)
 
 
-def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[ModuleProfile, ...]:
+def module_profiles(
+    count: StepCount, times: Mapping[str, ModuleTimes]
+) -> tuple[ModuleProfile, ...]:
     """Return a row for each module with its MACs, FLOPs, bytes and seconds in the step, in the
     order of the model.
     """
     tables = [_PartTable.from_part(part) for part in count.parts]
     depths: dict[str, int] = {}
     rows: list[ModuleProfile] = []
-    for path, (class_name, params) in _modules_by_path(count).items():
+    for path, (class_name, params) in _class_and_params_by_path(count).items():
         works, own, nbytes = [], [0, 0], 0
         for table in tables:
             index, often = table.path_in_part(path), table.part.times
@@ -226,7 +232,7 @@ def module_profiles(count: Count, times: Mapping[str, ModuleTimes]) -> tuple[Mod
     return tuple(rows)
 
 
-def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
+def _class_and_params_by_path(count: StepCount) -> dict[str, tuple[str, int]]:
     """Return {module path: (class, number of parameters)}, in the order of the model."""
     rows = {row.path: (row.class_, row.params) for row in count.outer}
     for part in count.parts:
@@ -240,7 +246,7 @@ def _modules_by_path(count: Count) -> dict[str, tuple[str, int]]:
     return dict(sorted(rows.items(), key=lambda item: indices.get(item[0], last)))
 
 
-def _own_work_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
+def _own_macs_flops_bytes_by_module(report: Report) -> dict[str, tuple[int, int, int]]:
     """Return {module path: (MACs of its own nodes, FLOPs of its own nodes, bytes including
     submodules)}.
     """
@@ -312,7 +318,7 @@ def _is_called_directly(path: str, other: str, times: Mapping[str, ModuleTimes])
     return True
 
 
-def least_recomputed_macs(count: Count, times: Mapping[str, ModuleTimes]) -> int:
+def least_recomputed_macs(count: StepCount, times: Mapping[str, ModuleTimes]) -> int:
     """Return the least number of forward MACs that were recomputed, derived from the repeated
     calls of modules.
 
@@ -440,7 +446,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 RULE = "rates are 2 x MACs / seconds; MFU leaves out recomputed work, HFU includes it"
 
 
-def build_training_profile(count: Count, timing: Timing, against: RatedAgainst) -> TrainingProfile:
+def build_training_profile(
+    count: StepCount, timing: Timing, against: RatedAgainst
+) -> TrainingProfile:
     """Return the profile of a training step, from its count, its times and a peak."""
     watched = timing.watched
     times = watched.modules if watched is not None else {}
@@ -546,7 +554,7 @@ def _main_product_dtype(report: Report) -> str:
     return max(kinds, key=kinds.__getitem__) if kinds else "float32"
 
 
-def _model_info_of_count(count: Count) -> ModelInfo:
+def _model_info_of_count(count: StepCount) -> ModelInfo:
     """Return the name and the inputs of the model; if only parts of it are called, with the class
     of the whole model as its name.
     """
@@ -554,12 +562,12 @@ def _model_info_of_count(count: Count) -> ModelInfo:
     return msgspec.structs.replace(model, name=count.outer[0].class_) if count.outer else model
 
 
-def _parameter_count(count: Count) -> int:
+def _parameter_count(count: StepCount) -> int:
     """Return the number of parameters of the whole model."""
     return count.outer[0].params if count.outer else count.report.params
 
 
-def _parameter_bytes(count: Count) -> int:
+def _parameter_bytes(count: StepCount) -> int:
     """Return the bytes of the parameters of the model; if only parts of it are called, of these
     parts.
     """
@@ -569,7 +577,7 @@ def _parameter_bytes(count: Count) -> int:
     return sum(memory.param_bytes for memory in parts.values() if memory)
 
 
-def _rows_without_count(count: Count) -> tuple[UncountedRow, ...]:
+def _rows_without_count(count: StepCount) -> tuple[UncountedRow, ...]:
     """Return all nodes without a count, each once, over all kinds of calls of the step."""
     rows: dict[UncountedRow, None] = {}
     for part in count.parts:
@@ -611,7 +619,7 @@ def _coverage_share_notes(
     )
 
 
-def _examples_per_step(count: Count) -> int | None:
+def _examples_per_step(count: StepCount) -> int | None:
     """Return the number of examples of the step, over all calls that have a backward pass; None if
     a call has no batch dimension.
 
@@ -645,7 +653,7 @@ def _fast_optimizer_warnings(
     return short_step(seconds, report.params, device.bandwidth)
 
 
-def _convention_profiles(count: Count) -> Iterable[ConventionProfile]:
+def _convention_profiles(count: StepCount) -> Iterable[ConventionProfile]:
     """Yield for each requested convention its MACs in the step, and the causes of its difference
     from the native count.
     """

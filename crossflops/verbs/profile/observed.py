@@ -32,7 +32,12 @@ from crossflops.verbs.count import (
     native_count,
 )
 from crossflops.verbs.efficiency.work import explain_conventions
-from crossflops.verbs.profile.account import Count, CountPart, OuterModule, training_work_of_count
+from crossflops.verbs.profile.account import (
+    CountPart,
+    OuterModule,
+    StepCount,
+    training_work_of_count,
+)
 
 if TYPE_CHECKING:
     from crossflops.ir.training import OwnBackwards
@@ -49,7 +54,7 @@ _INPUTS = (
 )
 
 
-def count_observed_step(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> Count:
+def count_observed_step(model: Any, watch: Watch, conventions: str | tuple[str, ...]) -> StepCount:
     """Return the count of an observed step, with one part for each kind of call of the model; the
     random state is kept.
     """
@@ -72,7 +77,7 @@ def count_observed_step(model: Any, watch: Watch, conventions: str | tuple[str, 
             "every call of the model ran inside a torch.func transform, which is not supported",
             "profile a step that calls the model directly",
         )
-    return Count(
+    return StepCount(
         parts=tuple(parts),
         beside=additional,
         outer=_enclosing_modules(inner, [part.path for part in parts]),
@@ -175,7 +180,9 @@ class _CallCounter:
             parts = tuple(map(self.count_call_kind, kinds_of(calls)))
         except CrossflopsError as error:
             return msgspec.structs.replace(row, reason=error.message)
-        return msgspec.structs.replace(row, training=training_work_of_count(Count(parts=parts)))
+        return msgspec.structs.replace(
+            row, training=training_work_of_count(StepCount(parts=parts))
+        )
 
     def _count_call(self, call: ModelCall) -> tuple[Report, CountedModel, Request]:
         """Return (report, counted model, request) for a call; calls with equal inputs are counted

@@ -20,13 +20,13 @@ from crossflops.report.profile import (
 )
 from crossflops.report.report import Report
 from crossflops.targets.request import Request
-from crossflops.targets.target import imports_restored
+from crossflops.targets.target import restoring_imports
 from crossflops.verbs.bench import default_thread_count
 from crossflops.verbs.compare.compare import Comparison, compare_with_tools
 from crossflops.verbs.profile.account import (
-    Count,
     CountPart,
     RatedAgainst,
+    StepCount,
     Timing,
     build_training_profile,
     count_profile_step,
@@ -78,7 +78,7 @@ class ProfileConditions(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
 
 
-@imports_restored()
+@restoring_imports()
 def profile_training(
     request: Request, conditions: ProfileConditions, on_progress: Progress
 ) -> TrainingProfile:
@@ -105,7 +105,7 @@ def profile_training(
     else:
         on_progress("training some steps")
         timing, passes = _time_training_of_copy(request, conditions, report.model.inputs)
-    count = Count(parts=(CountPart(report=report, times=passes, repeats=passes),))
+    count = StepCount(parts=(CountPart(report=report, times=passes, repeats=passes),))
     profile = build_training_profile(count, timing, conditions.against)
     if compared is not None:
         profile = with_tool_rows(profile, compared)

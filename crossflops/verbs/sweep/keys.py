@@ -23,7 +23,7 @@ from crossflops.plugins.choice import Choice, choose
 from crossflops.plugins.discovery import plugin_entry_points
 from crossflops.plugins.elsewhere import Offer, interpreters_by_tool, offers
 from crossflops.report.sweep import NATIVE, Kind, SweepCase
-from crossflops.targets import is_file
+from crossflops.targets import is_onnx_target
 from crossflops.targets.target import full_target_name
 from crossflops.verbs.model_numbers import choose_conventions
 from crossflops.verbs.provenance import distribution_version
@@ -141,7 +141,7 @@ def _model_versions(target: str) -> dict[str, str]:
     """Return the versions on which the count of a model depends, and the hash of its file."""
     names = list(_OF_FILES)
     digests: dict[str, str] = {}
-    if not is_file(target):
+    if not is_onnx_target(target):
         names += [name for frontend in FRONTENDS for _, name in frontend.versions]
         package = _package_of_target(target)
         names += _distributions_of_package(package)
