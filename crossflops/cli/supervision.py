@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from crossflops.limits import TIMEOUT, end_with
+from crossflops.limits import TIMEOUT, end_when_pipe_closes
 
 VERBS = ("count", "compare", "efficiency", "bench", "export")
 _LOOK = 0.5  # seconds after which is looked whether the child is still there
@@ -67,7 +67,7 @@ def run_supervised(
 def _exit_with_parent(alive: int) -> None:
     """Let this process exit when its parent ends; `alive` is a pipe that the parent holds open."""
     if sys.platform == "linux":
-        end_with(alive, lambda: os._exit(_TOO_LONG))
+        end_when_pipe_closes(alive, lambda: os._exit(_TOO_LONG))
         return
 
     def wait_for_parent_end() -> None:

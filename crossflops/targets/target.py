@@ -39,7 +39,7 @@ from crossflops.frontends import (
 )
 from crossflops.frontends.named import SIZES, make_library_model
 from crossflops.load import refuse_stand_in
-from crossflops.threads import one_at_a_time
+from crossflops.threads import counting_one_at_a_time
 
 _HINT = "write pkg.module:callable or path/file.py:callable; the callable returns the model"
 _RELATIVE = "attempted relative import"
@@ -416,7 +416,7 @@ def restoring_imports() -> Iterator[None]:
 
     What targets add is gone after it, and not sooner: a model may import when it runs.
     """
-    with one_at_a_time():
+    with counting_one_at_a_time():
         before = list(sys.path)
         try:
             yield

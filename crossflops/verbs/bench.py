@@ -19,14 +19,14 @@ from crossflops.bench.batches import MOST, Goal, search_batch_size
 from crossflops.bench.covers import (
     ExecutedGraph,
     build_kernel_profile,
-    covers,
     guess_executed_graph,
+    match_nodes_to_kernels,
     name_executed_nodes,
 )
 from crossflops.bench.covers import read_executed_graph as read_graph
 from crossflops.bench.kernels import (
     KernelTimes,
-    is_onnxruntime,
+    is_onnxruntime_trace,
     mean_kernel_times,
     read_trace_events,
 )
@@ -41,9 +41,9 @@ from crossflops.bench.timing import (
     Ran,
     TrainingOrder,
 )
-from crossflops.bench.torch_trace import is_torch, match_torch_operators
+from crossflops.bench.torch_trace import is_torch_trace, match_torch_operators
 from crossflops.errors import CrossflopsError, InputError, NormalizeError
-from crossflops.files import draft
+from crossflops.files import replacing_file
 from crossflops.frontends import Source, library_of, refuse_mode, runtime_frontend
 from crossflops.frontends.onnx import OnnxFile
 from crossflops.frontends.onnx.binding import model_inputs
@@ -476,7 +476,7 @@ def write_trace_copy(trace: Path, target: Path) -> Path:
     """
     if target.suffix != ".json":
         target = target / "crossflops.pt.trace.json"
-    with draft(target, "give another --write-trace") as path:
+    with replacing_file(target, "give another --write-trace") as path:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(trace, path)
     return target
@@ -536,7 +536,9 @@ def measure_batches(
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
         attempts = Attempts(request, conditions, folder)
         tried, largest = _try_batches(attempts, conditions, on_progress)
-        chosen = conditions.batch_search_goal.best(tried) or Goal().best(tried)
+        chosen = conditions.batch_search_goal.best_measurement(tried) or Goal().best_measurement(
+            tried
+        )
         if chosen is None:
             raise _no_batch_ran_error(tried)
         ready = attempts.prepare_batch(chosen.batch if conditions.batches else None)
@@ -880,7 +882,7 @@ def _kernel_profile_of_run(ready: Runnable, ran: Ran, peak: BenchPeak | None) ->
     level = name_executed_nodes(
         read_graph(ran.graph), [(kernel.name, kernel.op) for kernel in times.kernels]
     )
-    joined = covers(ready.counted.graph.as_written.nodes, level)
+    joined = match_nodes_to_kernels(ready.counted.graph.as_written.nodes, level)
     return build_kernel_profile(times, joined, ledger, peak, source)
 
 
@@ -897,19 +899,19 @@ def read_trace(request: Request, trace: str, peak: BenchPeak | None = None) -> B
     only that tells the kernels which it puts in. Raises InputError for what is no such trace.
     """
     traced = read_trace_events(trace)
-    if not is_onnxruntime(traced) and not is_torch(traced):
+    if not is_onnxruntime_trace(traced) and not is_torch_trace(traced):
         raise InputError(
             f"the trace {trace} contains neither onnxruntime kernels nor PyTorch operators",
             "give a profile of onnxruntime, or a trace of torch.profiler",
         )
-    if request.is_file and not is_onnxruntime(traced):
+    if request.is_file and not is_onnxruntime_trace(traced):
         raise InputError(
             "a trace of PyTorch cannot be matched with an ONNX file, which does not record the "
             "PyTorch operator of each node",
             "give the PyTorch model as file.py:callable",
         )
     with tempfile.TemporaryDirectory(prefix="crossflops-", ignore_cleanup_errors=True) as folder:
-        ready = prepare_runnable(request, folder, ONNX if is_onnxruntime(traced) else _OWN)
+        ready = prepare_runnable(request, folder, ONNX if is_onnxruntime_trace(traced) else _OWN)
         profile, notes = _match_trace_kernels(ready, traced, trace, peak)
     return _bench_from_trace(ready, profile, notes, trace, peak)
 
@@ -926,13 +928,13 @@ def _match_trace_kernels(
 ) -> TraceProfile:
     """Return the kernel times of a saved trace with their counted nodes."""
     ledger = _ledger_with_dead_nodes(ready.counted)
-    if not is_onnxruntime(traced):
+    if not is_onnxruntime_trace(traced):
         calls = match_torch_operators(traced, ready.counted.trace, 0)
         profile = build_kernel_profile(calls.kernels, calls.covers, ledger, peak, trace)
         return TraceProfile(profile, ())
     times = mean_kernel_times(traced, 0)
     level, note = _find_executed_graph(ready, times)
-    joined = covers(ready.counted.graph.as_written.nodes, level)
+    joined = match_nodes_to_kernels(ready.counted.graph.as_written.nodes, level)
     return TraceProfile(build_kernel_profile(times, joined, ledger, peak, trace), (note,))
 
 
@@ -953,7 +955,7 @@ def _find_executed_graph(ready: Runnable, times: KernelTimes) -> GraphChoice:
         if level is None:
             break
         level = name_executed_nodes(level, ran)
-        same = len(names & {node.name for node in level.everywhere()})
+        same = len(names & {node.name for node in level.all_nodes()})
         if best is None or same > best[0]:
             best = (same, optimization, level)
         if same == len(names):

@@ -758,7 +758,7 @@ def _source_outputs_reaching_loss(
 
 
 def mark_unused_outputs(native: CountedModel, is_used: Sequence[bool]) -> CountedModel:
-    """Return a copy of the count in which the outputs that are not `is_used` are marked as unused
+    """Return a copy of the count in which the outputs without `is_used` are marked as unused
     by the loss.
 
     Raises InputError where which they are is not known.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.difference import Difference, report_difference
 from crossflops.report.report import SCHEMA, Report
 from crossflops.targets.request import Request, drop_unused_request_options
@@ -72,7 +72,7 @@ def _read_report_file(source: Path) -> Report:
     another schema.
     """
     try:
-        report = Report.from_json(contents(source))
+        report = Report.from_json(read_file_bytes(source))
     except OSError as error:
         raise InputError(f"cannot read {source}: {error.strerror}", _HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

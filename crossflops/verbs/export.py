@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.bench.agreement import compare_with_onnxruntime
-from crossflops.bench.session import runtime as require_runtime
+from crossflops.bench.session import import_onnxruntime as require_runtime
 from crossflops.errors import InputError
 from crossflops.frontends import (
     Source,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from crossflops.errors import InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.audit import PublishedRow
 from crossflops.report.published import parse_figure
 
@@ -103,7 +103,7 @@ def _read_numbered_lines(path: Path) -> list[tuple[int, str]]:
     read.
     """
     try:
-        text = contents(path).decode("utf-8-sig")
+        text = read_file_bytes(path).decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "give a CSV file") from error
     except UnicodeDecodeError as error:

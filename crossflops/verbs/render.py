@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET
 
 from crossflops.errors import CrossflopsError, InputError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.report.audit import Audit
 from crossflops.report.bench import Bench
 from crossflops.report.efficiency import EfficiencyReport
@@ -83,7 +83,7 @@ def _read_report_bytes(path: Path) -> bytes:
     read.
     """
     try:
-        return contents(path)
+        return read_file_bytes(path)
     except OSError as error:
         raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
 

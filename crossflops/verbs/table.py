@@ -7,7 +7,7 @@ import msgspec
 
 from crossflops.errors import InputError
 from crossflops.ir.measurement import Unfit
-from crossflops.limits import physical_memory, usable_cpus
+from crossflops.limits import physical_memory_bytes, usable_cpus
 from crossflops.report.papers import PaperRow, PaperTable
 from crossflops.report.quantity import count_with_noun
 from crossflops.targets.request import Request
@@ -80,7 +80,7 @@ def choose_jobs(models: int) -> int:
     At most the CPUs that this process may use, one for each 4 GiB of memory, and one for every
     two models: a process takes seconds to import a framework.
     """
-    memory = physical_memory()
+    memory = physical_memory_bytes()
     bounds = [usable_cpus(), models // 2]
     if memory is not None:
         bounds.append(memory // _MEMORY_OF_A_MODEL)

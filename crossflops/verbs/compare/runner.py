@@ -30,14 +30,14 @@ from crossflops.verbs.compare.plan import Limits, PlannedModel
 from crossflops.verbs.compare.questions import naming_model_in_errors
 from crossflops.verbs.compare.tool_file import tool_input_file
 from crossflops.verbs.count import collecting_warnings, views_to_observe
-from crossflops.workers.observe import run_here
+from crossflops.workers.observe import run_tool_in_process
 from crossflops.workers.pool import SingleThreadContext, Workers
-from crossflops.workers.process import Background, can_be_cloned
+from crossflops.workers.process import Background, can_fork_this_process
 from crossflops.workers.warm import (
-    can_fork,
-    fork_background,
+    can_use_fork_servers,
+    fork_background_computation,
     import_numpy,
-    one_thread,
+    limiting_pytorch_to_one_thread,
     unfreeze_memory,
 )
 
@@ -100,11 +100,14 @@ class _LocalTools(msgspec.Struct, frozen=True):
         setting = group.request.setting
         for tool, adapter in group.choice.here.items():
             if group.file is not None and tool in file_reading_tools(group.choice):
-                yield tool, run_here(adapter, group.file.path, (), {}, setting)
+                yield tool, run_tool_in_process(adapter, group.file.path, (), {}, setting)
             elif group.model is not None:
                 source = group.model
                 stored = msgspec.structs.replace(setting, fake=source.weights == FAKE or UNSET)
-                yield tool, run_here(adapter, source.model, source.args, source.kwargs, stored)
+                yield (
+                    tool,
+                    run_tool_in_process(adapter, source.model, source.args, source.kwargs, stored),
+                )
 
     def release_tools(self, model: int, tools: Collection[str]) -> None:
         """Do nothing: in this process, a tool runs when its result is read."""
@@ -160,7 +163,7 @@ class ToolRunner:
     @property
     def can_fork(self) -> bool:
         """Whether tools can be forked from this process."""
-        return self._single_threaded is not None and can_fork()
+        return self._single_threaded is not None and can_use_fork_servers()
 
     def __enter__(self) -> "ToolRunner":
         return self
@@ -180,7 +183,7 @@ class ToolRunner:
         and models, then wait for a release.
         """
         if models[0].is_shared:
-            self._kept.enter_context(one_thread())
+            self._kept.enter_context(limiting_pytorch_to_one_thread())
         prepared = []
         for model in models:
             with naming_model_in_errors(model.number):
@@ -321,9 +324,9 @@ class ToolRunner:
             conventions_of_native_tools(group.choice, source).values(), setting
         )
         with self._single_threaded():
-            if not views or not can_be_cloned():
+            if not views or not can_fork_this_process():
                 return None
-            return fork_background(
+            return fork_background_computation(
                 partial(require_frontend(source.model).observe_runs, source, views)
             )
 

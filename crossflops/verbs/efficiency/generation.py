@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.hardware.devices.peaks import Peaks, denominators
 from crossflops.hardware.rates.generation import GenerationRun, phase_seconds, rate_phases
 from crossflops.hardware.rates.generation_remarks import (
@@ -153,7 +153,7 @@ def _find_workload(question: Question, request: Request | None) -> tuple[Report,
 def _read_workload_file(path: Path) -> tuple[Report, Workload]:
     """Read a saved count with a workload. Raises CrossflopsError for any other file."""
     try:
-        report = Report.from_json(contents(path))
+        report = Report.from_json(read_file_bytes(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", _HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

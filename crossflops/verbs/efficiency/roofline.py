@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from crossflops.errors import CrossflopsError, InputError, UnknownNameError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.hardware.devices.catalogue import find_device
 from crossflops.hardware.devices.peaks import ANY, EMULATIONS, Peaks
 from crossflops.hardware.expert_reads import describe_experts
@@ -393,7 +393,7 @@ def _read_bench_file(path: Path) -> Bench:
     another one.
     """
     try:
-        return Bench.from_json(contents(path))
+        return Bench.from_json(read_file_bytes(path))
     except OSError as error:
         raise CrossflopsError(f"cannot read {path}: {error.strerror}", _HINT) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from crossflops.errors import CrossflopsError
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.frontends import FRONTENDS, library_of
 from crossflops.operators.formula_sources import places_for_workers
 from crossflops.plugins.choice import Choice, choose
@@ -219,7 +219,7 @@ def _hash_file(file: Path) -> str:
 def _formula_digests() -> dict[str, str]:
     """Return the hashes of the files of formulas that are in force, by name."""
     return {
-        f"formulas {file.name}": hashlib.sha256(contents(file)).hexdigest()
+        f"formulas {file.name}": hashlib.sha256(read_file_bytes(file)).hexdigest()
         for file in map(Path, places_for_workers())
         if file.is_file()
     }

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from crossflops.errors import InputError, nearest_name_hint
-from crossflops.files import contents
+from crossflops.files import read_file_bytes
 from crossflops.frontends.named import SIZES
 from crossflops.report.sweep import SweepCase
 from crossflops.targets.request import Request
@@ -60,7 +60,7 @@ def read_suite(suite: str | Path | Mapping[str, Any]) -> Suite:
         return _suite_from_table(suite, "the suite", "suite", Path())
     path = Path(suite)
     try:
-        table = tomllib.loads(contents(path).decode("utf-8-sig"))
+        table = tomllib.loads(read_file_bytes(path).decode("utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", "give a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
