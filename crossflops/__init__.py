@@ -114,7 +114,8 @@ class _PackageWithVerbs(ModuleType):
     @property
     def bench(self) -> "Callable[..., Any]":
         """The function `crossflops.bench`."""
-        return __getattr__("bench")
+        function: Callable[..., Any] = __getattr__("bench")
+        return function
 
     @bench.setter
     def bench(self, module: ModuleType) -> None:
@@ -123,7 +124,8 @@ class _PackageWithVerbs(ModuleType):
     @property
     def export(self) -> "Callable[..., Any]":
         """The function `crossflops.export`."""
-        return __getattr__("export")
+        function: Callable[..., Any] = __getattr__("export")
+        return function
 
     @export.setter
     def export(self, module: ModuleType) -> None:
@@ -132,7 +134,8 @@ class _PackageWithVerbs(ModuleType):
     @property
     def render(self) -> "Callable[..., Any]":
         """The function `crossflops.render`."""
-        return __getattr__("render")
+        function: Callable[..., Any] = __getattr__("render")
+        return function
 
     @render.setter
     def render(self, module: ModuleType) -> None:

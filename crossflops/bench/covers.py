@@ -215,7 +215,7 @@ _PREFIXES = ("Fused", "QLinear", "Nhwc", "Dynamic", "Integer")
 _SAME = {"Gemm": "MatMul", "MatMulInteger": "MatMul", "QGemm": "MatMul", "ConvInteger": "Conv"}
 
 
-def match_value_names(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
+def map_executed_to_counted_values(origin: Origin, level: ExecutedGraph) -> dict[str, str]:
     """Return the name of the counted value that equals an executed value, by the name of the
     executed value.
 
@@ -398,7 +398,7 @@ class _Claims:
     def __init__(self, nodes: tuple[Node, ...], level: ExecutedGraph) -> None:
         self._origin = Origin(nodes)
         self._level = level
-        self._names: Mapping[str, str] = match_value_names(self._origin, level)
+        self._names: Mapping[str, str] = map_executed_to_counted_values(self._origin, level)
         self._open = {id(node): node for node in nodes}  # two nodes may bear one name
         self._folded: list[Node] = []
         made = set(self._names.values())

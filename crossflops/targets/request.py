@@ -19,7 +19,7 @@ from crossflops.targets import (
     model_source,
     source_from_object,
 )
-from crossflops.targets.target import build_target, may_be_pickled
+from crossflops.targets.target import build_target, may_contain_pickle
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +184,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def _may_be_a_pickle(self) -> bool:
         """Whether the target may be a pickle file."""
-        return self.target is not None and may_be_pickled(self.target)
+        return self.target is not None and may_contain_pickle(self.target)
 
     def without_unused_options(self) -> "Request":
         """Return a copy of the request without options that have no effect on its target."""

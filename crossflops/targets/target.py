@@ -63,12 +63,12 @@ def build_target(
     do so builds it without numbers. Raises TargetError or MissingExtraError, and without values
     ValuesNeededError.
     """
-    with building(), _seeding_weights():
+    with building(), _seeding_random_weights():
         return _resolve_and_build(target, arguments, allow_pickle, sizes, values)
 
 
 @contextmanager
-def _seeding_weights() -> Iterator[None]:
+def _seeding_random_weights() -> Iterator[None]:
     """Return a context in which random weights are the same in every process.
 
     A path that depends on values is one that weights choose. NumPy and Python begin at seed 0, a
@@ -541,7 +541,7 @@ PICKLES = {
 }
 
 
-def may_be_pickled(target: str) -> bool:
+def may_contain_pickle(target: str) -> bool:
     """Return whether reading the target may run code that is pickled in it."""
     reads = any(frontend.reads(target) for frontend in FRONTENDS)
     return Path(target).suffix in PICKLES or reads

@@ -607,7 +607,7 @@ def _build_bench_report(
     """Return the result of `bench` for the chosen batch size, without kernel times: work,
     conditions, and all batch sizes.
     """
-    macs, flops, by_precision = _run_work(ready, ran)
+    macs, flops, by_precision = _work_of_one_run(ready, ran)
     graph = ready.counted.graph
     goal = "" if len(tried) < 2 else "most examples per second"
     if conditions.max_latency_ms is not None:
@@ -639,7 +639,7 @@ def _build_bench_report(
     )
 
 
-def _run_work(ready: Runnable, ran: Ran) -> RunWork:
+def _work_of_one_run(ready: Runnable, ran: Ran) -> RunWork:
     """Return the work of one run, or of one training step."""
     if ready.step is not None and ran.phases is not None:
         return training_step_work(ready.step, ran.phases)

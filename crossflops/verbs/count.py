@@ -893,7 +893,8 @@ def _count_report(
 
 
 def _count_by_each_convention(
-    conventions: Sequence["Convention"], fold: Callable[["Convention"], ConventionCount]
+    conventions: Sequence["Convention"],
+    count_convention: Callable[["Convention"], ConventionCount],
 ) -> list[ConventionCount]:
     """Return the totals of the conventions; warn of each that cannot count the model, and raise
     its error if none can.
@@ -903,7 +904,7 @@ def _count_by_each_convention(
     folds, refused = [], []
     for convention in conventions:
         try:
-            folds.append(fold(convention))
+            folds.append(count_convention(convention))
         except InputError as error:
             refused.append((convention.tool, error))
     if refused and not folds:

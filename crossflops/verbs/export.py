@@ -72,7 +72,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
                 "--verify compares a file with its model, but TARGET is an ONNX file",
                 "give the model that the file was exported from",
             )
-        return Files(_export_from_file(source, request.setting, requested))
+        return Files(_export_onnx_file(source, request.setting, requested))
     if requested.verify:
         require_runtime()
     ran = (
@@ -130,7 +130,7 @@ def _counts_per_node(graph: Graph) -> Iterator[tuple[Node, Sequence[CountedNode 
         yield node, count(msgspec.structs.replace(graph, nodes=(node,))).counts
 
 
-def _export_from_file(
+def _export_onnx_file(
     source: Source,
     setting: Setting,
     requested: FileRequest,
@@ -224,7 +224,7 @@ def _export_from_onnx_bytes(
         file = Path(scratch, "model.onnx")
         file.write_bytes(model)
         converted = Source(OnnxFile(path=str(file)), (), {})
-        return _export_from_file(converted, setting, file_request, parameters)
+        return _export_onnx_file(converted, setting, file_request, parameters)
 
 
 def _require_weight_values(model: Any) -> None:

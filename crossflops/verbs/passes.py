@@ -338,7 +338,7 @@ def build_layered_counter(
 
     def pass_counter_for_layers(kinds: Sequence[tuple[Any, ...]]) -> PassCounter:
         """Return a counter for a model that has only these layers."""
-        arguments = {**request.config_arguments, **layers.config_arguments(kinds)}
+        arguments = {**request.arguments, **layers.config_arguments(kinds)}
         smaller = msgspec.structs.replace(request, arguments=arguments, sizes={})
         batch = request.sizes.get("batch", 1)
         with filter_warnings("ignore"):

@@ -44,10 +44,10 @@ from crossflops.verbs.workload import (
     LAYERED,
     common_parameter_type,
     divide_work_evenly,
+    fewest_cache_heads,
     make_generation_phase,
     name_amounts,
     refuse_options_of_other_counts,
-    smallest_heads,
     to_context_polynomials,
 )
 
@@ -391,7 +391,7 @@ def _model_workload(
         counted=model.pass_count,
         layers=LAYERED.format(model.config.num_hidden_layers, first) if model.layered else "",
         experts=describe_experts(graph),
-        cache_heads=smallest_heads(kept),
+        cache_heads=fewest_cache_heads(kept),
         model_bytes=graph.param_bytes,
         weight_dtype=common_parameter_type(graph.param_bytes_by_type),
     )

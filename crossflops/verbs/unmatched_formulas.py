@@ -29,7 +29,7 @@ def formula_mismatch_messages(graph: Graph, trace: Trace, names: Set[str]) -> It
     unused = [formula for formula in formulas_of_request() if formula.name not in names]
     if not unused:
         return
-    calls = [name for name in _names_called(graph, trace) if name not in names]
+    calls = [name for name in _operator_and_class_names_called(graph, trace) if name not in names]
     far: list[Formula] = []
     matching = {str(formula.origin) for formula in formulas_of_request() if formula.name in names}
     for formula in unused:
@@ -81,7 +81,7 @@ def _class_names_called(graph: Graph, trace: Trace) -> set[str]:
     return modules | functions
 
 
-def _names_called(graph: Graph, trace: Trace) -> list[str]:
+def _operator_and_class_names_called(graph: Graph, trace: Trace) -> list[str]:
     """Return the names, as formulas write them, of all operators and classes that a model calls
     and ONNX does not have.
     """

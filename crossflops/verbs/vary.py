@@ -46,7 +46,7 @@ class _Line(NamedTuple):
 
     dimension: Dimension
     sizes: tuple[int, ...]
-    polynomial_degree: int | None
+    degree: int | None
 
 
 class _Counter:

@@ -240,14 +240,14 @@ def count_workload(request: Request, source: Source) -> tuple[CountedModel, Work
         counted=whole_model.pass_count + (layered.pass_count if layered else 0),
         layers=LAYERED.format(source.model.config.num_hidden_layers, prompt) if layered else "",
         experts=describe_experts(first.graph),
-        cache_heads=smallest_heads(kept),
+        cache_heads=fewest_cache_heads(kept),
         model_bytes=first.graph.param_bytes,
         weight_dtype=common_parameter_type(first.graph.param_bytes_by_type),
     )
     return first, workload
 
 
-def smallest_heads(specs: Sequence[TensorSpec]) -> int:
+def fewest_cache_heads(specs: Sequence[TensorSpec]) -> int:
     """Return the fewest heads of a tensor of the cache, [batch, heads, tokens, depth]; 0 for
     tensors of another form.
     """

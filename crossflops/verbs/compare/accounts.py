@@ -46,7 +46,7 @@ def report_answers(
     for tool, answer in answers.items():
         profile = answer
         if isinstance(answer, Profile):
-            account = _account_for_answer(
+            account = _explain_answer_or_failure(
                 counts, predictions[tool], setting, answer, lessons.get(tool, ())
             )
             if isinstance(account, Failure):
@@ -74,7 +74,7 @@ def _with_foreseen_hint(failure: Failure, prediction: Predicted | None) -> Failu
     return msgspec.structs.replace(failure, hint=hint)
 
 
-def _account_for_answer(
+def _explain_answer_or_failure(
     counts: ModelCounts,
     prediction: Predicted,
     requested: Setting,
@@ -122,7 +122,7 @@ def _explain_answer(
         digest=graph.digest,
         verified=answer.version in convention.verified,
         kernels=own.trace.kernels.get(setting.id, UNSET),
-        taught=_count_lessons(prediction, lessons),
+        taught=_with_lesson_call_counts(prediction, lessons),
     )
     if counts.steps:
         reconciliation = _reconcile_step(
@@ -141,7 +141,7 @@ def _explain_answer(
     return profile, msgspec.structs.replace(reconciliation, tool=tool, params=params)
 
 
-def _count_lessons(
+def _with_lesson_call_counts(
     prediction: Prediction | MissingPrediction, lessons: tuple[Lesson, ...]
 ) -> tuple[Lesson, ...] | UnsetType:
     """Return the formulas of the user that the tool was given, each with the number of calls that

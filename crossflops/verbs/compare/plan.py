@@ -23,7 +23,7 @@ from crossflops.tools.registry import all_conventions as known_conventions
 from crossflops.verbs.compare.answers import FORWARD
 from crossflops.verbs.compare.groups import can_be_forked, file_reading_tools
 from crossflops.verbs.compare.questions import (
-    naming_second_model,
+    naming_second_model_in_errors,
     reject_second_model_options,
     select_tools_per_model,
 )
@@ -142,7 +142,7 @@ def plan_comparison(request: Request, comparison: Comparison, can_fork: bool) ->
         same = of_first == of_second
         others = choice if same else choose(of_second, interpreters)
         reject_second_model_options(comparison.module, comparison.consensus, comparison.onnx)
-        with naming_second_model():
+        with naming_second_model_in_errors():
             other = build_second_request(comparison.against, comparison.against_options, request)
             models.append(_plan_model(1, other, others, comparison, can_fork))
     return Plan(tuple(models), comparison)

@@ -116,7 +116,7 @@ def reject_second_model_options(module: str | None, consensus: bool, onnx: str |
 
 
 @contextmanager
-def naming_second_model() -> Iterator[None]:
+def naming_second_model_in_errors() -> Iterator[None]:
     """Change errors of the block: their text says that they are about the second model, and names
     its options --against-*.
     """
@@ -134,7 +134,7 @@ def naming_model_in_errors(model_index: int) -> AbstractContextManager[None]:
     """Return a context manager that names the second model in errors of the block; for the first
     model it does nothing.
     """
-    return naming_second_model() if model_index else nullcontext()
+    return naming_second_model_in_errors() if model_index else nullcontext()
 
 
 def with_second_model(

@@ -112,11 +112,13 @@ def _study_model(
         several = len(numerators) > 1 or report.llm
         numerators = (native(report), *numerators) if several else numerators
     if work.as_:
-        report = explain_conventions(report, counted, request.setting)
+        report = with_convention_explanations(report, counted, request.setting)
     return WorkStudy(numerators=numerators, report=report, counted=counted, own=own)
 
 
-def explain_conventions(report: Report, counted: CountedModel, setting: Setting) -> Report:
+def with_convention_explanations(
+    report: Report, counted: CountedModel, setting: Setting
+) -> Report:
     """Return a copy of the report with the causes by which the total of each convention differs
     from the native MACs.
 

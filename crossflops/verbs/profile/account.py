@@ -31,7 +31,7 @@ from crossflops.tools.registry import find_convention as convention_named
 from crossflops.verbs.bench import machine_peak_or_reason
 from crossflops.verbs.count import native_count
 from crossflops.verbs.devices import additional_devices, look_up_device
-from crossflops.verbs.efficiency.work import explain_conventions
+from crossflops.verbs.efficiency.work import with_convention_explanations
 
 # The count: of every call of the model in the step, added up.
 
@@ -114,7 +114,7 @@ def count_profile_step(request: Request) -> Report:
     conventions.
     """
     report, native = native_count(msgspec.structs.replace(request, train=True))
-    return explain_conventions(report, native, request.setting)
+    return with_convention_explanations(report, native, request.setting)
 
 
 _SUMMED = Training.__struct_fields__

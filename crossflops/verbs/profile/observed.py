@@ -31,7 +31,7 @@ from crossflops.verbs.count import (
     mark_unused_outputs,
     native_count,
 )
-from crossflops.verbs.efficiency.work import explain_conventions
+from crossflops.verbs.efficiency.work import with_convention_explanations
 from crossflops.verbs.profile.account import (
     CountPart,
     OuterModule,
@@ -197,7 +197,11 @@ class _CallCounter:
                 call.module, provided, setting=setting, as_=conventions or None, train=True
             )
             report, native = native_count(request)
-            self._known[key] = explain_conventions(report, native, setting), native, request
+            self._known[key] = (
+                with_convention_explanations(report, native, setting),
+                native,
+                request,
+            )
         return self._known[key]
 
     def _count_all_backward_passes(

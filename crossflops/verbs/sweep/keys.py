@@ -145,7 +145,7 @@ def _model_versions(target: str) -> dict[str, str]:
         names += [name for frontend in FRONTENDS for _, name in frontend.versions]
         package = _package_of_target(target)
         names += _distributions_of_package(package)
-        digests |= _module_digest(package) if package else {}
+        digests |= _package_source_digest(package) if package else {}
     digests |= _file_digest(target)
     folders = tuple(sys.path)
     versions = {name: distribution_version(name, folders) for name in dict.fromkeys(names)}
@@ -182,7 +182,7 @@ def _distributions_by_package() -> Mapping[str, list[str]]:
 
 
 @functools.cache
-def _module_digest(package: str) -> dict[str, str]:
+def _package_source_digest(package: str) -> dict[str, str]:
     """Return {package: hash} of the source of a package that no distribution has installed."""
     if _distributions_of_package(package):
         return {}
