@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from crossflops.bench.agreement import compare_with_onnxruntime
-from crossflops.bench.session import import_onnxruntime as require_runtime
+from crossflops.bench.session import import_onnxruntime
 from crossflops.errors import InputError
 from crossflops.frontends import (
     Source,
@@ -74,7 +74,7 @@ def export_request(request: Request, requested: FileRequest) -> Files:
             )
         return Files(_export_onnx_file(source, request.setting, requested))
     if requested.verify:
-        require_runtime()
+        import_onnxruntime()
     ran = (
         require_frontend(source.model).outputs(source, request.setting)
         if requested.verify
