@@ -90,8 +90,8 @@ def test_a_torchvision_model_is_unpacked_where_nothing_was_imported(tmp_path):
     """Also beside a CPU build of PyTorch, on which torchvision does not import by itself."""
     resnet = build_target("torchvision.models:resnet18", {})[0]
     write_model_contents(tmp_path / "model", (resnet, (), {}))
-    code = "import sys, pathlib; from crossflops.workers.jobs import unpack; "
-    code += "print(type(unpack(pathlib.Path(sys.argv[1]))[0]).__name__)"
+    code = "import sys, pathlib; from crossflops.workers.jobs import read_model_contents; "
+    code += "print(type(read_model_contents(pathlib.Path(sys.argv[1]))[0]).__name__)"
     line = [sys.executable, "-c", code, str(tmp_path / "model")]
     process = subprocess.run(line, capture_output=True, text=True, check=False)
     assert process.stdout == "ResNet\n", process.stderr
